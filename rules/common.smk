@@ -29,7 +29,8 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
         f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
     )
 
-from workflow_src.config import ConfigError, Plan, costs, load
+from workflow_src.errors import InputError
+from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
@@ -49,7 +50,7 @@ os.environ[guard.VARIABLE] = guard.identity()
 try:
     plan = Plan(load(config))
     costs.check(plan)
-except ConfigError as error:
+except InputError as error:
     raise WorkflowError(str(error)) from None
 
 

@@ -14,6 +14,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high.
 RANKS = [
+    {"errors"},
     {"types", "spec"},
     {"declarations"},
     {"registry"},
@@ -111,7 +112,7 @@ def test_losses_and_searches_get_models_as_arguments(path):
 PLANNING = [
     path
     for path in MODULES
-    if part_of(module_name(path)) in ("spec", "declarations", "registry", "config", "cli")
+    if part_of(module_name(path)) in ("errors", "spec", "declarations", "registry", "config", "cli")
     or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "runtime.guard")
 ]
 

@@ -164,17 +164,15 @@ def test_cuda_without_a_number_is_the_current_gpu():
 JOB = """
 import sys
 from workflow_src import jobs
-parser = jobs.parser("x")
-jobs.add_runtime(parser)
 
-def run(arguments):
+def run(inputs):
     from workflow_src.runtime.device import choose
     import torch
-    x = torch.ones(2, device=choose(arguments.device).device)
+    x = torch.ones(2, device=choose(inputs.machine.device).device)
     print(torch.cuda.device_count(), x.device, torch.cuda.get_device_name(x.device), flush=True)
     sys.stdin.read()
 
-jobs.start(run, parser)
+jobs.start(run, jobs.DeviceJobInputs)
 """
 
 
@@ -182,7 +180,7 @@ def test_jobs_side_by_side_take_different_gpus(tmp_path):
     """Each sees its own alone, as cuda:0."""
     variables = {**os.environ, **environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parents[1])
-    words = [sys.executable, "-c", JOB, "--settings", "{}", "--device", "auto"]
+    words = [sys.executable, "-c", JOB, "--device", "auto"]
     jobs = [subprocess.Popen(words, env=variables, stdin=-1, stdout=-1, text=True) for _ in range(2)]
     lines = [job.stdout.readline().strip() for job in jobs]
     assert sorted(lines) == [f"1 cuda:0 Pretended GPU {number}" for number in range(2)]
@@ -261,6 +259,16 @@ def test_what_does_not_wait_is_allowed(case):
     with counted() as counts:
         GOING_ON[case](x)
     assert not counts["synchronisations"] and counts.total() > 0
+
+
+@pytest.mark.parametrize("wait", [lambda _: torch.cuda.synchronize(), lambda x: x.sum().item()])
+def test_a_copy_that_nobody_waited_for_holds_nothing_yet(wait):
+    x = on_gpu(2.0, 3.0)
+    copied, flags = x.to("cpu", non_blocking=True), (x > 5).to("cpu", non_blocking=True)
+    x.fill_(9.0)
+    assert copied.isnan().all() and flags.all()
+    wait(x)
+    assert copied.tolist() == [2.0, 3.0] and not flags.any()
 
 
 def test_operators_are_counted_and_views_apart():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pretended_cuda
 import pytest
@@ -15,10 +17,14 @@ from conftest import command_and_environment, snakemake, told_in, wait_for
 from workflow_src.config import Plan, load
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.registry import searches
+from workflow_src.serving.translator import Translator
 
 EXPERIMENT = pretended_cuda.FOLDER / "run.yaml"
-# An operator may have results of 2 MB: batches of speed stop growing there.
-MEMORY = 2 * 2**20
+# An operator may have results of 4 MB: batches of speed stop growing there.
+MEMORY = 4 * 2**20
+
+# Systems and searches that have graphs.
+GRAPHS = {"ctc": "ctc-greedy", "lvm": "delta", "masked": "mask-predict", "score": "score"}
 
 
 def _variables(folder) -> dict[str, str]:
@@ -27,6 +33,7 @@ def _variables(folder) -> dict[str, str]:
 
 
 @pytest.mark.runs
+@pytest.mark.timeout(900)
 @pytest.mark.slow
 def test_a_whole_run_on_two_gpus(tmp_path):
     plan = Plan(load({**read_yaml(CONFIG_FOLDER / "config.yaml"), **read_yaml(EXPERIMENT)}))
@@ -44,3 +51,26 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-12000:]}"
     assert 20 <= int(re.search(r"resumed at step (\d+)", log.read_text())[1]) < 60
     assert smoke_check.problems_of(plan, tmp_path) == []
+    devices = {row["device_name"] for row in _speed(plan, tmp_path)}
+    assert devices <= {"Pretended GPU 0", "Pretended GPU 1"} and devices
+    _check_graphs(plan, tmp_path)
+
+
+def _speed(plan: Plan, folder: Path) -> list[dict]:
+    """What was measured on a GPU."""
+    protocols = [found["protocol"] for found in json.loads((folder / plan.speed).read_text())["protocols"]]
+    return [protocol for protocol in protocols if protocol["device"] == "cuda"]
+
+
+def _check_graphs(plan: Plan, folder: Path) -> None:
+    """Bundles translate the same with CUDA graphs, where searches have a program."""
+    lines = (folder / plan.corpus("test", "source")).read_text().splitlines()[:4]
+    for system, search in GRAPHS.items():
+        with pretended_cuda.pretended() as machine:
+            bundle = folder / "results/pretended/bundles" / system / "seed-1"
+            eager, fast = (Translator.load(bundle, "cuda", "float32", engine=engine) for engine in ("eager", "fast"))
+            settings = eager.settings(search)[0].model_copy(
+                update={"stop_threshold": None} if search == "score" else {}
+            )
+            assert fast.translate(lines, settings) == eager.translate(lines, settings)
+            assert machine.counts["graph launches"] > 0

@@ -6,13 +6,18 @@ A changed setting makes finished runs rerun that rule. After an intended change,
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
+import pytest
+
 from workflow_src import registry
+from workflow_src.config.base import parse
 from workflow_src.config.compose import experiment_names
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
+from workflow_src.jobs import recorded
 
 SNAPSHOT = Path(__file__).parent / "smoke_rule_settings.json"
 
@@ -60,6 +65,33 @@ def test_experiments_that_share_a_recipe_do_not_undo_each_other():
             if name not in OWN and not name.startswith("finish "):
                 other, theirs = first.setdefault((recipe, name), (experiment, settings))
                 assert settings == theirs, f"{experiment} and {other} make {name} of {recipe} differently; rename one"
+
+
+# Stages of rules of another name.
+STAGES = {
+    "analysis": "analyse",
+    "bundle": "export_bundle",
+    "choose": "choose_settings",
+    "distillation": "distill",
+    "finish": "finish_bundle",
+    "quality": "score_quality",
+    "significance": "compare_rows",
+    "speed": "measure_speed",
+    "subwords": "learn_subwords",
+    "training": "train",
+    **dict.fromkeys(registry.analyses(), "measure_analysis"),
+}
+
+
+@pytest.mark.parametrize("experiment", experiment_names())
+def test_stages_record_the_settings_of_every_rule_as_they_were_written(experiment):
+    """Each is checked by the class of its stage, which must lose nothing and make no 1.0 of a 1."""
+    for name, settings in rule_settings(experiment).items():
+        rule = name.split()[0]
+        stage = importlib.import_module(f"workflow_src.stages.{STAGES.get(rule, rule)}")
+        kind = stage.Inputs.model_fields["settings"].annotation
+        read = recorded(parse(kind, json.loads(settings), "--settings"))
+        assert json.dumps(read, sort_keys=True, ensure_ascii=False) == settings, name
 
 
 if __name__ == "__main__":

@@ -66,10 +66,8 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["verify", "results/end"])
     found, expected = sha256("results/data/text.txt"), read_json("results/data/text.json")["provenance"]["files"]
-    assert left.value.code == (
-        f"error: results/data/text.txt was changed after it was made: its SHA-256 is {found}, results/data/text.json "
-        f"says {expected['text.txt']}; delete both and run the workflow again."
-    )
+    assert left.value.code.startswith("error: results/data/text.txt was changed after it was made: ")
+    assert found in left.value.code and expected["text.txt"] in left.value.code
     assert capsys.readouterr().out == ""
 
 
@@ -79,22 +77,22 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
         (lambda: Path("mine.txt").write_text("two\n"), "mine.txt was changed (SHA-256 "),
         (lambda: Path("mine.txt").unlink(), "mine.txt is missing after results/data/text.json was made from it; "),
         (lambda: Path("results/data/text.txt").unlink(), "results/data/text.txt is missing, which results/data/text"),
-        (lambda: Path("results/data/text.json").unlink(), "results/data/text.json is missing; run the workflow again"),
-        (lambda: Path("results/data/text.json").write_text("{"), "results/data/text.json was changed after it was m"),
-        (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum of i"),
-        (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum of i"),
-        (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum of itself"),
-        (lambda: reformat(2), "results/end/score.json has provenance of format 2; this version reads format 1; delete"),
-        (lambda: forge(record=7), "results/end/score.json carries no checksum of itself: it was changed;"),
-        (lambda: forge(record=None), "results/end/score.json carries no checksum of itself: it was changed;"),
-        (lambda: forge(path=["a"]), "results/end/score.json carries no checksum of itself: it was changed;"),
-        (lambda: forge(sha256={}), "results/end/score.json carries no checksum of itself: it was changed;"),
-        (lambda: forge(record="results/no\0ne.json"), "results/no\0ne.json is missing; run the workflow again to make"),
-        (lambda: forge(path="a" * 999), f"{'a' * 999} is missing, which results/end/score.json was made from; run th"),
-        (lambda: nested("results/end/score.json", 500), "results/end/score.json was changed after it was made: it"),
-        (lambda: nested("results/end/score.json", 10**5), "results/end/score.json was changed after it was made: fi"),
-        (lambda: nested("results/data/text.json", 10**5), "results/data/text.json was changed after it was made: fi"),
-        (lambda: replaced("results/data/text.json"), "results/data/text.json is a folder, not a record; remove it an"),
+        (lambda: Path("results/data/text.json").unlink(), "results/data/text.json is missing"),
+        (lambda: Path("results/data/text.json").write_text("{"), "results/data/text.json was changed"),
+        (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum"),
+        (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum"),
+        (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum"),
+        (lambda: reformat(2), "results/end/score.json has provenance of format 2"),
+        (lambda: forge(record=7), "results/end/score.json carries no checksum"),
+        (lambda: forge(record=None), "results/end/score.json carries no checksum"),
+        (lambda: forge(path=["a"]), "results/end/score.json carries no checksum"),
+        (lambda: forge(sha256={}), "results/end/score.json carries no checksum"),
+        (lambda: forge(record="results/no\0ne.json"), "results/no\0ne.json is missing"),
+        (lambda: forge(path="a" * 999), f"{'a' * 999} is missing, which results/end/score.json"),
+        (lambda: nested("results/end/score.json", 500), "results/end/score.json was changed"),
+        (lambda: nested("results/end/score.json", 10**5), "results/end/score.json was changed"),
+        (lambda: nested("results/data/text.json", 10**5), "results/data/text.json was changed"),
+        (lambda: replaced("results/data/text.json"), "results/data/text.json is a folder, not"),
         (lambda: replaced("results/data/text.txt"), "results/data/text.txt is missing, which results/data/text.json "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Whether what is declared can be used: roles, settings, names, and code that is there. No torch here.
+"""Checks of declarations: roles, settings, names, and code that exists. No torch here.
 
 Code is looked up in the text of its module, so that a declaration is checked where a plan is made.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflow_src.errors import DeclarationError, shown
 from workflow_src.spec import (
     GOES_WITH,
     MODEL,
@@ -31,10 +32,10 @@ from workflow_src.spec import (
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
-# What a decode of a configuration says beside the settings of its search (`config.experiment.DecodeConfig`).
+# Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
 DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "compute_type", "batch", "shards", "splits")
-# What else is given beside the settings of a search, and by which names: no setting can have one of them.
-TAKEN = (
+# Names that stand beside the settings of a search, and where: no setting can have one of them.
+RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
     (("chosen",), "rows of a measurement of speed have one"),
     (
@@ -50,16 +51,14 @@ NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*
 # Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
 METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
 # Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
-METRIC_TAKEN = frozenset(
+METRIC_RESERVED = frozenset(
     "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
     "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
     "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
     "length_ratio".split()
 )
 
-
-class DeclarationError(ValueError):
-    """A declaration that cannot be used, or a member that nobody declares."""
+NO_DEFAULT = "has a setting without a default"
 
 
 def check(families: Mapping[str, Family], searches: Mapping[str, Search], engines: Mapping[str, Engine]) -> None:
@@ -72,9 +71,9 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         _check_tuples(where, families=search.families)
         _check_settings(where, search, classes)
         if MODEL not in search.needs:
-            raise DeclarationError(f'{where} needs no role "{MODEL}", which the system itself fills; add it.')
+            raise DeclarationError(where, f'needs no role "{MODEL}", which the system itself fills', "add it")
         if search.traceable and search.series is None:
-            raise DeclarationError(f"{where} is traceable and has no series to trace; name one of its settings.")
+            raise DeclarationError(where, "is traceable and has no series to trace", "name one of its settings")
         _check_roles(where, search.needs, traits)
         _check_objects(where, run=search.run, step=search.step, program=search.program, at_lengths=search.at_lengths)
         _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
@@ -90,9 +89,11 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         _check_roles(where, family.needs, traits)
         for name in family.needs:
             if not name.isidentifier() or name == MODEL:
-                raise DeclarationError(f'{where}: "{name}" cannot name a role; use letters, digits and _.')
+                raise DeclarationError(where, f'has the role "{name}"', "use letters, digits and _")
         if len(set(family.symbols)) < len(family.symbols) or not all(map(str.isidentifier, family.symbols)):
-            raise DeclarationError(f"{where}: its symbols must be different names of letters, digits and _.")
+            raise DeclarationError(
+                where, f"has the symbols {family.symbols}", "name each once, by letters, digits and _"
+            )
         _check_traits(where, family)
         _check_learning(where, family)
         _check_objects(
@@ -104,9 +105,9 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             start=family.start,
         )
         if not re.fullmatch(r"train_\w+", family.training_rule):
-            raise DeclarationError(f'{where}: its rule "{family.training_rule}" is no name such as train_NAME.')
+            raise DeclarationError(where, f'has the rule "{family.training_rule}"', "name it train_NAME")
         if not family.presets.is_file():
-            raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
+            raise DeclarationError(where, f"has the file of presets {family.presets}", "write it")
         _check_names(where, "search", searches, family.searches)
         for name in family.searches:
             _check_fits(where, family, searches[name])
@@ -116,9 +117,9 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         _check_tuples(where, compute_types=engine.compute_types, devices=engine.devices, packages=engine.packages)
         _check_objects(where, open=engine.open, export=engine.export, distil=engine.distil)
         if bool(engine.exports) != bool(engine.export):
-            raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
+            raise DeclarationError(where, "has only one of exports and export", "declare both or none")
         if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
-            raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+            raise DeclarationError(where, f'has the exports "{engine.exports}"', "use letters, digits and _")
 
 
 def check_metrics(metrics: Mapping[str, Metric]) -> None:
@@ -127,23 +128,24 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
     for metric in metrics.values():
         where = f'metric "{metric.name}"'
         _check_name(where, metric.name, METRIC_NAME)
-        if metric.name in METRIC_TAKEN or metric.name in keys:
-            raise DeclarationError(f"{where}: files have another key of that name; rename the metric.")
+        if metric.name in METRIC_RESERVED or metric.name in keys:
+            raise DeclarationError(where, "has the name of another key of files", "rename it")
         _check_tuples(where, packages=metric.packages)
         _check_objects(where, segments=metric.segments, score=metric.score)
         if metric.segments is None and metric.score is None:
-            raise DeclarationError(f"{where} has neither segments nor score; name a function.")
+            raise DeclarationError(where, "has neither segments nor score", "name a function")
         if metric.segments is None and (metric.uncertainty or metric.decides):
             raise DeclarationError(
-                f"{where} has no segments, which tests need; name their function, or set uncertainty and decides to "
-                "False."
+                where,
+                "has no segments, which tests need",
+                "name their function, or set uncertainty and decides to False",
             )
         if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
-            raise DeclarationError(f"{where}: its settings are no class derived from Frozen.")
+            raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
         try:
             metric.settings()
         except ValueError:
-            raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
 
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:
@@ -155,37 +157,40 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
         if not re.fullmatch(ANALYSIS_NAME, analysis.rule_name) or analysis.rule_name in rules:
             other = f", which is that of {rules[analysis.rule_name]}" if analysis.rule_name in rules else ""
             raise DeclarationError(
-                f'{where}: "{analysis.rule_name}" cannot name its rule{other}; use small letters, digits and _.'
+                where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
             )
         rules[analysis.rule_name] = where
         if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
-            raise DeclarationError(f"{where}: its settings are no class derived from AnalysisSettings.")
+            raise DeclarationError(
+                where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
+            )
         try:
             analysis.settings()
         except ValueError:
-            raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
         if analysis.split not in (None, "dev", "test"):
-            raise DeclarationError(f'{where}: its split is "{analysis.split}"; it must be dev, test, or None.')
+            raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
         _check_objects(where, measure=analysis.measure, show=analysis.show)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:
     if not re.fullmatch(pattern, name):
-        raise DeclarationError(f'{where}: "{name}" cannot be a name; it must match {pattern}.')
+        raise DeclarationError(where, "has a name that cannot be part of a file's", f"match {pattern}")
 
 
 def _check_tuples(where: str, **fields: Any) -> None:
     for name, value in fields.items():
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
-            raise DeclarationError(f"{where}: {name} is {value!r}; it must be a tuple of names.")
+            raise DeclarationError(where, f"has {name} {shown(value)}", "make it a tuple of names")
 
 
 def _check_traits(where: str, family: Family) -> None:
     for trait, other in GOES_WITH.items():
         if trait in family.traits and other not in family.traits:
             raise DeclarationError(
-                f'{where} {phrase(trait)} and does not say the trait "{other}": its searches begin with a length; add '
-                f'the trait "{other}" and a head of lengths.'
+                where,
+                f'{phrase(trait)} and lacks the trait "{other}": its searches begin with a length',
+                f'add the trait "{other}" and a head of lengths',
             )
 
 
@@ -193,48 +198,48 @@ def _check_learning(where: str, family: Family) -> None:
     """A family is trained by updates, or fitted at once."""
     if family.fit is not None:
         if family.loss or family.validation or family.searches:
-            raise DeclarationError(f"{where} is fitted at once: leave out its loss, validation and searches.")
+            raise DeclarationError(where, "is fitted at once", "leave out its loss, validation and searches")
         return
     for name in ("loss", "validation"):
         if getattr(family, name) is None:
-            raise DeclarationError(f"{where} has no {name}; name one, or a function that fits it at once.")
+            raise DeclarationError(where, f"has no {name}", "name one, or a function that fits it at once")
     for field in MODEL_FIELDS:
         if field not in family.model.model_fields:
-            raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
+            raise DeclarationError(where, f"has no model setting {field}", "add it")
     for field in family.continues or ():
         if field not in family.model.model_fields:
-            raise DeclarationError(f"{where}: what it continues cannot agree on {field}, which is no model setting.")
+            raise DeclarationError(where, f"continues {field}, which is no model setting", "name one")
     if not family.searches:
-        raise DeclarationError(f"{where} names no search; name at least one.")
+        raise DeclarationError(where, "names no search", "name at least one")
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
     if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
-        raise DeclarationError(f"{where}: its settings are no class derived from SearchSettings.")
+        raise DeclarationError(where, f"has settings {shown(search.settings)}", "derive a class from SearchSettings")
     if search.settings in classes:
         raise DeclarationError(
-            f'{where} has the settings class of search "{classes[search.settings]}"; derive a class of its own.'
+            where, f'has the settings class of search "{classes[search.settings]}"', "derive a class of its own"
         )
     classes[search.settings] = search.name
     try:
         search.settings()
     except ValueError:
-        raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+        raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
     for name in search.settings.model_fields:
-        for names, why in TAKEN:
+        for names, why in RESERVED:
             if name in names:
-                raise DeclarationError(f'{where}: "{name}" cannot be a setting, because {why}; rename it.')
+                raise DeclarationError(where, f'has the setting "{name}", and {why}', "rename it")
         _check_part(where, name, search.settings)
     if search.series is not None and search.series not in search.settings.model_fields:
-        raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')
+        raise DeclarationError(where, f'has the series "{search.series}"', "name one of its settings")
     for name in search.settings.named("role"):
         if search.settings.option(name).role not in search.needs:
-            raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
+            raise DeclarationError(where, f'has the setting "{name}", which fills no role of it', "add the role")
     for name in search.settings.named("only_with"):
         other = search.settings.option(name).only_with
         if other not in search.settings.model_fields or search.settings.default(other):
             raise DeclarationError(
-                f'{where}: setting "{name}" goes with a setting that names no system and is not off by default.'
+                where, f'has the setting "{name}" only with {other}', "name a setting that is off by default"
             )
 
 
@@ -247,22 +252,23 @@ def _check_part(where: str, name: str, settings: type[SearchSettings]) -> None:
         with contextlib.suppress(ValueError, TypeError, LookupError):
             part.format(value)
             return
-    raise DeclarationError(f'{where}: setting "{name}" has the part "{part}", which is no format of one value.')
+    raise DeclarationError(where, f'has the setting "{name}" with the part "{part}"', "write a format of one value")
 
 
 def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) -> None:
     for name, role in needs.items():
         if role.trait is not None and role.trait not in traits:
             raise DeclarationError(
-                f'{where}: role "{name}" asks for the trait "{role.trait}", which no family has; there are '
-                f"{', '.join(sorted(traits))}."
+                where,
+                f'has the role "{name}" of trait "{role.trait}", which no family has',
+                f"name one of {', '.join(sorted(traits))}",
             )
 
 
 def _check_names(where: str, kind: str, others: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         if name not in others:
-            raise DeclarationError(f'{where} names the {kind} "{name}", which nobody declares.')
+            raise DeclarationError(where, f'names the {kind} "{name}", which is not declared', "declare it")
 
 
 def _check_fits(where: str, family: Family, search: Search) -> None:
@@ -273,22 +279,22 @@ def _check_fits(where: str, family: Family, search: Search) -> None:
         if role.optional or name in named or role.trait is None or any(role.trait in traits for traits in own):
             continue
         raise DeclarationError(
-            f'{where} cannot be decoded by search "{search.name}", whose role "{name}" asks for the trait '
-            f'"{role.trait}".'
+            where,
+            f'names the search "{search.name}", whose role "{name}" needs the trait "{role.trait}"',
+            "name another, or add the trait",
         )
 
 
 def _check_objects(where: str, **references: str | None) -> None:
     for kind, reference in references.items():
         if reference is not None:
-            problem = missing(reference)
-            if problem:
-                raise DeclarationError(f'{where}: {kind} "{reference}" {problem}.')
+            if problem := missing(reference):
+                raise DeclarationError(where, f'has the {kind} "{reference}", which {problem}', "correct it")
 
 
 @functools.cache
 def missing(reference: str) -> str | None:
-    """Why "module:object" cannot be found, without importing the module; None where it can."""
+    """The reason why "module:object" cannot be found, without importing the module; None where it can."""
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
         return "is not of the form module:object"

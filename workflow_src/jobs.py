@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
 
@@ -141,28 +140,6 @@ def named_paths(words: list[str]) -> dict[str, Path]:
     return paths
 
 
-def boolean(text: str) -> bool:
-    """`True` or `False`, as Snakemake prints them."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def parser(description: str) -> argparse.ArgumentParser:
-    """A parser with the arguments that all stages have: --settings (JSON) and --log (a file)."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--settings", type=json.loads, required=True, help="JSON: what changes the result")
-    made.add_argument("--log", type=Path, help="file that also gets what is logged")
-    return made
-
-
-def add_runtime(made: argparse.ArgumentParser) -> None:
-    """Arguments that say where and how fast, never what."""
-    made.add_argument("--device", default="auto")
-    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
-    made.add_argument("--threads", type=int, default=1)
-
-
 def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
@@ -217,8 +194,8 @@ def _set_up_log(path: Path | None) -> None:
 
 def start(
     run: Callable[[Inputs], str | None],
-    kind: type[Inputs] | argparse.ArgumentParser,
-    description: str | Sequence[str] | None = None,
+    kind: type[Inputs],
+    description: str | None = None,
     words: Sequence[str] | None = None,
 ) -> None:
     """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
@@ -227,45 +204,19 @@ def start(
     that another process of the same job failed. `run` returns a one-line summary or None. Anything but bad input is a
     fault of ours and keeps its traceback.
     """
-    if isinstance(kind, argparse.ArgumentParser):
-        _start_parsed(run, kind, description)
-        return
     words = sys.argv[1:] if words is None else words
     # Before the other options, so that what is wrong with these is in the log too.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--log", type=Path)
     _set_up_log(first.parse_known_args(words)[0].log)
     guard.watch()
-    with _exit_codes():
-        inputs = parse_options(kind, words, description if isinstance(description, str) else None)
+    began = time.perf_counter()
+    try:
+        inputs = parse_options(kind, words, description)
         # torchrun's processes share: the first one takes GPUs for all.
         if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
             lease_devices(inputs.machine.device)
-        _summarise(run, inputs)
-
-
-def _start_parsed(run: Callable[[Any], str | None], options: argparse.ArgumentParser, words: Any) -> None:
-    arguments = options.parse_args(words)
-    _set_up_log(arguments.log)
-    guard.watch()
-    with _exit_codes():
-        if hasattr(arguments, "device") and not torchrun.started():
-            lease_devices(arguments.device)
-        _summarise(run, arguments)
-
-
-def _summarise(run: Callable[[Any], str | None], inputs: Any) -> None:
-    began = time.perf_counter()
-    summary = run(inputs)
-    if summary:
-        log.info("%s (%.1f s)", summary, time.perf_counter() - began)
-
-
-@contextlib.contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turn errors into messages and exit codes."""
-    try:
-        yield
+        summary = run(inputs)
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)
         log.debug("where", exc_info=True)
@@ -281,3 +232,5 @@ def _exit_codes() -> Iterator[None]:
     except Exception:
         log.exception("a fault in the program, not in its input:")
         sys.exit(70)
+    if summary:
+        log.info("%s (%.1f s)", summary, time.perf_counter() - began)

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check, check_analyses, check_metrics
+from workflow_src.declarations import check, check_analyses, check_metrics
+from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.spec import MODEL, Analysis, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
@@ -111,7 +112,9 @@ def members() -> Members:
         if member.name in found[kind]:
             other = owners.get((kind, member.name))
             raise DeclarationError(
-                f'{kind} "{member.name}" is declared by {_owner(other)} and by {_owner(owner)}; rename one of them.'
+                f'{kind} "{member.name}"',
+                f"is declared by {_owner(other)} and by {_owner(owner)}",
+                "rename one of them",
             )
         found[kind][member.name] = member
         if owner:
@@ -225,14 +228,14 @@ def import_object(reference: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as failure:
-        raise DeclarationError(f'"{reference}" cannot be imported: {failure}.') from failure
+        raise DeclarationError(f'"{reference}"', f"cannot be imported: {failure}") from failure
 
 
 def settings_of(handed: Mapping[str, Any]) -> SearchSettings:
-    """The settings of a search from what a rule is handed. Raises ValueError for any that the search has not."""
+    """The settings of a search from those of a rule. Raises ConfigError for any that the search has not."""
     search = searches().get(handed.get("search", ""))
     if search is None:
-        raise ValueError(f'unknown search "{handed.get("search")}"; allowed: {", ".join(searches())}.')
+        raise ConfigError("search", handed.get("search"), allowed=searches())
     rest = {name: value for name, value in handed.items() if name not in ("search", *ENGINE_SETTINGS)}
     return search.settings.checked(rest)
 
@@ -323,7 +326,7 @@ def needs(settings: SearchSettings) -> dict[str, Role]:
 def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: Mapping[str, Any]) -> dict[str, Any]:
     """What fills each role: what is named for it, or else the first of a system's `own` networks whose family fits.
 
-    Optional roles may stay out. Raises ValueError for another one that nothing fills.
+    Optional roles may stay out. Raises ConfigError for another one that nothing fills.
     """
     filled, own = {role: thing for role, thing in named.items() if role in needed}, list(own)
     for name, role in needed.items():
@@ -332,7 +335,7 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
             if fits and not (role.optional and role.trait):
                 filled[name] = fits[0]
             elif not role.optional:
-                raise ValueError(f'role "{name}" needs a network that {phrase(role.trait)}, and this system has none.')
+                raise ConfigError(name, problem=f"needs a network that {phrase(role.trait)}, and this system has none")
     return filled
 
 
@@ -366,21 +369,23 @@ def _plugin(name: str) -> Loaded:
     places = os.environ.get(PLACES, here).split(os.pathsep)
     sys.path += [place for place in places if place not in sys.path]
     importlib.invalidate_caches()
+    where = f'plug-in "{name}"'
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as failure:
         if failure.name and (name == failure.name or name.startswith(failure.name + ".")):
             raise DeclarationError(
-                f'plug-in "{name}" is neither installed nor a package in {here}; install it, or start from the folder '
-                "that has it."
+                where,
+                f"is neither installed nor a package in {here}",
+                "install it, or start from the folder that has it",
             ) from None
-        raise DeclarationError(f'plug-in "{name}" cannot be imported: {failure}.') from failure
+        raise DeclarationError(where, f"cannot be imported: {failure}") from failure
     except Exception as failure:
         reason = " ".join(str(failure).split())
-        raise DeclarationError(f'plug-in "{name}" cannot be imported: {reason}') from failure
+        raise DeclarationError(where, f"cannot be imported: {reason}") from failure
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):
-        raise DeclarationError(f'plug-in "{name}" has no PLUGIN of type workflow_src.spec.Plugin; add it.')
+        raise DeclarationError(where, "has no PLUGIN of type workflow_src.spec.Plugin", "add it")
     return Loaded(plugin, name, digest(Path(module.__file__)))
 
 

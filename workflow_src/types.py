@@ -78,6 +78,13 @@ class Batch:
     source: Tensor
     target: Tensor
     indices: tuple[int, ...] = ()
+    # The same batch on the CPU, where this one is elsewhere.
+    copied_from: Batch | None = None
+
+    @property
+    def on_cpu(self) -> Batch:
+        """The batch on the CPU, which reads counts and shapes there without waiting for a GPU."""
+        return self.copied_from or self
 
     @property
     def source_mask(self) -> Tensor:
@@ -94,10 +101,16 @@ class Batch:
     @property
     def num_target_tokens(self) -> int:
         """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
-        return int((self.target != PAD).sum()) + self.target.size(0)
+        return int(self.on_cpu.target_mask.sum()) + self.target.size(0)
+
+    @property
+    def longest_target(self) -> int:
+        """Subwords of the longest target, at least 1."""
+        return max(1, int(self.on_cpu.target_lengths.max()))
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True), self.indices)
+        source, target = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target))
+        return Batch(source, target, self.indices, self.on_cpu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +135,13 @@ class TrainingContext:
     frozen: Any = None
     # Models in the roles that the family needs beside its base, by role.
     roles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def numbers(self) -> torch.Generator:
+        """Random numbers that the CPU reads: of `generator` where that is the CPU's, else of the update by itself."""
+        if self.generator.device.type == "cpu":
+            return self.generator
+        return torch.Generator().manual_seed((self.generator.initial_seed() + self.step) % 2**63)
 
     @property
     def progress(self) -> float:

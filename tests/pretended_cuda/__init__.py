@@ -52,12 +52,8 @@ def environment(gpus: int = 2, memory: int = MEMORY) -> dict[str, str]:
     """Variables, beside those of this process, of processes of Python that have pretended GPUs from their start."""
     paths = [str(FOLDER / "site"), str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]
     programs = f"{FOLDER / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return {
-        VARIABLE: str(gpus),
-        BYTES: str(memory),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PATH": programs,
-    }
+    variables = {VARIABLE: str(gpus), BYTES: str(memory)}
+    return variables | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PATH": programs}
 
 
 _whole_process = contextlib.ExitStack()

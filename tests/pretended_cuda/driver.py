@@ -115,6 +115,7 @@ def _synchronize(*_):
     machine.refuse_in_capture("torch.cuda.synchronize")
     machine.counts["synchronisations"] += 1
     machine.waits.append("torch.cuda.synchronize")
+    machine.arrive()
 
 
 def _seed_all(seed):

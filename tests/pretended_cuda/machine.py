@@ -33,6 +33,8 @@ class Machine:
     current: int = 0
     # Called with every operator while a graph is captured.
     capture: Callable | None = None
+    # Copies to the host that are under way: where to, and what.
+    pending: list[tuple[torch.Tensor, torch.Tensor]] = dataclasses.field(default_factory=list)
     generators: dict[int, torch.Generator] = dataclasses.field(default_factory=dict)
     # Groups of processes that send tensors of GPUs.
     nccl: list = dataclasses.field(default_factory=list)
@@ -83,6 +85,13 @@ class Machine:
             raise RuntimeError(f"called a synchronizing CUDA operation ({reason})")
         self.counts["synchronisations"] += 1
         self.waits.append(reason)
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Copies that are under way end."""
+        for target, values in self.pending:
+            target.copy_(values)
+        self.pending.clear()
 
     def hold(self, tensors: list[torch.Tensor]) -> None:
         """Raises OutOfMemoryError for tensors that are larger than the memory."""

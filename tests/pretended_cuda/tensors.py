@@ -191,8 +191,16 @@ def _copied(source: Tensor, kwargs):
         target = machine.device()
     _count_copy(own, target, blocking)
     values = aten._to_copy.default(unwrapped(source), **kwargs)
-    # A copy to where it is already, of the CPU's, shares nothing either.
+    if target == CPU and own != CPU and not blocking:
+        return _arriving(values)
     return values if target == CPU else DeviceTensor(values, target)
+
+
+def _arriving(values: Tensor) -> Tensor:
+    """A copy to the host that nobody has waited for yet: it holds something else."""
+    target = torch.full_like(values, float("nan") if values.is_floating_point() else 1)
+    machine.pending.append((target, values))
+    return target
 
 
 def _copied_into(target: Tensor, source: Tensor, non_blocking: bool = False):

@@ -143,8 +143,6 @@ def training_words(tiny):
 def _run(stage: str, words: list[str]) -> str:
     """Run a stage in this process; returns its summary. Errors come through."""
     module = importlib.import_module(f"workflow_src.stages.{stage}")
-    if hasattr(module, "arguments"):
-        return module.run(module.arguments().parse_args(words))
     return module.run(jobs.parse_options(module.Inputs, words))
 
 
@@ -161,8 +159,6 @@ def refused(capsys):
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            if hasattr(module, "arguments"):
-                jobs.start(module.run, module.arguments(), words)
             jobs.start(module.run, module.Inputs, words=words)
         assert left.value.code == 1
         out, error = capsys.readouterr()

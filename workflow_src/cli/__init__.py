@@ -15,13 +15,13 @@ import rich.console
 
 from workflow_src.cli.calibration import FILE as KEPT
 from workflow_src.cli.calibration import calibrate
-from workflow_src.config import ConfigError, Plan, costs, load
-from workflow_src.config.base import unknown
+from workflow_src.config import Plan, costs, load
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.load import load_experiment
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.resources import gpus
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import console
 
 
@@ -31,10 +31,10 @@ def configuration_file(name: str) -> Path:
         return experiment_file(name)
     path = Path(name)
     if path.is_dir():
-        raise ConfigError(f"{name} is a folder; give the name of an experiment or a YAML file.")
+        raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return path
-    raise unknown("experiment", name, experiment_names())
+    raise ConfigError("experiment", name, allowed=experiment_names())
 
 
 def read_configuration(name: str) -> Loaded:
@@ -44,7 +44,7 @@ def read_configuration(name: str) -> Loaded:
     """
     path = Path(name)
     if path.is_dir() and name not in experiment_names():
-        raise ConfigError(f"{name} is a folder; give the name of an experiment or a YAML file.")
+        raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False))
     return load_experiment(name)
@@ -69,16 +69,14 @@ def check_files(plan: Plan) -> None:
         if not Path(path).is_file():
             hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
             relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(
-                f"the text file {path} of dataset {dataset.name} {_lack(path)}{hint}; put it there, or change its path "
-                f"in the dataset{relative}."
-            )
+            fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
+            raise ArtifactError(path, f"{_lack(path)}{hint}", fix)
     others = {f"systems.{system}.initial_weights": path for system, path in plan.own_weights.items()}
     others |= {f"recipe.distilled.{name}": path for name, path in plan.own_distilled.items()}
     for setting, path in others.items():
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(f"{setting} is {path}, which {_lack(path)}; change the path{relative}.")
+            raise ConfigError(setting, path, problem=f"it {_lack(path)}", hint=f"change the path{relative}")
 
 
 def _lack(path: str) -> str:
@@ -91,7 +89,7 @@ def estimate_experiment(arguments: argparse.Namespace) -> None:
 
     for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
         if value is not None and not value > 0:
-            raise ConfigError(f"--{name} is {value}; it must be above 0.")
+            raise ConfigError(f"--{name}", value, allowed="above 0")
     plan = Plan(read_configuration(arguments.configuration))
     wanted = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
     corpus = sizes(plan, arguments.pairs, arguments.length)
@@ -105,7 +103,9 @@ def show_plan(arguments: argparse.Namespace) -> None:
     from workflow_src.cli import drawing, plan
 
     if arguments.output and arguments.output.suffix not in drawing.SUFFIXES:
-        raise ConfigError(f"--output is {arguments.output}; it must end in {' or '.join(drawing.SUFFIXES)}.")
+        raise ConfigError(
+            "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
+        )
     files = [Path(name) for name in arguments.configfile]
     if arguments.configuration:
         files.insert(0, configuration_file(arguments.configuration))

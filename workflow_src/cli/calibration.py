@@ -18,11 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workflow_src.config.base import ConfigError
 from workflow_src.config.compose import PROJECT
 from workflow_src.config.costs import decoding_operations, operations_a_position, sentence_length
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
+from workflow_src.errors import InputError
 from workflow_src.records.atomic import fingerprint, read_json, write_json
 from workflow_src.records.provenance import processor
 from workflow_src.registry import families
@@ -30,6 +30,7 @@ from workflow_src.registry import families
 # Seconds that a calibration takes about, without the start of the process.
 SECONDS = 30.0
 FILE = Path("work/calibration.json")
+LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,7 @@ def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> R
     missing = [name for name, key in keys.items() if key not in kept]
     if missing:
         if find_spec("torch") is None:
-            raise ConfigError(
-                "hours of this machine cannot be measured without PyTorch; install it, or leave them out: continuum "
-                "estimate --no-calibration."
-            )
+            raise InputError("this machine", "cannot be measured without PyTorch", f"install it, or {LEAVE_OUT}")
         print(
             f"measuring one core of this machine with {len(missing)} systems: about {SECONDS:.0f} seconds",
             file=sys.stderr,
@@ -109,9 +107,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(command, input=json.dumps(request), env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise ConfigError(
-            f"this machine could not be measured ({last}); leave that out: continuum estimate --no-calibration."
-        )
+        raise InputError("this machine", f"cannot be measured ({last})", LEAVE_OUT)
     return json.loads(done.stdout)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workflow_src.cli.calibration import Rates
-from workflow_src.config.base import ConfigError
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -22,7 +21,8 @@ from workflow_src.config.costs import (
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.corpus import count_training_pairs
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import read_json
 
 PEAK = 312e12
 GPU = "NVIDIA A100 in bfloat16"
@@ -60,7 +60,7 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     try:
         return counts["pairs"], (counts["source_tokens"] + counts["target_tokens"]) / (2 * counts["pairs"])
     except (KeyError, TypeError, ZeroDivisionError):
-        raise ArtifactError(f"{summary} does not describe an encoded corpus; encode it again, or delete it.") from None
+        raise ArtifactError(summary, "does not describe an encoded corpus", "encode it again, or delete it") from None
 
 
 def own_pairs(plan: Plan) -> int | None:
@@ -96,10 +96,8 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
     if not settings:
         return plan
     if sizes.pairs is None:
-        raise ConfigError(
-            f"{settings[0]} is auto, and the number of training pairs is not known before the corpus is encoded; give "
-            "--pairs."
-        )
+        problem = "the number of training pairs is not known before the corpus is encoded"
+        raise ConfigError(settings[0], "auto", problem=problem, hint="give --pairs")
     return sized(plan, sizes.pairs, sizes.length)
 
 

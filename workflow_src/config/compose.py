@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.base import ConfigError, nearest, shown, unknown
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.registry import analyses, searches
 from workflow_src.spec import Use
 
@@ -53,26 +53,25 @@ MERGE = "tag:yaml.org,2002:merge"
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. Tags that build objects are refused (safe loader).
 
-    Raises ConfigError when the file is missing, is not YAML or holds no mapping.
+    Raises ArtifactError when the file is missing, is not YAML or holds no mapping.
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
-        raise ConfigError(f"configuration file {path} does not exist.") from None
+        raise ArtifactError(path, "does not exist") from None
     except IsADirectoryError:
-        raise ConfigError(f"configuration {path} is a folder; name a file.") from None
+        raise ArtifactError(path, "is a folder", "name a file") from None
     except OSError as failure:
-        raise ConfigError(f"configuration file {path} cannot be read: {failure.strerror}.") from None
+        raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
     except RecursionError:
-        raise ConfigError(f"configuration file {path} nests too deeply; check its brackets.") from None
+        raise ArtifactError(path, "nests too deeply", "check its brackets") from None
     except KeyError as failure:
-        raise ConfigError(f"configuration file {path}: {failure} is not what its tag says.") from None
+        raise ArtifactError(path, f"has {failure}, which is not what its tag says") from None
     except (yaml.YAMLError, ValueError, OverflowError) as failure:
         # Text that is no UTF-8, days that no month has, numbers of thousands of digits.
-        reason = " ".join(str(failure).split())
-        raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
+        raise ArtifactError(path, f"is not valid YAML ({' '.join(str(failure).split())})") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"configuration file {path} must hold settings as `name: value` lines.")
+        raise ArtifactError(path, "has no settings", "write `name: value` lines")
     return content
 
 
@@ -113,21 +112,21 @@ def experiment_names() -> list[str]:
     return list(_experiment_files())
 
 
-def experiment_file(name: str) -> Path:
-    """The YAML file of a shipped experiment. Raises ConfigError for another name."""
+def experiment_file(name: str, setting: str = "experiment") -> Path:
+    """The YAML file of the shipped experiment that `setting` names. Raises ConfigError for another name."""
     files = _experiment_files()
     if name not in files:
-        raise unknown("experiment", name, list(files))
+        raise ConfigError(setting, name, allowed=files)
     return files[name]
 
 
 def experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """The settings of the experiment that `setting` names, laid over what it extends. Raises ConfigError."""
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"{setting} is {shown(name)}; it must name an experiment of config/experiments/.")
+        raise ConfigError(setting, name, allowed="an experiment of config/experiments/")
     if name in seen:
-        raise ConfigError(f"experiments extend each other in a circle: {' -> '.join([*seen, name])}.")
-    return extended(read_yaml(experiment_file(name)), (*seen, name))
+        raise ConfigError(setting, name, problem=f"a circle, {' -> '.join([*seen, name])}", hint="break it")
+    return extended(read_yaml(experiment_file(name, setting)), (*seen, name))
 
 
 def inherited(parent: dict[str, Any]) -> dict[str, Any]:
@@ -156,10 +155,8 @@ def extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
     parent = raw.get("extends")
     if parent is None:
         if raw.get("only") is not None:
-            raise ConfigError(
-                "only names the systems that stay of an extended experiment, and nothing is extended; add extends: "
-                "EXPERIMENT, or remove only."
-            )
+            hint = "add extends: EXPERIMENT, or remove only"
+            raise ConfigError("only", raw["only"], problem="nothing is extended", hint=hint)
         return raw
     own = {key: value for key, value in raw.items() if key != "extends"}
     return laid_over(inherited(experiment(parent, "extends", seen)), own)
@@ -178,20 +175,18 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     if only is None or not isinstance(systems, dict):
         return merged
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        raise ConfigError(f"only is {shown(only)}; it must be a list of systems of the extended experiment.")
+        raise ConfigError("only", only, allowed="a list of systems of the extended experiment")
     for name in only:
         if name not in systems:
-            raise unknown("system", name, [str(other) for other in systems], "only")
+            raise ConfigError("only", name, allowed=systems)
     changed = own.get("systems")
     kept = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
     merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in kept}), own)
     merged["systems"] = {name: system for name, system in systems.items() if name in kept}
     if merged.get("decodes") == []:
-        raise ConfigError(
-            f"only leaves no decodes: the extended experiment has none of {', '.join(only)}; list decodes, or add a "
-            "system that has some."
-        )
+        hint = "list decodes, or add a system that has some"
+        raise ConfigError("only", only, problem="the extended experiment has no decodes of these", hint=hint)
     return merged
 
 
@@ -284,7 +279,7 @@ def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
         changed = 0
     presets = _presets(path, changed)
     if not isinstance(name, str) or name not in presets:
-        raise unknown("preset", str(name), list(presets), where)
+        raise ConfigError(f"{where}.preset", name, allowed=presets)
     return copy.deepcopy(presets[name])
 
 
@@ -321,7 +316,5 @@ def check_new_systems(raw: dict[str, Any]) -> None:
     whole = [str(name) for name, system in systems.items() if isinstance(system, dict) and "family" in system]
     for name, system in systems.items():
         if whole and isinstance(name, str) and isinstance(system, dict) and "family" not in system:
-            raise ConfigError(
-                f'unknown system "{name}" in systems; allowed: {", ".join(sorted(whole))}, or a new one with a '
-                f"family.{nearest(name, whole)}"
-            )
+            hint = "or a new one with a family"
+            raise ConfigError(f"systems.{name}", problem="no system", allowed=whole, hint=hint)

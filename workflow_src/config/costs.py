@@ -7,9 +7,9 @@ long.
 
 from __future__ import annotations
 
-from workflow_src.config.base import ConfigError
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
+from workflow_src.errors import ConfigError
 from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
 from workflow_src.spec import MODEL, SearchSettings, Weights, check_beams
 
@@ -62,8 +62,9 @@ def operations_a_position(system: System, plan: Plan) -> float:
         return system.family.training_cost(system.objective, weights)
     except KeyError as missing:
         raise ConfigError(
-            f"systems.{system.name}: training counts the weights of {missing}, which the families of the system and of "
-            "its roles do not tell; add them to their `weights`, or to `training_cost` what counts without them."
+            f"systems.{system.name}",
+            problem=f"`training_cost` reads weights of {missing}, which its families do not declare",
+            hint="add them to their `weights`",
         ) from None
 
 
@@ -88,8 +89,9 @@ def decoding_operations(plan: Plan, system: System, settings: SearchSettings, se
         return sentences * search.cost(settings, weights_of(plan, system, settings), length)
     except KeyError as missing:
         raise ConfigError(
-            f"systems.{system.name}: search {search.name} counts the weights of {missing}, which family "
-            f"{system.family_name} does not tell; add them to its `weights`, or name another search."
+            f"systems.{system.name}",
+            problem=f"search {search.name} reads weights of {missing}, which its family does not declare",
+            hint="add them to its `weights`, or name another search",
         ) from None
 
 
@@ -115,16 +117,9 @@ def check(plan: Plan) -> None:
     for decode in plan.loaded.decodes:
         decode_operations(plan, decode, sentences=1, length=1)
         for settings in decode.combinations():
-            _check_beams(settings, vocabulary, f"decode {decode.name} of {decode.system}: ")
+            check_beams(settings, vocabulary, f"decode {decode.system}/{decode.name}")
     for teacher in plan.teachers:
-        _check_beams(plan.distillation(teacher).search_settings(), vocabulary, f"distillation.{teacher}.")
-
-
-def _check_beams(settings: SearchSettings, vocabulary: int, where: str) -> None:
-    try:
-        check_beams(settings, vocabulary, where)
-    except ValueError as failure:
-        raise ConfigError(str(failure)) from None
+        check_beams(plan.distillation(teacher).search_settings(), vocabulary, f"distillation.{teacher}")
 
 
 def widest(decode: Decode) -> int:

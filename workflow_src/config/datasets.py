@@ -10,46 +10,45 @@ from pydantic import AfterValidator, Field, model_validator
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
 from workflow_src.config.tokenisers import BleuTokeniser
+from workflow_src.errors import ConfigError
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
     str,
     written(
         r"https?://[^\s{}]+",
-        "an address begins with http:// or https:// and has no spaces, { or }; write %20, %7B and %7D",
+        "http:// or https:// without spaces, { or }, which are %20, %7B and %7D",
     ),
 ]
-Digest = Annotated[str, written(r"[0-9a-f]{64}", "a SHA-256 has 64 digits of 0-9 and a-f")]
-DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "a dataset's name is made of small letters, digits and -")]
-RecipeName = Annotated[str, named(NAME, "a recipe's name is made of small letters, digits, -, _ and .")]
-Language = Annotated[str, written(r"[a-z]{2,3}", "a language is a code of two or three small letters")]
+Digest = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
+RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
+Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small letters")]
 # The name becomes a folder beside those of raw and of teachers' texts.
 DistilledName = Annotated[
     str,
     named(
         rf"(?!raw$|distilled-by-){NAME}",
-        "a distilled text is named by small letters, digits, -, _ and .; raw and distilled-by-SYSTEM are taken",
+        "small letters, digits, -, _ and ., but not raw or distilled-by-SYSTEM",
     ),
 ]
 
 
 def _path(value: str) -> str:
-    if not value:
-        raise ValueError("it must name a file")
     # Snakemake takes what stands in braces for a wildcard.
-    if "{" in value or "}" in value:
-        raise ValueError("paths may not have { or }; rename the file")
-    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
-        raise ValueError("paths have no line breaks or other control characters; rename the file")
+    braces = "{" in value or "}" in value
+    if not value or braces or any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
+        raise ConfigError("", allowed="a path without { or }, line breaks and other control characters")
     return value
 
 
 # Of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
-FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a file's name has no /, { or }, and is not . or ..")]
+FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
 
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
+NO_TABLE, GENERATED = "the part is no table", "the corpus is generated"
 
 
 class RemoteFile(Frozen):
@@ -88,21 +87,23 @@ class Part(Frozen):
     @model_validator(mode="after")
     def _one_source(self):
         if (self.texts is None) == (self.table is None):
-            raise ValueError("a part has either texts or a table")
+            raise ConfigError("texts", self.texts, problem=f"table is {self.table}", hint="set one of the two")
         if self.table is not None and not self.columns:
-            raise ValueError("a table needs columns: language -> column number")
+            raise ConfigError("columns", problem="missing", hint="number a column of the table for each language")
         if (self.score_column is None) != (self.minimum_score is None):
-            raise ValueError("score_column and minimum_score go together")
+            raise ConfigError(
+                "minimum_score", self.minimum_score, problem=f"score_column is {self.score_column}", hint="set both"
+            )
         if self.table is None and (self.quoted is not None or self.header):
-            raise ValueError("quoted and header belong to a table")
+            raise ConfigError("quoted" if self.header is False else "header", True, problem=NO_TABLE, hint="remove it")
         if self.table is not None and self.markup != "none":
-            raise ValueError("markup belongs to texts, not to a table")
+            raise ConfigError("markup", self.markup, problem="the part is a table", hint="remove it")
         if self.quoted and not (len(self.separator) == 1 and self.separator not in NO_DELIMITER):
-            raise ValueError("the separator of a quoted table is one character, and not a quote, a space or a line end")
+            raise ConfigError("separator", self.separator, allowed="one character, no quote, space or line end")
         if self.translator is not None and self.markup != "sgm":
-            raise ValueError("translator belongs to markup: sgm")
+            raise ConfigError("translator", self.translator, problem="the part has no markup: sgm", hint="remove it")
         if self.texts is not None and self.markup != "sgm" and len(set(self.texts.values())) < len(self.texts):
-            raise ValueError("every language needs a text of its own; only XML with markup: sgm may hold several")
+            raise ConfigError("texts", self.texts, allowed="a text for each language, or XML with markup: sgm")
         return self
 
     @property
@@ -128,9 +129,9 @@ class Split(Frozen):
     @model_validator(mode="after")
     def _numbers(self):
         if self.method == "every-nth" and (self.every is None or self.dev or self.test):
-            raise ValueError("every-nth needs every, and neither dev nor test")
+            raise ConfigError("method", self.method, problem="it needs every, and neither dev nor test")
         if self.method == "connected-groups" and (self.every is not None or not (self.dev and self.test)):
-            raise ValueError("connected-groups needs dev and test, numbers of pairs, and not every")
+            raise ConfigError("method", self.method, problem="it needs dev and test, numbers of pairs, and not every")
         return self
 
 
@@ -169,17 +170,17 @@ class DatasetFiles(Frozen):
     def _has_text(self):
         if self.kind == "generated":
             if set(self.languages) != {"de", "en"}:
-                raise ValueError(f"a generated corpus is of de and en, not of {' and '.join(self.languages)}")
+                raise ConfigError("languages", list(self.languages), problem=GENERATED, allowed="de and en")
             for setting in ("files", "train", "dev", "test"):
                 if getattr(self, setting):
-                    raise ValueError(f"kind is generated, which reads no {setting}; remove kind, or {setting}")
+                    raise ConfigError(setting, problem=GENERATED, hint="remove it")
             return self
         if self.generator:
-            raise ValueError(f"generator belongs to kind generated, and kind is {self.kind}; remove generator")
+            raise ConfigError("generator", self.generator, problem=f"kind is {self.kind}", hint="remove it")
         if not self.train:
-            raise ValueError("a dataset needs at least one part under train")
+            raise ConfigError("train", [], allowed="at least one part")
         if self.kind == "folder" and not self.folder_hint:
-            raise ValueError("a dataset of kind folder needs folder_hint: what to put there, and from where")
+            raise ConfigError("folder_hint", problem="missing", hint="say what to put into the folder, and from where")
         return self
 
     @property
@@ -212,16 +213,18 @@ class DatasetConfig(DatasetFiles):
     def _is_split(self):
         if self.kind == "generated":
             if self.split:
-                raise ValueError("kind is generated, which reads no split; remove kind, or split")
+                raise ConfigError("split", problem=GENERATED, hint="remove it")
             return self
         if self.split is None and not (self.dev and self.test):
-            raise ValueError("a dataset needs parts under dev and test, or a split")
+            raise ConfigError("split", problem="missing", hint="add it, or parts under dev and test")
         if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):
-            raise ValueError("with split every-nth a dataset needs parts under test, and none under dev")
+            raise ConfigError(
+                "split.method", self.split.method, problem="it needs parts under test, and none under dev"
+            )
         if self.split is not None and self.split.method == "connected-groups" and (self.dev or self.test):
-            raise ValueError("with split connected-groups a dataset has no parts under dev and test")
+            raise ConfigError("split.method", self.split.method, problem="it needs no parts under dev and test")
         if self.split is not None and self.split.key_language not in (None, *self.languages):
-            raise ValueError(f"key_language of the split must be one of {', '.join(self.languages)}")
+            raise ConfigError("split.key_language", self.split.key_language, allowed=self.languages)
         return self
 
 
@@ -259,7 +262,7 @@ class SubwordsConfig(Frozen):
     @model_validator(mode="after")
     def _bpe(self):
         if self.method == "subword-nmt" and self.model != "bpe":
-            raise ValueError('subword-nmt knows model "bpe" only')
+            raise ConfigError("model", self.model, problem="method is subword-nmt", allowed=["bpe"])
         return self
 
     def sized(self, pairs: int) -> SubwordsConfig:
@@ -289,5 +292,5 @@ class RecipeConfig(Frozen):
     @model_validator(mode="after")
     def _direction(self):
         if self.source == self.target:
-            raise ValueError(f"source and target are both {self.source}; they must be different languages")
+            raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
         return self

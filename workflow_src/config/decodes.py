@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
+from workflow_src.errors import ConfigError
 from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import SCORER, Engine, Search, SearchSettings, phrase
+from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, phrase
 
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
@@ -22,34 +22,36 @@ def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple
     names = [(decode.system, decode.name) for decode in found]
     for system, name in names:
         if names.count((system, name)) > 1:
-            raise ConfigError(f'decodes: system {system} has two decodes named "{name}"; give one of them a name.')
+            raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
     return tuple(found)
 
 
 def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
     if section.system not in systems:
-        raise unknown("system", section.system, list(systems), where)
+        raise ConfigError(f"{where}.system", section.system, allowed=systems)
     system = systems[section.system]
     names = searches_of(system.family)
     if section.search not in names:
-        raise unknown("search", section.search, list(names), f"{where} (system {section.system})")
+        raise ConfigError(f"{where}.search", section.search, problem=f"not of system {section.system}", allowed=names)
     search = searches()[section.search]
     fields = _own_fields(section, search, where)
     listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
     for name in [*listed, *(["compute_type"] if isinstance(section.compute_type, tuple) else [])]:
         if not (fields | {"compute_type": section.compute_type})[name]:
-            raise ConfigError(f"{where}.{name} is an empty list; give one value or more, or remove the decode.")
+            raise ConfigError(f"{where}.{name}", [], allowed="one value or more")
     tune = _tune(section, search, where)
     if section.tune_by and not tune:
-        raise ConfigError(f"{where}.tune_by chooses among values on dev, and tune lists none; add tune, or remove it.")
+        raise ConfigError(
+            f"{where}.tune_by", section.tune_by, problem="tune lists no values", hint="add tune, or remove it"
+        )
     made, every = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
-        settings = _filled(_checked(search, raw, where), system, systems, where)
+        settings = _filled(search.settings.checked(raw, where), system, systems, where)
         tried = _tried(search, settings, tune or {}, where)
         _serves(search, tried, system, systems, where)
-        _check_used(settings, tune or {}, where)
+        settings.check_used(tune or {}, where)
         every += tried
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, tried, where)
@@ -80,21 +82,20 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
     for name, fields in system.search_defaults.items():
         where = f"systems.{system.name}.search_defaults"
         if name not in known:
-            raise unknown("search", name, known, f"{where} (family {system.family_name})")
+            raise ConfigError(f"{where}.{name}", problem=f"no search of family {system.family_name}", allowed=known)
         search = searches()[name]
         where = f"{where}.{name}"
         for field in search.settings.named("role"):
             if field in fields:
-                raise ConfigError(
-                    f"{where}.{field} names a system, and a bundle has those that carries says; remove {field}."
-                )
+                problem = "bundles carry the systems that `carries` names"
+                raise ConfigError(f"{where}.{field}", fields[field], problem=problem, hint="remove it")
         beside = {
             one.setting: system.carries[role]
             for role, one in carried(system.family).items()
             if role in system.carries and one.setting in search.settings.model_fields
         }
-        settings = _filled(_checked(search, beside | fields, where), system, systems, where)
-        _check_used(settings, {}, where)
+        settings = _filled(search.settings.checked(beside | fields, where), system, systems, where)
+        settings.check_used(section=where)
         _serves(search, [settings], system, systems, where)
 
 
@@ -102,7 +103,7 @@ def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]],
     """Settings as they are, and with every combination of the values that dev chooses from."""
     own = settings.model_dump()
     combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
-    return [settings, *(_checked(search, own | chosen, f"{where}.tune") for chosen in combinations if chosen)]
+    return [settings, *(search.settings.checked(own | chosen, f"{where}.tune") for chosen in combinations if chosen)]
 
 
 def _serves(
@@ -113,21 +114,7 @@ def _serves(
         for settings in tried:
             if reason := one.family.refuses(one.model, search, settings):
                 named = system.name if one is system else f"{system.name}, whose base is {one.name},"
-                raise ConfigError(f"{where}: search {search.name} of system {named} {reason}.")
-
-
-def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
-    try:
-        return search.settings.checked(raw, f"{where}.")
-    except ValueError as failure:
-        raise ConfigError(str(failure)) from None
-
-
-def _check_used(settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> None:
-    try:
-        settings.check_used(tune, f"{where}.")
-    except ValueError as failure:
-        raise ConfigError(str(failure)) from None
+                raise ConfigError(where, problem=f"search {search.name} of system {named} {reason}")
 
 
 def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -> None:
@@ -139,8 +126,10 @@ def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -
     ranked = next((name for name in names if getattr(own, name)), None)
     if ranked and all(search.width(settings) == 1 for settings in tried):
         raise ConfigError(
-            f"{where}: {ranked} ranks candidates, and with these settings search {search.name} has one; remove "
-            f"{ranked}, or ask for more candidates."
+            f"{where}.{ranked}",
+            getattr(own, ranked),
+            problem=f"with these settings search {search.name} has one candidate",
+            hint="remove it, or ask for more candidates",
         )
 
 
@@ -159,15 +148,13 @@ def _own_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, 
         others = _searches_with(name)
         if not others:
             allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]
-            raise ConfigError(
-                f'unknown setting "{name}" in {where}; allowed: {", ".join(sorted(allowed))}.{nearest(name, allowed)}'
-            )
+            raise ConfigError(f"{where}.{name}", problem=UNKNOWN, allowed=allowed)
         # A configuration that was written whole says every default: only what differs from it was meant.
         if value is not None and not any(_is_default(other, name, value) for other in others):
             raise _foreign(search, name, where)
     for name in search.settings.named("required"):
         if name not in fields:
-            raise ConfigError(f"{where}: search {search.name} needs {name}; add {name}.")
+            raise ConfigError(f"{where}.{name}", problem="missing", hint="add it")
     return fields
 
 
@@ -181,7 +168,9 @@ def _is_default(search: Search, name: str, value: Any) -> bool:
 
 def _foreign(search: Search, name: str, where: str) -> ConfigError:
     others = ", ".join(other.name for other in _searches_with(name))
-    return ConfigError(f"{where}: search {search.name} takes no {name}, which belongs to {others}; remove {name}.")
+    return ConfigError(
+        f"{where}.{name}", problem=f"no setting of search {search.name} but of {others}", hint="remove it"
+    )
 
 
 def _filled(settings: SearchSettings, system: System, systems: dict[str, System], where: str) -> SearchSettings:
@@ -192,16 +181,16 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
         stepping = [one for one in known if searches()[one].step]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
-            raise unknown(name, value, stepping, f"{where} (a search that takes steps)")
+            raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)
         if value is None and stepping:
             settings = settings.model_copy(update={name: stepping[0]})
     for name in settings.named("role"):
         role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
         fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
-            raise ConfigError(f"{where}: search needs {name}, a system that {phrase(role.trait)}; add {name}.")
+            raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")
         if value is not None and value not in fits:
-            raise unknown(name, value, fits, f"{where} (a system that {phrase(role.trait)})")
+            raise ConfigError(f"{where}.{name}", value, problem=f"no system that {phrase(role.trait)}", allowed=fits)
     return settings
 
 
@@ -212,19 +201,16 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
         if name not in allowed:
             if any(name in other.settings.named("tune") for other in _searches_with(name)):
                 raise _foreign(search, name, where)
-            raise unknown("setting", name, list(allowed), f"{where}.tune")
+            raise ConfigError(f"{where}.tune.{name}", problem=UNKNOWN, allowed=allowed)
         if not values:
-            raise ConfigError(f"{where}.tune.{name} is empty; list the values to choose from.")
-        if (given := (section.model_extra or {}).get(name)) is not None:
+            raise ConfigError(f"{where}.tune.{name}", [], allowed="one value or more")
+        if (value := (section.model_extra or {}).get(name)) is not None:
             raise ConfigError(
-                f"{where}.{name} is {given}, and tune.{name} lists values to choose from; remove one of the two."
+                f"{where}.{name}", value, problem=f"tune.{name} lists its values", hint="remove one of the two"
             )
-        # What values need beside them is asked of every combination (`_tried`).
+        # `_tried` checks combinations.
         for value in values:
-            try:
-                search.settings.checked_value(name, value, f"{where}.tune.")
-            except ValueError as failure:
-                raise ConfigError(str(failure)) from None
+            search.settings.checked_value(name, value, f"{where}.tune")
     tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
     return tune or None
 
@@ -256,18 +242,18 @@ def _engine(
     selectable = {name: engine for name, engine in engines().items() if engine.selectable}
     engine = selectable.get(section.engine) if section.engine else default_engine()
     if engine is None:
-        raise unknown("engine", section.engine, list(selectable), where)
+        raise ConfigError(f"{where}.engine", section.engine, allowed=selectable)
     if not engine.compute_types:
         if compute_type is not None:
             others = " or ".join(name for name, other in selectable.items() if other.compute_types)
-            raise ConfigError(f"{where}: compute_type belongs to engine {others}; remove it, or add the engine.")
+            hint = f"remove it, or add engine: {others}"
+            raise ConfigError(
+                f"{where}.compute_type", compute_type, problem=f"engine {engine.name} has none", hint=hint
+            )
     elif compute_type is not None and compute_type not in engine.compute_types:
-        allowed = " or ".join(engine.compute_types)
-        raise ConfigError(
-            f"{where}: engine {engine.name} computes in {allowed}, not in {compute_type}; correct compute_type."
-        )
+        raise ConfigError(f"{where}.compute_type", compute_type, allowed=engine.compute_types)
     for settings in tried:
         reason = engine.serves(system.family, search, settings)
         if reason:
-            raise ConfigError(f"{where}: engine {engine.name} {reason}.")
+            raise ConfigError(f"{where}.engine", engine.name, problem=f"it {reason}")
     return engine

@@ -21,6 +21,7 @@ from workflow_src.config.sizes import (
     Steps,
     share,
 )
+from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
 from workflow_src.spec import SearchSettings
 
@@ -43,18 +44,14 @@ def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) 
 
 
 NAME = r"[a-z0-9][a-z0-9_-]*"
-ExperimentName = Annotated[str, named(NAME, "a name is made of small letters, digits, - and _")]
-SystemName = Annotated[str, named(NAME, "a system's name is made of small letters, digits, - and _")]
-DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "a name is made of small letters, digits, -, _ and .")]
-Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "a partition is named by letters, digits, -, _ and .")]
-Device = Annotated[
-    str, written(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", "it must be auto, cpu, cuda, or cuda:N for one of several")
-]
+ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
+SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
+DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
+Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
+Device = Annotated[str, written(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
 # What every random-number generator takes.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Package = Annotated[
-    str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package is named as Python imports it, such as my_package")
-]
+Package = Annotated[str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
 # How fast a moving average of gradients forgets.
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -98,8 +95,8 @@ class TrainingConfig(Frozen):
     @model_validator(mode="after")
     def _patience_waits_for_the_best(self):
         if self.patience is not None and self.keep != "best":
-            raise ValueError(
-                f"patience is {self.patience}, and keep is {self.keep}; say keep: best, or remove patience"
+            raise ConfigError(
+                "patience", self.patience, problem=f"keep is {self.keep}", hint="set keep: best, or remove it"
             )
         return self
 
@@ -148,7 +145,9 @@ class SystemConfig(Frozen):
     @model_validator(mode="after")
     def _one_start(self):
         if self.init_from is not None and self.initial_weights is not None:
-            raise ValueError("it starts from init_from and from initial_weights; remove one of them")
+            raise ConfigError(
+                "init_from", self.init_from, problem="initial_weights is set too", hint="remove one of the two"
+            )
         return self
 
 
@@ -171,12 +170,9 @@ class DistillationConfig(Frozen):
         options = {name: kind.option(name) for name in kind.model_fields}
         return tuple(name for name, option in options.items() if option.role is None and option.only_with is None)
 
-    def search_settings(self, where: str = "") -> SearchSettings:
-        """What the teacher distils with: the search that is the reference of comparisons.
-
-        Raises ValueError with one sentence, whose settings begin with `where`, for a value that the search refuses.
-        """
-        return distilling_search().settings.checked(self.model_extra or {}, where)
+    def search_settings(self, section: str = "") -> SearchSettings:
+        """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`."""
+        return distilling_search().settings.checked(self.model_extra or {}, section)
 
 
 class DecodeConfig(Frozen):
@@ -256,8 +252,7 @@ class ReportConfig(Frozen):
     @classmethod
     def _says_what_is_removed(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            meant = "words" if value else "none"
-            raise ValueError(f"it must be subwords, words or none; what {str(value).lower()} meant is now {meant}")
+            raise ConfigError("", allowed=REMOVALS)
         return value
 
 
@@ -289,7 +284,7 @@ class RuntimeConfig(Frozen):
     @model_validator(mode="after")
     def _one_device_by_number(self):
         if self.devices > 1 and ":" in self.device:
-            raise ValueError(f"device {self.device} names one GPU, devices is {self.devices}; say cuda or auto")
+            raise ConfigError("device", self.device, problem=f"devices is {self.devices}", allowed=["auto", "cuda"])
         return self
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.config.base import ConfigError, parse, unknown
+from workflow_src.config.base import parse
 from workflow_src.config.compose import (
     CONFIG_FOLDER,
     check_new_systems,
@@ -24,7 +24,7 @@ from workflow_src.config.experiment import DistillationConfig, SystemConfig, Tra
 from workflow_src.config.metrics import Measured, resolve
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
-from workflow_src.declarations import DeclarationError
+from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import (
     analyses,
     carried,
@@ -37,7 +37,7 @@ from workflow_src.registry import (
     main_metric,
     use,
 )
-from workflow_src.spec import AUTOREGRESSIVE, BASE, AnalysisSettings, Corpus, Family, SearchSettings, phrase
+from workflow_src.spec import AUTOREGRESSIVE, BASE, UNKNOWN, AnalysisSettings, Corpus, Family, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -59,7 +59,7 @@ def load(raw: dict[str, Any]) -> Loaded:
         raw = extended(raw)
     else:
         if "experiment" not in raw:
-            raise ConfigError("missing setting experiment: name a file of config/experiments/.")
+            raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
         raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
     raw = with_training_presets(raw)
     check_new_systems(raw)
@@ -67,15 +67,14 @@ def load(raw: dict[str, Any]) -> Loaded:
     try:
         use(config.plugins)
     except DeclarationError as failure:
-        raise ConfigError(str(failure)) from failure
+        raise ConfigError(
+            "plugins", list(config.plugins), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
+        ) from failure
     dataset = _dataset(config)
-    for code in (config.recipe.source, config.recipe.target):
-        if code not in dataset.languages:
-            raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
-    try:
-        tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
-    except ValueError as failure:
-        raise ConfigError(f"setting recipe.bleu_tokeniser: {failure}.") from None
+    for side in ("source", "target"):
+        if getattr(config.recipe, side) not in dataset.languages:
+            raise ConfigError(f"recipe.{side}", getattr(config.recipe, side), allowed=dataset.languages)
+    tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
     corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
     measured = resolve(config.metrics, corpus)
     _check_convention(config.report.expected_convention, measured, corpus)
@@ -98,13 +97,13 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
     """The metric that counts as published figures do is measured, and can be. Raises ConfigError."""
     where = "report.expected_convention"
     if name not in conventions():
-        raise unknown("convention", name, list(conventions()), where)
+        raise ConfigError(where, name, allowed=conventions())
     metric, main = conventions()[name], main_metric().convention
     remedy = f"say {main.name}" if main else "remove it"
     if reason := metric.conflict(corpus, metric.settings()):
-        raise ConfigError(f"{where} is {name}, which {reason}; {remedy}.")
+        raise ConfigError(where, name, problem=f"it {reason}", hint=remedy)
     if metric not in [one.metric for one in measured]:
-        raise ConfigError(f"{where} is {name}, and metrics lists no {metric.name}; add {metric.name}, or {remedy}.")
+        raise ConfigError(where, name, problem=f"metrics lists no {metric.name}", hint=f"add it, or {remedy}")
 
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
@@ -112,15 +111,14 @@ def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], 
     fits = [one.metric.name for one in measured if not one.metric.conflict(corpus, one.settings)]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
-            where = f"tune_by of decode {decode.name} of system {decode.system} (metrics of the experiment)"
-            raise unknown("metric", decode.tune_by, fits, where)
+            raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
 
 
 def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
     """Settings of every declared analysis. Raises ConfigError for a section of another name, or with a fault."""
     for name in config.analyses:
         if name not in analyses():
-            raise unknown("analysis", name, list(analyses()), "analyses")
+            raise ConfigError(f"analyses.{name}", problem="no analysis", allowed=analyses())
     return {
         name: parse(analysis.settings, config.analyses.get(name, {}), f"analyses.{name}")
         for name, analysis in analyses().items()
@@ -132,18 +130,20 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     if isinstance(chosen, DatasetConfig):
         return chosen
     if chosen not in dataset_names():
-        raise unknown("dataset", chosen, dataset_names())
+        raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
 
 
 def _check_references(normalisation: NormalisationConfig, target: str) -> None:
-    """Raises ConfigError where outputs lack what references have, and nobody said that this is meant."""
+    """Raises ConfigError where outputs lack what references have, and the configuration does not say `references`."""
     changed = [("lowercase", "capitals")] if normalisation.lowercase else []
     changed += [("romanian", "diacritics")] if normalisation.romanian and target == "ro" else []
     for setting, lacking in changed:
         raise ConfigError(
-            f"setting recipe.normalisation.{setting} leaves no {lacking} in outputs, and references as they are given "
-            "have them; say references: normalised beside it, or references: given to score outputs so."
+            f"recipe.normalisation.{setting}",
+            True,
+            problem=f"outputs have no {lacking}, and references do",
+            hint="add references: normalised, or references: given to score outputs so",
         )
 
 
@@ -151,11 +151,11 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
     """Every part has both sides of the direction. Raises ConfigError."""
     for split in ("train", "dev", "test"):
         for number, part in enumerate(getattr(dataset, split)):
-            kind, given = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
+            kind, texts = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
             for language in languages:
-                if language not in given:
+                if language not in texts:
                     where = f"{split}[{number}].{kind} of dataset {dataset.name}"
-                    raise ConfigError(f"{where} has no {language}; it has {', '.join(sorted(given))}. Add {language}.")
+                    raise ConfigError(where, sorted(texts), problem=f"no {language}", hint=f"add {language}")
 
 
 def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
@@ -170,9 +170,11 @@ def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
         positions = getattr(system.model, "max_positions", None)
         if positions is not None and longest + 2 > positions:
             raise ConfigError(
-                f"systems.{name}.model.max_positions is {positions}, and the split of dataset {dataset.name} takes "
-                f"sentences of up to {longest} characters for dev and test; set split.longest of the dataset to "
-                f"{max(positions - 2, 1)}, or raise max_positions to {longest + 2}."
+                f"systems.{name}.model.max_positions",
+                positions,
+                problem=f"the split of dataset {dataset.name} takes sentences of up to {longest} characters",
+                allowed=f"{longest + 2} or more",
+                hint=f"raise it, or set split.longest of the dataset to {max(positions - 2, 1)}",
             )
 
 
@@ -181,37 +183,37 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
     for name, system in config.systems.items():
         where = f"systems.{name}"
         if system.family not in families():
-            raise unknown("family", system.family, list(families()), where)
+            raise ConfigError(f"{where}.family", system.family, allowed=families())
         for role in ("base", "init_from"):
             other = getattr(system, role)
             if other is not None and other not in names:
-                raise unknown("system", other, names, f"{where}.{role}")
+                raise ConfigError(f"{where}.{role}", other, allowed=names)
         if (system.data or "").startswith("distilled-by-"):
             teacher = system.data.removeprefix("distilled-by-")
             if teacher not in names:
-                raise unknown("system", teacher, names, f"{where}.data")
+                raise ConfigError(f"{where}.data", system.data, allowed=[f"distilled-by-{name}" for name in names])
         _check_roles(name, system, config)
     for name, system in config.systems.items():
         _check_carried(name, system, config)
     for name, distillation in config.distillation.items():
         if name not in names:
-            raise unknown("system", name, names, "distillation")
+            raise ConfigError(f"distillation.{name}", problem="no system", allowed=names)
         settings = _distilling(distillation, f"distillation.{name}")
         known = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
         if distillation.engine not in known:
-            raise unknown("engine", distillation.engine, known, f"distillation.{name}")
+            raise ConfigError(f"distillation.{name}.engine", distillation.engine, allowed=known)
         if distillation.seed is not None and distillation.seed not in config.seeds:
-            allowed = ", ".join(map(str, config.seeds))
-            raise ConfigError(f"distillation.{name}.seed is {distillation.seed}; allowed: {allowed} (seeds).")
+            raise ConfigError(f"distillation.{name}.seed", distillation.seed, allowed=config.seeds)
         declared, search = engines().get(distillation.engine), distilling_search()
         family = families()[config.systems[name].family]
         if not family.autoregressive:
             raise ConfigError(
-                f"distillation.{name}: a system of family {family.name} cannot teach; name one of family "
-                f"{_having(AUTOREGRESSIVE)}, or remove it."
+                f"distillation.{name}",
+                problem=f"a system of family {family.name} cannot teach",
+                hint=f"name one of family {_having(AUTOREGRESSIVE)}, or remove it",
             )
         if declared and (reason := declared.serves(family, search, settings)):
-            raise ConfigError(f"distillation.{name}: engine {declared.name} {reason}.")
+            raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
 
@@ -221,11 +223,8 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
     allowed = section.of_search()
     for name in section.model_extra or {}:
         if name not in allowed:
-            raise unknown("setting", name, [*type(section).model_fields, *allowed], where)
-    try:
-        return section.search_settings(f"{where}.")
-    except ValueError as failure:
-        raise ConfigError(str(failure)) from None
+            raise ConfigError(f"{where}.{name}", problem=UNKNOWN, allowed=[*type(section).model_fields, *allowed])
+    return section.search_settings(where)
 
 
 def _having(trait: str | None) -> str:
@@ -237,32 +236,30 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
     """Every role that the family needs is filled by a system that fits, and no other. Raises ConfigError."""
     needed = families()[system.family].needs
     if BASE in system.roles:
-        raise ConfigError(f"systems.{name}.roles has {BASE}, which is a setting of its own; write {BASE}: SYSTEM.")
+        raise ConfigError(f"systems.{name}.roles.{BASE}", problem="a setting of its own", hint=f"write {BASE}: SYSTEM")
     if system.base is not None and BASE not in needed:
-        raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
+        problem = f"family {system.family} has no base"
+        raise ConfigError(f"systems.{name}.base", system.base, problem=problem, hint="remove it")
     others = [role for role in needed if role != BASE]
     for role in system.roles:
         if role not in others:
-            raise unknown("role", role, others, f"systems.{name}.roles (family {system.family})")
+            raise ConfigError(
+                f"systems.{name}.roles.{role}", problem=f"no role of family {system.family}", allowed=others
+            )
     for role, need in needed.items():
-        where = role if role == BASE else f"roles.{role}"
+        where = f"systems.{name}.{role}" if role == BASE else f"systems.{name}.roles.{role}"
         other = system.base if role == BASE else system.roles.get(role)
         if other is None:
             if need.optional:
                 continue
-            raise ConfigError(
-                f"systems.{name}: family {system.family} needs {where}, the name of a system of family "
-                f"{_having(need.trait)}."
-            )
+            raise ConfigError(where, problem="missing", hint=f"name a system of family {_having(need.trait)}")
         if other not in config.systems:
-            raise unknown("system", other, list(config.systems), f"systems.{name}.{where}")
+            raise ConfigError(where, other, allowed=config.systems)
         family = config.systems[other].family
         if family not in families():
-            raise unknown("family", family, list(families()), f"systems.{other}")
+            raise ConfigError(f"systems.{other}.family", family, allowed=families())
         if need.trait is not None and need.trait not in families()[family].traits:
-            raise ConfigError(
-                f"systems.{name}.{where} is {other}, of family {family}; it must be of family {_having(need.trait)}."
-            )
+            raise ConfigError(where, other, allowed=f"a system of family {_having(need.trait)}")
 
 
 def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
@@ -271,14 +268,14 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
     for role, other in system.carries.items():
         where = f"systems.{name}.carries"
         if not known:
-            raise ConfigError(f"{where}: bundles of family {system.family} carry no other system; remove carries.")
+            raise ConfigError(where, problem=f"bundles of family {system.family} carry no system", hint="remove it")
         if role not in known:
-            raise unknown("role", role, list(known), f"{where} (family {system.family})")
+            raise ConfigError(f"{where}.{role}", problem=f"no role of family {system.family}", allowed=known)
         trait = known[role].role.trait
         kinds = {one: families()[section.family] for one, section in config.systems.items()}
         fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
-            raise unknown("system", other, fits, f"{where}.{role} (a system that {phrase(trait)})")
+            raise ConfigError(f"{where}.{role}", other, problem=f"no system that {phrase(trait)}", allowed=fits)
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -290,8 +287,9 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            circle = " -> ".join([*path[path.index(name) :], name])
-            raise ConfigError(f"systems are built on each other in a circle: {circle}; break it.")
+            raise ConfigError(
+                "systems", problem=f"a circle, {' -> '.join([*path[path.index(name) :], name])}", hint="break it"
+            )
         for other in needs(name):
             visit(other, (*path, name))
 
@@ -306,22 +304,13 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
         return
     alike = " or ".join(name for name, other in families().items() if other.build == family.build)
     if system.init_from is None:
-        raise ConfigError(
-            f"{where}: family {family.name} continues a trained system; add init_from, the name of one of family "
-            f"{alike}, or initial_weights."
-        )
+        hint = f"name a system of family {alike}, or add initial_weights"
+        raise ConfigError(f"{where}.init_from", problem="missing", hint=hint)
     started = _resolve(system.init_from, config)
     if started.family.build != family.build:
-        raise ConfigError(
-            f"{where}.init_from is {started.name}, of family {started.family_name}; it must be of family {alike}, "
-            "which have the same network."
-        )
+        raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
     for setting in family.continues:
-        own, other = getattr(system.model, setting), getattr(started.model, setting)
-        if own != other:
-            raise ConfigError(
-                f"{where}.model.{setting} is {own}, its start {started.name} has {other}; they must agree."
-            )
+        _check_agree(system, started, setting)
 
 
 def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
@@ -332,9 +321,15 @@ def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
     # Other networks may share embeddings of one width and differ in dim.
     if not all("heads" in type(one).model_fields for one in (system.model, started.model)):
         return
-    own, other = system.model.dim, started.model.dim
-    if own != other:
-        raise ConfigError(f"{where}.model.dim is {own}, its start {started.name} has {other}; they must agree.")
+    _check_agree(system, started, "dim")
+
+
+def _check_agree(system: System, other: System, setting: str) -> None:
+    """Raises ConfigError where two systems that work together differ in a setting of their models."""
+    own, needed = getattr(system.model, setting, None), getattr(other.model, setting, None)
+    if own != needed:
+        problem = f"{other.name}, which it works with, has another"
+        raise ConfigError(f"systems.{system.name}.model.{setting}", own, problem=problem, allowed=[needed])
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
@@ -342,10 +337,12 @@ def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfi
     if family.fit:
         for setting in ("training", "init_from"):
             if getattr(system, setting) is not None:
-                raise ConfigError(f"{where}: family {family.name} is counted at once; remove the setting {setting}.")
+                raise ConfigError(
+                    f"{where}.{setting}", problem=f"family {family.name} is counted at once", hint="remove it"
+                )
         return TrainingConfig(max_steps=0)
     if system.training is None:
-        raise ConfigError(f"missing setting {where}.training: add it to the configuration.")
+        raise ConfigError(f"{where}.training", problem="missing", hint="add it")
     return system.training
 
 
@@ -355,19 +352,14 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     where = f"systems.{name}"
     data = system.data or (config.systems[system.base].data if system.base else None) or "raw"
     if data != "raw" and not data.startswith("distilled-by-") and data not in config.recipe.distilled:
-        raise ConfigError(
-            f'{where}.data is "{data}"; allowed: raw, distilled-by-SYSTEM, or a name under recipe.distilled '
-            f"({', '.join(config.recipe.distilled) or 'none given'})."
-        )
+        allowed = ["raw", "distilled-by-SYSTEM", *config.recipe.distilled]
+        raise ConfigError(f"{where}.data", data, allowed=allowed, hint="or add it to recipe.distilled")
     if data.startswith("distilled-by-"):
         teacher = data.removeprefix("distilled-by-")
         family_name = config.systems[teacher].family
         if not families()[family_name].autoregressive:
-            raise ConfigError(
-                f"{where}.data: {teacher} is of family {family_name}; a teacher must be of family "
-                f"{_having(AUTOREGRESSIVE)}."
-            )
-    preset = read_preset(family.presets, system.preset, f"systems.{name} (family {family.name})")
+            raise ConfigError(f"{where}.data", data, allowed=f"a teacher of family {_having(AUTOREGRESSIVE)}")
+    preset = read_preset(family.presets, system.preset, f"systems.{name}")
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(
         name=name,
@@ -385,21 +377,17 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         search_defaults=system.search_defaults,
     )
     if reason := family.conflict(resolved.model, resolved.objective):
-        raise ConfigError(f"{where}: {reason}.")
+        raise ConfigError(where, problem=reason)
     for role, name in resolved.filled.items():
         built_on = _resolve(name, config)
         trait = family.needs[role].trait
         if trait in built_on.family.lacks(built_on.model):
-            raise ConfigError(
-                f"{where}: its {role} must be a system that {phrase(trait)}, and {name} is none with its model "
-                "settings; change one of the two."
-            )
+            problem = f"with its model settings no system that {phrase(trait)}"
+            raise ConfigError(f"{where}.{role}", name, problem=problem, hint="change one of the two")
         for setting in family.needs[role].agree:
-            own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
-            if own != other:
-                raise ConfigError(f"{where}.model.{setting} is {own}, its {role} {name} has {other}; they must agree.")
+            _check_agree(resolved, built_on, setting)
     _check_continued(resolved, config, where)
     _check_started(resolved, config, where)
     if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
-        raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
+        raise ConfigError(f"{where}.training.max_steps", 0, problem="without initial_weights", allowed="1 or more")
     return resolved

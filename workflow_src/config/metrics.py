@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from workflow_src.config.base import ConfigError, Frozen, parse, unknown
+from workflow_src.config.base import Frozen, parse
+from workflow_src.errors import ConfigError
 from workflow_src.registry import default_metrics, main_metric, metrics
 from workflow_src.spec import Corpus, Metric
 
@@ -30,12 +31,14 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
         return default_measured()
     for name, settings in listed.items():
         if name not in metrics():
-            raise unknown("metric", name, list(metrics()), "metrics")
+            raise ConfigError(f"metrics.{name}", problem="no metric", allowed=metrics())
         metric, where = metrics()[name], f"metrics.{name}"
         if missing := metric.missing():
-            raise ConfigError(f"{where} needs {' and '.join(missing)}, not installed: install it, or remove {name}.")
+            raise ConfigError(
+                where, problem=f"it needs {' and '.join(missing)}, not installed", hint="install it, or remove it"
+            )
         if reason := metric.conflict(corpus, parse(metric.settings, settings, where)):
-            raise ConfigError(f"{where} {reason}; remove it.")
+            raise ConfigError(where, problem=f"it {reason}", hint="remove it")
     names = {main_metric().name: {}, **listed}
     return tuple(
         Measured(metric, parse(metric.settings, names[name], f"metrics.{name}"))

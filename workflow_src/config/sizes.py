@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen
+from workflow_src.errors import ConfigError
 
 AUTO = "auto"
 # Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.
@@ -26,7 +27,7 @@ LONGEST_WARMUP, LONGEST_UNSAVED = 4000, 1000
 
 def _number_or_auto(value: Any) -> Any:
     if isinstance(value, str) and value != AUTO and not value.isdecimal():
-        raise ValueError("it must be a whole number, or auto")
+        raise ConfigError("", allowed="a whole number, or auto")
     return value
 
 
@@ -51,7 +52,7 @@ class AutoStepsConfig(Frozen):
     @model_validator(mode="after")
     def _bounds(self):
         if self.at_least > self.at_most:
-            raise ValueError(f"at_least is {self.at_least}, at_most is {self.at_most}; lower at_least or raise at_most")
+            raise ConfigError("at_least", self.at_least, allowed=f"at_most, {self.at_most}, or less")
         return self
 
     def updates(self, tokens: int, batch_tokens: int) -> int:

@@ -7,6 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from workflow_src.errors import ConfigError
+
+SETTING = "recipe.bleu_tokeniser"
+# Those that count any language.
+FOR_ANY = ("auto", "char", "flores200")
 BleuTokeniser = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200"]
 
 # ISO 639 codes (639-1, and the codes of three letters) of languages that are written without spaces between words.
@@ -36,7 +41,7 @@ def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
     """The name of the tokeniser that BLEU of the language `target` is counted with, as sacreBLEU calls it.
 
     `auto` takes that of the language where its packages are installed, single characters (`char`) for other text
-    without spaces, and `13a` for the rest. Raises ValueError with one sentence for a tokeniser that does not fit the
+    without spaces, and `13a` for the rest. Raises ConfigError for a tokeniser that does not fit the
     language or whose packages or model are not there.
     """
     if wanted == "auto":
@@ -46,14 +51,11 @@ def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
         # Korean has spaces, but words carry their particles.
         return "13a" if spaced(target) and target not in KOREAN else "char"
     if wanted in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[wanted][0]:
-        raise ValueError(f"tokeniser {wanted} does not fit target {target}; say auto, char or flores200")
+        raise ConfigError(SETTING, wanted, problem=f"not for target {target}", allowed=FOR_ANY)
     if wanted in ("13a", "intl") and not spaced(target):
-        raise ValueError(
-            f"tokeniser {wanted} takes words to be separated by spaces, which target {target} does not do; say auto, "
-            "char or flores200"
-        )
+        raise ConfigError(SETTING, wanted, problem=f"target {target} has no spaces", allowed=FOR_ANY)
     if reason := unavailable(wanted):
-        raise ValueError(f"tokeniser {wanted} {reason}")
+        raise ConfigError(SETTING, wanted, problem=f"it {reason}")
     return wanted
 
 

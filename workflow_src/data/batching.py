@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, PAD, Batch
 
 
@@ -40,7 +41,7 @@ def epoch_batches(
     Raises ValueError when the budget is not positive.
     """
     if batch_tokens < 1:
-        raise ValueError(f"batch_tokens is {batch_tokens}; it must be 1 or more.")
+        raise ConfigError("batch_tokens", batch_tokens, allowed="1 or more")
     generator = np.random.Generator(np.random.PCG64([seed, epoch]))
     rows = generator.permutation(len(corpus.source_lengths))
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)

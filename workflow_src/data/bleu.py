@@ -7,15 +7,16 @@ from typing import Any
 import sacrebleu
 
 from workflow_src.config.tokenisers import unavailable
+from workflow_src.errors import ConfigError
 
 
 def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
     """BLEU by a tokeniser that `config.tokenisers.bleu_tokeniser` names; `settings` are further ones of sacreBLEU's.
 
-    Raises ValueError where this machine lacks the tokeniser's packages or model: nothing is downloaded.
+    Raises ConfigError where this machine lacks the tokeniser's packages or model: nothing is downloaded.
     """
     if reason := unavailable(tokeniser):
-        raise ValueError(f"BLEU's tokeniser {tokeniser} {reason}.")
+        raise ConfigError("tokeniser", tokeniser, problem=f"it {reason}")
     return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 

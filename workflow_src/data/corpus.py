@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
-from workflow_src.config.base import ConfigError, nearest
 from workflow_src.config.datasets import DatasetFiles, Part
 from workflow_src.data.formats import START, compression
 from workflow_src.data.lines import count_lines
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.unpack import Archives, reported
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError, nearest
 
 Pair = tuple[str, str]
 Line = TypeVar("Line")
@@ -53,9 +52,7 @@ class RawCorpus:
     ):
         for language in languages:
             if language not in dataset.languages:
-                raise ConfigError(
-                    f'dataset {dataset.name} has no language "{language}"; it has {", ".join(dataset.languages)}.'
-                )
+                raise ConfigError(f"language of dataset {dataset.name}", language, allowed=dataset.languages)
         if dataset.kind == "folder":
             check_folder(dataset, folder)
         self.dataset, self.languages, self.locate, self.folder = dataset, languages, locate, folder
@@ -84,7 +81,7 @@ class RawCorpus:
 
     def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, Iterator[RawPair]]]:
         if set(self.languages) != {"de", "en"}:
-            raise ConfigError(f"a generated corpus is German and English, not {' and '.join(self.languages)}.")
+            raise ConfigError("languages", list(self.languages), problem="the corpus is generated", allowed="de and en")
         turn = 1 if self.languages == ("de", "en") else -1
         for name in self.dataset.raw_splits:
             yield name, (RawPair(*pair[::turn], ("", ""), line) for line, pair in enumerate(corpus[name], 1))
@@ -93,11 +90,10 @@ class RawCorpus:
         """The pairs of the parts under one of them."""
         dropped = self.dropped[split]
         for number, part in enumerate(getattr(self.dataset, split)):
-            place = f"part {number + 1} of {split} in dataset {self.dataset.name}"
-            given = part.texts if part.texts is not None else part.columns
+            texts = part.texts if part.texts is not None else part.columns
             for language in self.languages:
-                if language not in given:
-                    raise ConfigError(f'{place} has no language "{language}"; it has {", ".join(sorted(given))}.')
+                if language not in texts:
+                    raise ConfigError(f"language of {split}[{number}]", language, allowed=texts)
             yield from self._texts(part, dropped) if part.texts is not None else self._table(part, dropped)
 
     def _texts(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
@@ -123,10 +119,10 @@ class RawCorpus:
                 texts.append("\n".join(lines))
         if not any(map(has_source_and_references, texts)):
             if names[0] == names[1]:
-                raise ArtifactError(f"{names[0]} has no <src> and <ref> elements; name a file for each language.")
+                raise ArtifactError(names[0], "has no <src> and <ref> elements", "name a file for each language")
             if part.translator is not None:
                 raise ArtifactError(
-                    f"neither {names[0]} nor {names[1]} has references by translators; remove translator from its part."
+                    names[0], f"and {names[1]} have no references by translators", "remove translator from their part"
                 )
         for text, name, language in zip(texts, names, self.languages, strict=True):
             yield iter(segments(text, name, language, part.translator))
@@ -150,17 +146,20 @@ class RawCorpus:
         if self.dataset.kind != "folder":
             path = Path(name)
             if not path.is_file():
-                known = f", and is none of the dataset's files ({', '.join(self.dataset.files)})"
+                meant = nearest(name, self.dataset.files)
+                fix = "correct its path, which starts from the working directory"
                 raise ArtifactError(
-                    f"file {name} of dataset {self.dataset.name} does not exist{known if self.dataset.files else ''}; "
-                    f"correct its path, which starts from the working directory.{nearest(name, [*self.dataset.files])}"
+                    name,
+                    f"does not exist and is no file of dataset {self.dataset.name}",
+                    f"{fix}; did you mean {meant}?" if meant else fix,
                 )
             return path
         path = Path(self.folder) / name
         if not path.is_file():
             raise ArtifactError(
-                f"file {name} of dataset {self.dataset.name} is missing from the folder {self.folder}. "
-                f"{_one_line(self.dataset.folder_hint)}"
+                name,
+                f"of dataset {self.dataset.name} is missing from the folder {self.folder}",
+                _one_line(self.dataset.folder_hint),
             )
         return path
 
@@ -195,9 +194,10 @@ def check_folder(dataset: DatasetFiles, folder: str | None) -> None:
     """Raises ConfigError, with the dataset's own hint, when the user's folder is not given or is not there."""
     hint = _one_line(dataset.folder_hint)
     if folder is None:
-        raise ConfigError(f"dataset {dataset.name} cannot be downloaded: name its folder in recipe.folder. {hint}")
+        problem = f"dataset {dataset.name} cannot be downloaded"
+        raise ConfigError("recipe.folder", problem=problem, hint=f"name its folder ({hint})")
     if not Path(folder).is_dir():
-        raise ConfigError(f"recipe.folder {folder} of dataset {dataset.name} does not exist. {hint}")
+        raise ConfigError("recipe.folder", str(folder), problem="it does not exist", hint=hint)
 
 
 def _one_line(text: str | None) -> str:
@@ -216,12 +216,12 @@ def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
             text = line.decode("utf-8")
         except UnicodeDecodeError as failure:
             if 0 in line:
-                raise ArtifactError(
-                    f"{name} is no text: line {number} has bytes that are in no text; check the file."
-                ) from None
+                raise ArtifactError(name, "has bytes that are in no text", "check the file", line=number) from None
             raise ArtifactError(
-                f"{name} is not UTF-8: line {number}, byte {failure.start + 1} of that line "
-                f"is 0x{line[failure.start]:02x}; convert the file to UTF-8."
+                name,
+                f"is not UTF-8: byte {failure.start + 1} is 0x{line[failure.start]:02x}",
+                "convert the file to UTF-8",
+                line=number,
             ) from None
         yield text.rstrip("\r\n")
 
@@ -236,7 +236,7 @@ def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
     """The same lines; ArtifactError naming the text when there are none."""
     first = next(lines, None)
     if first is None:
-        raise ArtifactError(f"{name} is empty: it has no lines of text; check the file.")
+        raise ArtifactError(name, "is empty: it has no lines of text", "check the file")
     yield from itertools.chain([first], lines)
 
 
@@ -250,8 +250,9 @@ def aligned(
             more = count + 1 + sum(1 for _ in (right if a is None else left))
             counts = (count, more) if a is None else (more, count)
             raise ArtifactError(
-                f"{left_name} has {counts[0]} lines, but {right_name} has {counts[1]}; texts of one part must be "
-                "aligned line by line."
+                left_name,
+                f"has {counts[0]} lines, but {right_name} has {counts[1]}",
+                "texts of one part must be aligned line by line",
             )
         count += 1
         yield a, b
@@ -282,8 +283,9 @@ def table_rows(lines: Iterable[str], part: Part) -> Iterator[tuple[int, list[str
             width = len(row)
     except csv.Error as failure:
         raise ArtifactError(
-            f"{part.table} cannot be read as CSV up to line {reader.line_num} ({failure}); correct its quotes, or set "
-            "quoted: false in its part if quotes are text."
+            part.table,
+            f"cannot be read as CSV up to line {reader.line_num} ({failure})",
+            "correct its quotes, or set quoted: false in its part if quotes are text",
         ) from None
 
 
@@ -299,17 +301,19 @@ def table_pairs(
     for number, cells in table_rows(lines, part):
         if len(cells) < needed:
             raise ArtifactError(
-                f"{part.table} has {len(cells)} columns in line {number}, but {needed} are needed; check columns and "
-                "separator in the dataset."
+                part.table,
+                f"has {len(cells)} columns in line {number}, but {needed} are needed",
+                "check columns and separator in the dataset",
             )
         if part.score_column is not None:
             try:
                 score = float(cells[part.score_column])
             except ValueError:
                 raise ArtifactError(
-                    f"{part.table} has {cells[part.score_column]!r} in column {part.score_column} of line {number}, "
-                    "where a score is expected; check score_column in the dataset, or set header: true if the table's "
-                    "first row names its columns."
+                    part.table,
+                    f"has {cells[part.score_column]!r} in column {part.score_column} of line {number}, where a "
+                    "score is expected",
+                    "check score_column in the dataset, or set header: true if the table's first row names its columns",
                 ) from None
             # Written so that NaN is left out.
             if not score >= part.minimum_score:
@@ -319,4 +323,6 @@ def table_pairs(
         yield number, cells[columns[0]].strip(), cells[columns[1]].strip()
     if not kept:
         reason = "" if part.score_column is None else f" with the score {part.minimum_score} or a higher one"
-        raise ArtifactError(f"{part.table} has no row{reason}; check the table{reason and ', or lower minimum_score'}.")
+        raise ArtifactError(
+            part.table, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}"
+        )

@@ -12,7 +12,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
-from workflow_src.records.atomic import ArtifactError, room_for, sha256
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import room_for, sha256
 
 log = logging.getLogger("continuum")
 
@@ -39,7 +40,7 @@ def places(file: RemoteFile) -> list[str]:
     url = urlsplit(file.url)
     path = unquote(url.path).lstrip("/")
     if ".." in path.split("/") or not url.hostname:
-        raise ArtifactError(f"the address {file.url} cannot be a file of a mirror; write it without `..`.")
+        raise ArtifactError(file.url, "cannot be a file of a mirror", "write it without `..`")
     host = url.netloc.rpartition("@")[2].replace(":", "_")
     folder, _, last = path.rpartition("/")
     stem = "/".join(filter(None, [host, folder]))
@@ -87,8 +88,9 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
             raise _wrong_size(name, str(path), file, path.stat().st_size)
         if not allow_unpinned:
             raise ArtifactError(
-                f"file {path} ({name}) has SHA-256 {found}, and the dataset gives none to compare it with; if you "
-                f"trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true."
+                path,
+                f"has SHA-256 {found}, and the dataset gives none to compare it with",
+                f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
             )
         log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, found, path)
     elif found != file.sha256:
@@ -98,17 +100,15 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
 
 def _wrong_sum(name: str, where: str, found: str, file: RemoteFile, size: int) -> ArtifactError:
     sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
-    return _WrongSum(
-        f"file {where} ({name}) has SHA-256 {found}, but {file.sha256} is expected{sizes}; delete or replace it, or, "
-        f"if the file was changed on purpose, correct sha256 of files.{name} in the dataset."
-    )
+    return _WrongSum(where, f"has SHA-256 {found}, but {file.sha256} is expected{sizes}", _replace("sha256", name))
 
 
 def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
-    return ArtifactError(
-        f"file {where} ({name}) has {size} bytes, but {file.size} are expected; delete or replace it, or, if the file "
-        f"was changed on purpose, correct size of files.{name} in the dataset."
-    )
+    return ArtifactError(where, f"has {size} bytes, but {file.size} are expected", _replace("size", name))
+
+
+def _replace(setting: str, name: str) -> str:
+    return f"delete or replace it, or, if it was changed on purpose, correct {setting} of files.{name} in the dataset"
 
 
 def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> None:
@@ -139,8 +139,10 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
         retrying(download)
     except (requests.RequestException, ConnectionError, TimeoutError) as failure:
         raise ArtifactError(
-            f"cannot download {file.url} ({_reason(failure)}); check the network and the address, or put the file into "
-            f"a mirror folder as {places(file)[0]} and name that folder in the setting mirrors or in CONTINUUM_MIRRORS."
+            file.url,
+            f"cannot be downloaded ({_reason(failure)})",
+            f"check the network and the address, or put the file into a mirror folder as {places(file)[0]} and name "
+            "that folder in the setting mirrors or in CONTINUUM_MIRRORS",
         ) from None
 
 
@@ -228,17 +230,19 @@ class _Check:
             return
         if page:
             raise ArtifactError(
-                f"the answer from {url} is a web page, not the file {self.name}; open the address in a browser, "
-                f"save the file, and put it into a mirror folder as {places(self.file)[0]}."
+                url,
+                f"answers with a web page, not the file {self.name}",
+                "open the address in a browser, save the file, and put it into a mirror folder as "
+                f"{places(self.file)[0]}",
             )
         size = path.stat().st_size
         # A connection that ends early may look like the end of the file: not every server announces a length.
         if self.file.size is not None and size < self.file.size:
             raise ConnectionError(f"only {size} of {self.file.size} bytes came")
         if found is not None:
-            raise _wrong_sum(self.name, f"from {url}", found, self.file, size)
+            raise _wrong_sum(self.name, url, found, self.file, size)
         if self.file.size not in (None, size):
-            raise _wrong_size(self.name, f"from {url}", self.file, size)
+            raise _wrong_size(self.name, url, self.file, size)
 
 
 class _Progress:

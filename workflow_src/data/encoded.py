@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import digests
 
@@ -153,12 +154,12 @@ class EncodedCorpus:
         """
         description = _path(prefix, "json")
         summary = read_json(description)
-        check_format(summary, FORMAT, f"file {description}", "encode the corpus again")
+        check_format(summary, FORMAT, str(description), "encode the corpus again")
         try:
             pairs, dtype = int(summary["pairs"]), np.dtype(summary["dtype"]).newbyteorder("<")
             counts = {side: int(summary[f"{side}_tokens"]) for side in SIDES}
         except (KeyError, TypeError, ValueError):
-            raise ArtifactError(f"file {description} lacks counts or the type of ids; encode it again.") from None
+            raise ArtifactError(description, "lacks counts or the type of ids", "encode it again") from None
         offsets = {side: _offsets(prefix, side, pairs, counts[side]) for side in SIDES}
         tokens = {side: _tokens(prefix, side, dtype, counts[side]) for side in SIDES}
         return cls(str(prefix), summary, tokens, offsets)
@@ -197,9 +198,7 @@ class EncodedCorpus:
     def _lengths(self, side: str) -> np.ndarray:
         lengths = np.diff(self.offsets[side])
         if lengths.size and lengths.min() < 0:
-            raise ArtifactError(
-                f"file {_path(self.prefix, f'{side}.offsets.npy')} is damaged; encode the corpus again."
-            )
+            raise ArtifactError(_path(self.prefix, f"{side}.offsets.npy"), "is damaged", "encode the corpus again")
         return lengths.astype(np.int32)
 
     def verify(self) -> None:
@@ -214,8 +213,7 @@ class EncodedCorpus:
             digest.update(inner.digest())
         if digest.hexdigest() != self.summary.get("digest"):
             raise ArtifactError(
-                f"encoded corpus {self.prefix} is damaged: its content has another digest than {self.prefix}.json "
-                "says; encode it again."
+                self.prefix, f"is damaged: its digest is not that of {self.prefix}.json", "encode it again"
             )
 
 
@@ -224,13 +222,13 @@ def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarr
     try:
         offsets = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise ArtifactError(f"file {path} does not exist; encode the corpus again.") from None
+        raise ArtifactError(path, "does not exist", "encode the corpus again") from None
     except (ValueError, OSError, EOFError) as failure:
-        raise ArtifactError(f"file {path} is damaged ({failure}); encode the corpus again.") from None
+        raise ArtifactError(path, f"is damaged ({failure})", "encode the corpus again") from None
     # A plain array over the same mapping: numpy's own class slows every access down.
     offsets = np.asarray(offsets)
     if offsets.dtype != np.int64 or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != tokens:
-        raise ArtifactError(f"file {path} does not belong to {prefix}.json; encode the corpus again.")
+        raise ArtifactError(path, f"does not belong to {prefix}.json", "encode the corpus again")
     return offsets
 
 
@@ -239,10 +237,10 @@ def _tokens(prefix: str | Path, side: str, dtype: np.dtype, count: int) -> np.nd
     try:
         size = os.path.getsize(path)
     except FileNotFoundError:
-        raise ArtifactError(f"file {path} does not exist; encode the corpus again.") from None
+        raise ArtifactError(path, "does not exist", "encode the corpus again") from None
     if size != count * dtype.itemsize:
         raise ArtifactError(
-            f"file {path} has {size:,} bytes, but by {prefix}.json {count * dtype.itemsize:,}; encode the corpus again."
+            path, f"has {size:,} bytes, but by {prefix}.json {count * dtype.itemsize:,}", "encode the corpus again"
         )
     # An empty file cannot be mapped.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if count else np.zeros(0, dtype)

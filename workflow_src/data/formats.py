@@ -1,8 +1,11 @@
-"""What a file is when it is not a text in UTF-8, by its first bytes or its name, and what to do with it."""
+"""Formats other than UTF-8 text, by the first bytes of a file or its name, and what to do with such a file."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+from workflow_src.errors import ArtifactError
 
 ZIP = b"PK\x03\x04"
 TAR_MAGIC_AT = 257
@@ -59,28 +62,33 @@ _ROOTS = (
 )
 
 
-def other_format(start: bytes, name: str) -> str | None:
-    """What a file is, and what to do, as the end of a sentence about it; None for a text that may be in UTF-8.
+def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
+    """The error of a file in another format; None for a text that may be in UTF-8.
 
     `start` are its first bytes (START of them suffice), decompressed where a reader can do that. zip and tar archives
     are None too, but for documents that are zips.
     """
-    start = start[:START]
+
+    def unreadable(kind: str, advice: str) -> ArtifactError:
+        return ArtifactError(path, f"is {kind}, which cannot be read here", advice)
+
+    start, name = start[:START], str(path)
     for signature, kind, advice in _SIGNATURES:
         if start.startswith(signature):
-            return f"is {kind}, which cannot be read here; {advice}"
+            return unreadable(kind, advice)
     if start.startswith(ZIP):
         suffix = name.rpartition(".")[2].lower()
-        return "is {}, which cannot be read here; {}".format(*_DOCUMENTS[suffix]) if suffix in _DOCUMENTS else None
+        return unreadable(*_DOCUMENTS[suffix]) if suffix in _DOCUMENTS else None
     encoding = _wide_encoding(start)
     text = start.decode(encoding or "utf-8-sig", errors="replace")
     for root, kind, advice in _ROOTS:
         if root.match(text):
-            return f"is {kind}, which cannot be read here; {advice}"
+            return unreadable(kind, advice)
     if encoding is not None:
-        return f"is text in {encoding.upper()}, not in UTF-8; convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
+        advice = f"convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
+        return ArtifactError(path, f"is text in {encoding.upper()}, not in UTF-8", advice)
     if _JSON.search(name):
-        return f"is JSON, which cannot be read here; {_TABLE}"
+        return unreadable("JSON", _TABLE)
     return None
 
 

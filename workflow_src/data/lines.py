@@ -7,24 +7,31 @@ from pathlib import Path
 from typing import IO
 
 from workflow_src.data.formats import START, compression, other_format
+from workflow_src.errors import ArtifactError
 
 
 def _opened(path: str | Path) -> IO[bytes]:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise ValueError(f"text {path} does not exist.") from None
+        raise ArtifactError(path, "does not exist") from None
     except IsADirectoryError:
-        raise ValueError(f"text {path} is a folder; name a file.") from None
+        raise ArtifactError(path, "is a folder", "name a file") from None
     except OSError as failure:
-        raise ValueError(f"text {path} cannot be read: {failure.strerror}.") from None
+        raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
+
+
+def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeError, before: int = 0) -> ArtifactError:
+    """The error of a line that is not UTF-8 and begins `before` bytes into the file."""
+    problem = f"is not UTF-8: byte {before + failure.start + 1:,} of the file is 0x{raw[failure.start]:02x}"
+    return ArtifactError(path, problem, "convert the file to UTF-8", line=number)
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
 
-    Raises ValueError naming the file, when it is missing, or file, line and byte (both from 1, the byte within the
-    file) where it is not UTF-8; or what the file is where its first bytes tell.
+    Raises ArtifactError for a file that is missing, that is of another format by its first bytes, or that is not UTF-8,
+    with the line and the byte, from 1, within the file.
     """
     with _opened(path) as file:
         before, start = 0, None
@@ -33,15 +40,11 @@ def read_lines(path: str | Path) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as failure:
-                kind = other_format(start, str(path))
-                if kind is None and (name := compression(start)):
-                    kind = f"is compressed with {name}; unpack it and give the text"
-                if kind is not None:
-                    raise ValueError(f"text {path} {kind}.") from None
-                raise ValueError(
-                    f"text {path} is not UTF-8 in line {number}, byte {before + failure.start + 1} of the file "
-                    f"(0x{raw[failure.start]:02x}): convert the file to UTF-8."
-                ) from None
+                if format_error := other_format(start, path):
+                    raise format_error from None
+                if name := compression(start):
+                    raise ArtifactError(path, f"is compressed with {name}", "unpack it and give the text") from None
+                raise not_utf8(path, number, raw, failure, before) from None
             before += len(raw)
             yield line.removesuffix("\n").removesuffix("\r")
 
@@ -49,7 +52,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 def count_lines(path: str | Path) -> int:
     """Number of lines that `read_lines` gives, without decoding them.
 
-    Raises ValueError naming the file when it is missing.
+    Raises ArtifactError for a file that is missing.
     """
     with _opened(path) as file:
         count, last = 0, b"\n"
@@ -62,23 +65,21 @@ def count_lines(path: str | Path) -> int:
 def check_parallel(source: str | Path, target: str | Path) -> int:
     """Number of lines of two files that belong together.
 
-    Raises ValueError when one is missing or empty, or when their numbers of lines differ; it names both and the counts.
+    Raises ArtifactError when one is missing or empty, or when their numbers of lines differ.
     """
     counts = {}
     for path in (source, target):
         counts[path] = count_lines(path)
         if counts[path] == 0:
-            raise ValueError(f"text {path} is empty: give a file with at least one line.")
+            raise ArtifactError(path, "is empty", "give a file with at least one line")
     if counts[source] != counts[target]:
-        raise ValueError(
-            f"texts that belong together differ in their numbers of lines: {source} has {counts[source]:,}, "
-            f"{target} has {counts[target]:,}; make them line-aligned."
-        )
+        problem = f"has {counts[source]:,} lines, and {target} has {counts[target]:,}"
+        raise ArtifactError(source, problem, "make them line-aligned")
     return counts[source]
 
 
 def read_aligned(first: Path, *others: Path) -> list[list[str]]:
-    """Lines of files that must have equally many, at least one. Raises ValueError naming files and counts."""
+    """Lines of files that must have equally many, at least one. Raises ArtifactError."""
     for path in others:
         check_parallel(first, path)
     return [list(read_lines(path)) for path in (first, *others)]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
 # ((the id of its document, that of the segment), each None where there is none; its text on one line)
@@ -44,8 +44,9 @@ def without_markup(
         if left != right:
             tagged, other = (first, second) if left else (second, first)
             raise ArtifactError(
-                f"{first} and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}; "
-                "correct the texts, which need markup in the same lines."
+                first,
+                f"and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}",
+                "correct the texts, which need markup in the same lines",
             )
         if left:
             dropped["markup"] += 1
@@ -69,10 +70,10 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
         return _of_documents(text, name, language, translator)
     sets = [f"{kind.lower()}set" for kind in SET.findall(text)]
     if len(sets) > 1:
-        raise ArtifactError(f"{name} has several sets ({', '.join(sets)}); give a file with one of them.")
+        raise ArtifactError(name, f"has several sets ({', '.join(sets)})", "give a file with one of them")
     segments_read = _segments_of_documents(text)
     if not segments_read:
-        raise ArtifactError(f"{name} has no <seg> elements; check the file, or remove markup from its part.")
+        raise ArtifactError(name, "has no <seg> elements", "check the file, or remove markup from its part")
     return segments_read
 
 
@@ -95,8 +96,10 @@ def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: 
         for what, here, there in zip(("document", "segment"), left, right, strict=True):
             if None not in (here, there) and here != there:
                 raise ArtifactError(
-                    f"{first} and {second} are not aligned in segment {number}: the id of its {what} is "
-                    f'"{here}" in one and "{there}" in the other; correct the files.'
+                    first,
+                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{here}" in one '
+                    f'and "{there}" in the other',
+                    "correct the files",
                 )
         yield source, target
 
@@ -110,7 +113,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
     sources = {_language(element) for document in documents for element in document.iterfind("src")}
     if language in sources and len(sources) > 1:
         raise ArtifactError(
-            f"{name} has sources in several languages ({', '.join(sorted(sources))}); give a file for one direction."
+            name, f"has sources in several languages ({', '.join(sorted(sources))})", "give a file for one direction"
         )
     wanted = "src"
     if language not in sources:
@@ -132,7 +135,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
         if list(reference) != list(source):
             odd = sorted(reference.keys() ^ source.keys()) or ["in another order"]
             raise ArtifactError(
-                f"{place} has different segments in its source and its {who}: {', '.join(odd)}; correct the file."
+                place, f"has different segments in its source and its {who}: {', '.join(odd)}", "correct the file"
             )
         chosen += [((document.get("id"), number), content) for number, content in reference.items()]
     return chosen
@@ -146,13 +149,13 @@ def _translator(
     known = sorted({element.get("translator", "") for element in references if _language(element) == language})
     if not known:
         there = sorted(sources | {_language(element) for element in references})
-        raise ArtifactError(f"{name} has no source and no reference in {language}; it has {', '.join(there)}.")
+        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(there)}")
     if translator is None and len(known) == 1:
         return known[0]
     if translator not in known:
         missing = "" if translator is None else f", and none by {translator}"
         raise ArtifactError(
-            f"{name} has references in {language} by {', '.join(known)}{missing}; choose one as translator of the part."
+            name, f"has references in {language} by {', '.join(known)}{missing}", "choose one as translator of the part"
         )
     return translator
 
@@ -160,11 +163,11 @@ def _translator(
 def _parsed(text: str, name: str) -> ElementTree.Element:
     # Entities that a file declares can expand to gigabytes or read other files; test sets declare none.
     if "<!ENTITY" in text:
-        raise ArtifactError(f"{name} is refused: it declares entities, which test sets do not need; remove them.")
+        raise ArtifactError(name, "is refused: it declares entities, which test sets do not need", "remove them")
     try:
         return ElementTree.fromstring(text.strip())
     except ElementTree.ParseError as failure:
-        raise ArtifactError(f"{name} is not well-formed XML ({failure}); correct the file.") from None
+        raise ArtifactError(name, f"is not well-formed XML ({failure})", "correct the file") from None
 
 
 def _language(element: ElementTree.Element) -> str:
@@ -175,7 +178,7 @@ def _language(element: ElementTree.Element) -> str:
 def _only(elements: list[ElementTree.Element], what: str, place: str) -> ElementTree.Element:
     if len(elements) != 1:
         count = "no" if not elements else f"{len(elements)} elements for the"
-        raise ArtifactError(f"{place} has {count} {what}; exactly one is needed.")
+        raise ArtifactError(place, f"has {count} {what}", "exactly one is needed")
     return elements[0]
 
 
@@ -185,6 +188,6 @@ def _segments_by_id(element: ElementTree.Element, place: str) -> dict[str, str]:
         identity = segment.get("id")
         if identity is None or identity in texts:
             which = "without id" if identity is None else f'"{identity}" twice'
-            raise ArtifactError(f"{place} has a segment {which}; correct the file.")
+            raise ArtifactError(place, f"has a segment {which}", "correct the file")
         texts[identity] = _one_line("".join(segment.itertext()))
     return texts

@@ -1,4 +1,4 @@
-"""Files that are made in parts by several jobs: which lines a part has, and reading parts in order, all verified.
+"""Shards, parts of a text that several jobs write: their lines, and reading them in order, all verified.
 
 A shard is a JSON line for each sentence. The record beside it, written last, tells which shard of how many it is, its
 digest, and the digests of what it was made from.
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.data.lines import count_lines, read_lines
-from workflow_src.records.atomic import ArtifactError, checksum, read_json, sha256
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import checksum, read_json, sha256
 from workflow_src.records.provenance import write_record
 
-AGAIN = "delete it and run again: the others are kept."
+AGAIN = "delete it and run again: the others are kept"
 
 
 def bounds(lines: int, shard: int, shards: int) -> tuple[int, int]:
@@ -25,7 +26,7 @@ def bounds(lines: int, shard: int, shards: int) -> tuple[int, int]:
 
 def check_number(shard: int, shards: int) -> None:
     if not 0 <= shard < shards:
-        raise ValueError(f"--shard is {shard}; it must be from 0 to {shards - 1}.")
+        raise ConfigError("--shard", shard, allowed=f"0 to {shards - 1}")
 
 
 def write_shard_record(
@@ -44,65 +45,67 @@ def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> It
     than it should.
     """
     records = [_record(path) for path in paths]
-    for number, (path, made) in enumerate(zip(paths, records, strict=True)):
-        if made.get("shard") != [number, len(paths)]:
-            raise ArtifactError(f"{path} is not shard {number} of {len(paths)} by its record; {AGAIN}")
+    for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
+        if provenance.get("shard") != [number, len(paths)]:
+            raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
     _check_made_from(paths, records, settings, inputs)
     total = count_lines(inputs["source"])
-    for number, (path, made) in enumerate(zip(paths, records, strict=True)):
-        if not path.is_file() or sha256(path) != made["files"].get(path.name):
-            raise ArtifactError(f"{path} is missing or damaged: its record tells another checksum; {AGAIN}")
+    for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
+        if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
+            raise ArtifactError(path, "is missing or damaged: its record has another checksum", AGAIN)
         first, last = bounds(total, number, len(paths))
         count = 0
         for line in read_lines(path):
             count += 1
             yield _parsed(line, path, count)
         if count != last - first:
-            raise ArtifactError(f"{path} has {count} lines, {last - first} were expected; {AGAIN}")
+            raise ArtifactError(path, f"has {count} lines, {last - first} were expected", AGAIN)
 
 
 def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
     digests = {name: sha256(path) for name, path in inputs.items()}
-    differences = [_difference(made, settings, inputs, digests) for made in records]
+    differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
     others = [path for path, difference in zip(paths, differences, strict=True) if difference]
     if not others:
         return
-    told = next(filter(None, differences))
+    how = next(filter(None, differences))
     if len(others) == 1:
-        raise ArtifactError(f"{others[0]} was made {told}; {AGAIN}")
+        raise ArtifactError(others[0], f"was made {how}", AGAIN)
     names = ", ".join(path.name for path in others)
-    raise ArtifactError(f"{others[0]} was made {told}; delete {names}, which are not what is wanted, and run again.")
+    raise ArtifactError(others[0], f"was made {how}", f"delete {names} and run again")
 
 
-def _difference(made: dict[str, Any], settings: Any, inputs: dict[str, Path], digests: dict[str, str]) -> str | None:
+def _difference(
+    provenance: dict[str, Any], settings: Any, inputs: dict[str, Path], digests: dict[str, str]
+) -> str | None:
     """The first setting or input of a shard that is not the one wanted, as the end of "it was made"."""
-    found = made["settings"]
-    for name in sorted({*found, *settings}):
-        if found.get(name) != settings.get(name):
-            return f"with {name} {_told(found, name)}, {_told(settings, name)} is wanted"
-    for name in sorted({*made["inputs"], *digests}):
+    shard = provenance["settings"]
+    for name in sorted({*shard, *settings}):
+        if shard.get(name) != settings.get(name):
+            return f"with {name} {_json(shard, name)}, and not {_json(settings, name)}"
+    for name in sorted({*provenance["inputs"], *digests}):
         if name not in digests:
-            return f"with {made['inputs'][name]['path']} ({name}), which is not wanted"
-        if name not in made["inputs"]:
+            return f"with {provenance['inputs'][name]['path']} ({name}), which is not wanted"
+        if name not in provenance["inputs"]:
             return f"without {inputs[name]} ({name})"
-        if made["inputs"][name]["sha256"] != digests[name]:
+        if provenance["inputs"][name]["sha256"] != digests[name]:
             return f"from another {name} than {inputs[name]} holds now"
     return None
 
 
-def _told(settings: dict[str, Any], name: str) -> str:
+def _json(settings: dict[str, Any], name: str) -> str:
     return json.dumps(settings[name], ensure_ascii=False) if name in settings else "unset"
 
 
 def _record(path: Path) -> dict[str, Any]:
     beside = path.with_suffix(".json")
     if not beside.is_file():
-        raise ArtifactError(f"{path} has no record {beside.name} beside it: it is not whole; {AGAIN}")
+        raise ArtifactError(path, f"has no record {beside.name} beside it: it is not whole", AGAIN)
     content = read_json(beside)
-    made = content.get("provenance") if isinstance(content, dict) else None
-    if not isinstance(made, dict) or made.get("checksum") != checksum(content):
-        raise ArtifactError(f"record {beside} is damaged; delete it and {path.name} and run again: others are kept.")
-    return made
+    provenance = content.get("provenance") if isinstance(content, dict) else None
+    if not isinstance(provenance, dict) or provenance.get("checksum") != checksum(content):
+        raise ArtifactError(beside, "is damaged", f"delete it and {path.name} and run again: others are kept")
+    return provenance
 
 
 def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
         record = json.loads(line)
         f"{record['score']:f}" + record["text"]  # noqa: B018
     except (KeyError, TypeError, ValueError) as failure:
-        raise ArtifactError(f"{path}, line {number}, is damaged ({failure}); {AGAIN}") from None
+        raise ArtifactError(path, f"is damaged ({failure})", AGAIN, line=number) from None
     return record
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from workflow_src.config.datasets import Split
 from workflow_src.data.escapes import BPE_SIGNS, Escape
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
 # Marks that show nothing: the grapheme joiner and what selects the form of the character before it.
@@ -159,8 +159,10 @@ def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split
             split.train += kept
     if waiting or not split.train:
         raise ArtifactError(
-            f"{len(pairs)} pairs in {len(names)} groups of connected sentences are too few for {settings.dev} dev and "
-            f"{settings.test} test pairs beside train; lower dev and test under split."
+            len(pairs),
+            f"pairs in {len(names)} groups of connected sentences are too few for {settings.dev} dev and "
+            f"{settings.test} test pairs beside train",
+            "lower dev and test under split",
         )
     draw.shuffle(split.train)
     split.dropped = +split.dropped

@@ -25,7 +25,8 @@ from workflow_src.config.sizes import AUTO
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.repetitions import collapse
-from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import atomic, fingerprint, read_json, sha256, write_json
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
@@ -94,7 +95,7 @@ class BpeSide:
     def __init__(self, codes: str, vocabulary: list[str]):
         from subword_nmt.apply_bpe import BPE
 
-        # Told the number of merges, because it takes no merges for a damaged line.
+        # Given the number of merges, because it takes no merges for a damaged line.
         self.bpe = BPE(io.StringIO(codes, newline="\n"), codes.count("\n") - 1, JOINER)
         self.vocabulary = vocabulary
         self.size = len(vocabulary)
@@ -133,15 +134,13 @@ class Subwords:
         """
         folder = Path(folder)
         description = read_json(folder / "subwords.json")
-        check_format(description, FORMAT, f"file {folder / 'subwords.json'}", "learn subwords again")
+        check_format(description, FORMAT, str(folder / "subwords.json"), "learn subwords again")
         for name, expected in description["files"].items():
             path = folder / name
             if not path.is_file():
-                raise ArtifactError(f"subword model {path} does not exist; copy or learn it again.")
+                raise ArtifactError(path, "does not exist", "copy or learn it again")
             if sha256(path) != expected:
-                raise ArtifactError(
-                    f"subword model {path} is not the one that subwords.json describes; learn it again."
-                )
+                raise ArtifactError(path, "is not the one that subwords.json describes", "learn it again")
         read = _read_bpe if description["method"] == "subword-nmt" else _read_sentencepiece
         if description["joint"]:
             side = read(folder, "joint", threads)
@@ -212,7 +211,7 @@ def _read_sentencepiece(folder: Path, name: str, threads: int) -> SentencePieceS
     try:
         return SentencePieceSide(path.read_bytes(), threads)
     except RuntimeError as failure:
-        raise ArtifactError(f"subword model {path} is no SentencePiece model ({failure}).") from None
+        raise ArtifactError(path, f"is no SentencePiece model ({failure})", "copy or learn it again") from None
 
 
 def _read_bpe(folder: Path, name: str, threads: int) -> BpeSide:
@@ -284,24 +283,25 @@ def _escaped_lines(files: list[str | Path], escape: Escape) -> Iterator[str]:
             yield escape(line)
 
 
-class _TooLarge(ValueError):
+def _text(name: str) -> str:
+    return "both texts together" if name == "joint" else f"the {name} text"
+
+
+class _TooLarge(ConfigError):
     """The vocabulary is larger than a text allows: `limit` subwords."""
 
     def __init__(self, settings: SubwordsConfig, name: str, limit: int):
-        text = "the two texts allow" if name == "joint" else f"the {name} text allows"
-        super().__init__(f"{SETTING} is {settings.vocabulary_size}, but {text} at most {limit}; lower it.")
+        super().__init__(SETTING, settings.vocabulary_size, problem=f"for {_text(name)}", allowed=f"{limit} or less")
         self.limit = limit
 
 
-class _TooSmall(ValueError):
+class _TooSmall(ConfigError):
     """The vocabulary is too small for a text's characters, which need `limit` subwords."""
 
     def __init__(self, settings: SubwordsConfig, name: str, limit: int):
-        text = "the two texts" if name == "joint" else f"the {name} text"
-        super().__init__(
-            f"{SETTING} is {settings.vocabulary_size}, but the characters of {text} alone need {limit}; raise it, or "
-            "lower recipe.subwords.character_coverage."
-        )
+        problem = f"for the characters of {_text(name)}"
+        hint = "or lower recipe.subwords.character_coverage"
+        super().__init__(SETTING, settings.vocabulary_size, problem=problem, allowed=f"{limit} or more", hint=hint)
         self.limit = limit
 
 
@@ -324,8 +324,8 @@ def _learned(settings: SubwordsConfig, name: str, files: list[str | Path], lines
         return learn_model(settings.model_copy(update={"vocabulary_size": unfit.limit}), name, files)
 
 
-def _no_words(files: list[str | Path]) -> ValueError:
-    return ValueError(f"no word to learn subwords from in {' and '.join(map(str, files))}: the lines are empty.")
+def _no_words(files: list[str | Path]) -> ArtifactError:
+    return ArtifactError(" and ".join(map(str, files)), "has no word to learn subwords from")
 
 
 def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | Path]) -> dict[str, bytes]:

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, other_format
-from workflow_src.records.atomic import ArtifactError, room_for
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import room_for
 
 # The backport has the interface of Python 3.14's own module.
 if sys.version_info >= (3, 14):
@@ -70,7 +71,7 @@ def reported(name: str) -> Iterator[None]:
             raise
         reason = " ".join(str(failure).split()) or type(failure).__name__
         raise ArtifactError(
-            f"{name} is truncated or damaged ({reason}); delete it and download or copy it again."
+            name, f"is truncated or damaged ({reason})", "delete it and download or copy it again"
         ) from None
 
 
@@ -87,8 +88,10 @@ def largest(path: str | Path) -> int:
 
 def _bomb(name: str, limit: int) -> ArtifactError:
     return ArtifactError(
-        f"{name} is refused: unpacked it has more than {limit:,} bytes, {MOST_GROWTH} times the file and more, as text "
-        "never has; get it from a source you trust, or unpack it yourself and give the text."
+        name,
+        f"is refused: unpacked it has more than {limit:,} bytes, {MOST_GROWTH} times the file and more, as text "
+        "never has",
+        "get it from a source you trust, or unpack it yourself and give the text",
     )
 
 
@@ -124,17 +127,17 @@ class Archives:
             stream = stack.enter_context(self._raw(str(path), *members))
             plain = stack.enter_context(_decompressed(stream, name, largest(path)))
             start = plain.peek(TAR_MAGIC_AT + 8)
-            if kind := other_format(start, name):
-                raise ArtifactError(f"{name} {kind}.")
+            if error := other_format(start, name):
+                raise error
             if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
-                raise ArtifactError(f"{name} is an archive, not a text; name the text inside it as {name}!MEMBER.")
+                raise ArtifactError(name, "is an archive, not a text", f"name the text inside it as {name}!MEMBER")
             yield plain
 
     @contextlib.contextmanager
     def _raw(self, path: str, *members: str) -> Iterator[IO[bytes]]:
         if not members:
             if not Path(path).is_file():
-                raise ArtifactError(f"file {path} does not exist; correct its path or put it there.")
+                raise ArtifactError(path, "does not exist", "correct its path or put it there")
             with open(path, "rb") as file:
                 yield file
             return
@@ -255,8 +258,9 @@ class _Decompressed(io.RawIOBase):
                 if "memory" not in str(failure).lower():
                     raise
                 raise ArtifactError(
-                    f"{self._name} needs too much memory to be unpacked here ({failure}); unpack it yourself and give "
-                    "the text."
+                    self._name,
+                    f"needs too much memory to be unpacked here ({failure})",
+                    "unpack it yourself and give the text",
                 ) from None
             self._waiting = b""
         buffer[: len(data)] = data
@@ -284,11 +288,11 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
     start = file.read(START)
     file.seek(0)
     if not start:
-        raise ArtifactError(f"archive {name} is empty; delete it and download or copy it again.")
-    if not start.startswith(ZIP) and (kind := other_format(start, name)):
-        raise ArtifactError(f"archive {name} {kind}.")
+        raise ArtifactError(name, "is empty", "delete it and download or copy it again")
+    if not start.startswith(ZIP) and (error := other_format(start, name)):
+        raise error
     with contextlib.ExitStack() as stack:
-        with reported(f"archive {name}"):
+        with reported(name):
             try:
                 if compression(start) == "Zstandard":
                     file = stack.enter_context(zstd.ZstdFile(file))
@@ -296,7 +300,7 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
             except (NotImplementedError, UnicodeDecodeError) as failure:
                 # Of a newer form of zip, or with names that are not in the encoding which they claim.
                 raise ArtifactError(
-                    f"archive {name} cannot be read here ({failure}); unpack it yourself and give the text."
+                    name, f"cannot be read here ({failure})", "unpack it yourself and give the text"
                 ) from None
         yield stack.enter_context(archive)
 
@@ -308,20 +312,22 @@ def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, lim
     """
     contents: list[tuple[str, bool]] = []
     total = 0
-    with reported(f"archive {name}"):
+    with reported(name):
         for member, link, plain, size in _entries(archive, name):
             total += size
             if total > limit:
-                raise _bomb(f"archive {name}", limit)
+                raise _bomb(name, limit)
             if is_unsafe(member):
                 raise ArtifactError(
-                    f'archive {name} is refused: its member "{member}" points outside the archive; '
-                    "get the archive from a source you trust."
+                    name,
+                    f'is refused: its member "{member}" points outside the archive',
+                    "get the archive from a source you trust",
                 )
             if link is not None and is_unsafe(posixpath.normpath(link)):
                 raise ArtifactError(
-                    f'archive {name} is refused: its member "{member}" is a link to "{link}", outside the archive; '
-                    "get the archive from a source you trust."
+                    name,
+                    f'is refused: its member "{member}" is a link to "{link}", outside the archive',
+                    "get the archive from a source you trust",
                 )
             contents.append((member, plain))
     return contents
@@ -342,7 +348,7 @@ def _zipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[b
         unknown = f"is compressed by a method unknown here ({entry.compress_type})"
         how = "is encrypted" if entry.flag_bits & 1 else unknown
         raise ArtifactError(
-            f'member "{entry.orig_filename}" of archive {name} {how}; unpack the archive yourself and give the text.'
+            name, f'has a member "{entry.orig_filename}" that {how}', "unpack the archive yourself and give the text"
         ) from None
     except UnicodeDecodeError:
         raise zipfile.BadZipFile(f'"{entry.orig_filename}" has another name in its own header') from None
@@ -379,19 +385,20 @@ def _find(wanted: str, contents: list[tuple[str, bool]], name: str) -> str:
         files = [path for path, plain in tidy if plain]
         shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
         more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
-        raise ArtifactError(f'archive {name} has no member "{wanted}"; it has {shown}{more}.')
+        raise ArtifactError(name, f'has no member "{wanted}"', f"it has {shown}{more}")
     if len(found) > 1:
         raise ArtifactError(
-            f'member "{wanted}" of archive {name} fits {" and ".join(sorted(found)[:3])}; write its whole path.'
+            name, f'has several members "{wanted}" ({", ".join(sorted(found)[:3])})', "write the whole path"
         )
     (path,) = found
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
-        raise ArtifactError(f'member "{wanted}" of archive {name} is a folder or a link, not a file; name a file.')
+        raise ArtifactError(name, f'has "{wanted}" as a folder or a link, not a file', "name a file")
     if len(fitting) > 1:
         # Programs differ in which of them they unpack: the first or the last.
         raise ArtifactError(
-            f'archive {name} has {len(fitting)} members of the name "{path}", so that it is not clear which is meant; '
-            "pack it again with one of them, or give the text itself."
+            name,
+            f'has {len(fitting)} members of the name "{path}", so that it is not clear which is meant',
+            "pack it again with one of them, or give the text itself",
         )
     return fitting[0][0]

@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel, Table
-from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.errors import ArtifactError, shown
+from workflow_src.records.atomic import atomic
 from workflow_src.types import BOS, EOS, PAD, UNK
 
 LOG10 = math.log(10.0)
@@ -92,7 +93,7 @@ def read_arpa(path: Path, ids: Mapping[str, int], size: int) -> ArpaFile:
     known = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
     orders, left_out = _entries(path, known)
     if not orders or not orders[0]:
-        raise ArtifactError(f"{path} is no language model in ARPA format: it has no 1-grams.")
+        raise ArtifactError(path, "is no language model in ARPA format: it has no 1-grams")
     unigrams = orders[0]
     lacking = tuple(i for i in range(UNK + 1, size) if (i,) not in unigrams)
     absent = () if (UNK,) in unigrams else lacking
@@ -152,7 +153,7 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
             head = line[1:].partition("-grams:")[0]
             if line.endswith("-grams:") and head.isdecimal():
                 if int(head) != len(orders) + 1:
-                    raise ArtifactError(f"{path}, line {number}: {head}-grams come too early; order them by length.")
+                    raise ArtifactError(path, f"has {head}-grams too early", "order them by length", line=number)
                 orders.append({})
             elif line == "\\end\\":
                 ended = True
@@ -162,7 +163,7 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
                 declared[int(count[1])] = int(count[2])
             continue
         counted[len(orders)] = counted.get(len(orders), 0) + 1
-        words, value, weight = _entry(line, len(orders), f"{path}, line {number}")
+        words, value, weight = _entry(line, len(orders), path, number)
         if all(word in known for word in words):
             orders[-1][tuple(known[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
         else:
@@ -172,8 +173,8 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
     return orders, left_out
 
 
-def _entry(line: str, order: int, where: str) -> tuple[list[str], float, float]:
-    """Words, log10 p and log10 of the back-off weight of a line, which `where` names."""
+def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], float, float]:
+    """Words, log10 p and log10 of the back-off weight of a line, which has this number in the file."""
     # Words may hold any other white space.
     first, *rest = re.split(r"[ \t]+", line)
     words, weights = rest[:order], rest[order:]
@@ -184,11 +185,13 @@ def _entry(line: str, order: int, where: str) -> tuple[list[str], float, float]:
     # A probability may be 0.
     wrong = math.isnan(value) or value == math.inf or math.isnan(weight)
     if len(words) != order or len(weights) > 1 or wrong:
-        raise ArtifactError(f'{where}: "{line}" is no {order}-gram; write the file again.')
+        raise ArtifactError(path, f'has "{line}", which is no {order}-gram', "write the file again", line=number)
     if math.isinf(weight):
         raise ArtifactError(
-            f'{where}: the back-off weight of "{" ".join(words)}" is {weights[0]}; it must be finite: write the file '
-            "again."
+            path,
+            f"has the back-off weight {weights[0]} of {shown(' '.join(words))}, which is not finite",
+            "write the file again",
+            line=number,
         )
     return words, value, weight
 
@@ -196,12 +199,14 @@ def _entry(line: str, order: int, where: str) -> tuple[list[str], float, float]:
 def _check_whole(path: Path, declared: dict[int, int], counted: dict[int, int], ended: bool) -> None:
     """Raises ArtifactError for a file that does not end, or has other numbers of n-grams than it declares."""
     if not ended:
-        raise ArtifactError(f"{path} has no \\end\\: it was cut off; copy or write it again.")
+        raise ArtifactError(path, "has no \\end\\: it was cut off", "copy or write it again")
     for order in sorted(declared.keys() | counted.keys()):
         if declared.get(order, 0) != counted.get(order, 0):
             raise ArtifactError(
-                f"{path} says under \\data\\ that it has {declared.get(order, 0):,} {order}-grams, and has "
-                f"{counted.get(order, 0):,}: it was cut off or changed; copy or write it again."
+                path,
+                f"says under \\data\\ that it has {declared.get(order, 0):,} {order}-grams, and has "
+                f"{counted.get(order, 0):,}: it was cut off or changed",
+                "copy or write it again",
             )
 
 
@@ -216,6 +221,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(file, 1):
                 yield number, line.strip(" \t\r\n")
         except UnicodeDecodeError:
-            raise ArtifactError(f"{path} is no text in UTF-8, and so no language model in ARPA format.") from None
+            raise ArtifactError(path, "is no text in UTF-8, and so no language model in ARPA format") from None
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise ArtifactError(f"{path} is no whole gzipped file; copy or write it again.") from None
+            raise ArtifactError(path, "is no whole gzipped file", "copy or write it again") from None

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import PAD, Hypotheses
@@ -112,13 +113,12 @@ def followed(best: Sequence[list[int]], seen: Sequence[Sequence[list[int]]]) -> 
 def winners(
     outputs: Tensor,
     scores: Tensor,
-    each: int,
     source: Tensor,
     rescorer: Rescorer | None,
     scored: bool = True,
     length_penalty: float = 1.0,
 ) -> Hypotheses:
-    """The best of the `each` candidates of every sentence: outputs (B * each, N), padded, with their scores.
+    """The best of the K candidates of every sentence of source (B, S): outputs (B * K, N), padded, with their scores.
 
     Scores are mean log-probabilities of positions; with a `length_penalty` they are multiplied by |y| ** (1 -
     length_penalty), which makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A
@@ -127,7 +127,8 @@ def winners(
     """
     outputs, scores = on_cpu(outputs, scores)
     rows = [tuple(row) for row in unpadded(outputs)]
-    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
+    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(source))]
+    each = len(rows) // len(source)
     for place, (row, score) in enumerate(zip(rows, scores.tolist(), strict=True)):
         own = candidates[place // each]
         score *= max(1, len(row)) ** (1.0 - length_penalty)
@@ -135,3 +136,21 @@ def winners(
     if rescorer is not None:
         candidates = rescored(rescorer, source, candidates, scored=scored)
     return best_of(candidates)
+
+
+def joined(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Outputs (C, N), padded, and scores (C,) of several batches as those of one."""
+    width = max(outputs.size(1) for outputs, _ in parts)
+    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
+    return outputs, torch.cat([scores for _, scores in parts])
+
+
+def winners_pass(module: nn.Module, rescorer: Rescorer | None, scored: bool, length_penalty: float = 1.0) -> Pass:
+    """The pass of a module from source to candidates (B * K, N) and their scores (B * K,); `winners` reads these."""
+
+    @torch.no_grad()
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
+        return winners(outputs, scores, torch.from_numpy(source), rescorer, scored, length_penalty)
+
+    return Pass(module, outputs=("outputs", "scores"), read=read)

@@ -54,7 +54,7 @@ class StepSettings(Protocol):
     def lengthening(self) -> float: ...
 
 
-def _stay(memory, target_mask: Tensor) -> RefinementStep:
+def _stay(*_: object) -> RefinementStep:
     return lambda z: z
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from workflow_src import registry
 from workflow_src.engines.onnxruntime import choose_engine
+from workflow_src.errors import ConfigError
 from workflow_src.spec import Engine, Family, SearchSettings
 from workflow_src.types import Hypotheses
 
@@ -79,8 +80,8 @@ def choose_mode(
             return mode, declared
     if engine == "auto":
         return EAGER, None
-    meant = f"is {here[0].name}, which {why_not(here[0], family, of_system[0].settings())}" if here else "is nothing"
-    raise ValueError(f'engine "{engine}" on {kind} {meant}; use engine eager.')
+    why = f"{here[0].name} {why_not(here[0], family, of_system[0].settings())}" if here else f"none on {kind}"
+    raise ConfigError("engine", engine, problem=why, hint="use engine eager")
 
 
 def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str | None:

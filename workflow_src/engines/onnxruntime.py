@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from workflow_src.config.base import nearest
 from workflow_src.engines.exported import ExportedGraphs
+from workflow_src.errors import ConfigError
 
 log = logging.getLogger("continuum")
 
@@ -36,7 +36,7 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     cannot serve.
     """
     if engine not in ENGINES:
-        raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, list(ENGINES))}')
+        raise ConfigError("engine", engine, allowed=ENGINES)
     if engine == "eager":
         return engine
     reason = None
@@ -53,7 +53,7 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     if engine == "auto":
         return "eager" if reason else "fast"
     if reason:
-        raise ValueError(f'engine "{engine}" {reason}; use engine eager.')
+        raise ConfigError("engine", engine, problem=f"it {reason}", hint="use engine eager")
     if engine == "fast-int8" and not int8_is_safe():
         log.warning(
             "warning: this processor lacks VNNI instructions; its 8-bit products may overflow, so translations may be "

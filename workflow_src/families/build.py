@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
 from workflow_src.types import Objective, Symbols
 
@@ -23,8 +24,10 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
     trained = tuple(sizes.get("symbols", declared.symbols))
     if trained != declared.symbols:
         raise ConfigError(
-            f"a model of family {family} was trained with the symbols {', '.join(trained) or 'none'}, and the family "
-            f"has {', '.join(declared.symbols) or 'none'}; use the version that it was trained with."
+            "symbols",
+            trained,
+            problem=f"those that the model was trained with, and family {family} has {declared.symbols}",
+            hint="use the version that it was trained with",
         )
     more, joint = len(declared.symbols), sizes["joint"]
     source = sizes["source"] + (more if joint else 0)
@@ -44,5 +47,5 @@ def build_objective(family: str, settings: dict[str, Any]) -> Objective:
     """The objective of `family`. Raises ConfigError for settings that are not the family's."""
     declared = families()[family]
     if declared.loss is None:
-        raise ConfigError(f"models of family {family} are counted, not trained: they have no objective.")
+        raise ConfigError("family", family, problem="its models are counted, not trained: they have no objective")
     return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))

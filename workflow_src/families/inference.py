@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import best_outputs, unpadded
-from workflow_src.losses.common import length_loss
+from workflow_src.losses.common import Cells, cells, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
@@ -32,7 +32,7 @@ class RelaxedEnergy:
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         memory, count = model.encode(batch.source), batch.num_target_tokens
-        keys = sentence_keys(batch, context.generator) if draws(self.config) else None
+        keys = sentence_keys(batch, context.numbers) if draws(self.config) else None
         energy = relaxed_energy(self.config, model, memory, context.roles[ENERGY], batch, keys)
         length, exact = length_loss(model, memory, batch)
         figures = {
@@ -55,12 +55,13 @@ def relaxed_energy(
 
     `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
     """
-    hidden, mask = model.hidden(memory, lengths_of(batch))
+    hidden, mask = model.hidden(memory, lengths_of(batch), bound=batch.longest_target)
+    real = cells(torch.arange(mask.size(1)) < lengths_of(batch.on_cpu)[:, None].cpu(), mask.device)
     # What may be put out: neither padding, start and end symbols, nor symbols outside of the energy's vocabulary.
     size = model.symbols.first
-    logits = wide(model.logits(hidden[mask]))[:, EOS + 1 : size]
+    logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]
     read, scored = (
-        _spread(relaxed(operator, logits, _noise(operator, logits, mask, keys, stream)), mask, size)
+        _spread(relaxed(operator, logits, _noise(operator, logits, mask, keys, stream, real)), mask, size, real)
         for stream, operator in enumerate((config.input_operator, config.output_operator))
     )
     return energies(scorer, batch.source, read, scored, mask).sum()
@@ -71,17 +72,17 @@ def lengths_of(batch: Batch) -> Tensor:
     return batch.target_lengths.clamp(min=1)
 
 
-def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int) -> Tensor | None:
+def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int, real: Cells) -> Tensor | None:
     if operator not in NOISY:
         return None
     assert keys is not None, "what draws has keys"
-    return gumbel(keys, (mask.size(1), logits.size(1)), stream)[mask].to(logits)
+    return gumbel(keys, (mask.size(1), logits.size(1)), stream)[real].to(logits)
 
 
-def _spread(distributions: Tensor, mask: Tensor, size: int) -> Tensor:
+def _spread(distributions: Tensor, mask: Tensor, size: int, real: Cells) -> Tensor:
     """Distributions (R, …) over what may be put out as (B, T, size) over the vocabulary; 0 beside the mask (B, T)."""
     whole = distributions.new_zeros(*mask.shape, size)
-    whole[mask] = nn.functional.pad(distributions, (EOS + 1, 0))
+    whole[real] = nn.functional.pad(distributions, (EOS + 1, 0))
     return whole
 
 

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from workflow_src.losses.common import Cells
 from workflow_src.losses.own_symbols import Aligned, aligned_loss, own_symbols
 from workflow_src.types import PAD
 
@@ -26,12 +27,20 @@ ALIGN, SKIP_PREDICTION, SKIP_TARGET = range(3)
 
 
 def axe_loss(
-    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, target: Tensor, blank: int, skip_penalty: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor,
+    target: Tensor,
+    blank: int,
+    skip_penalty: float,
+    real: Cells | None = None,
 ) -> Tensor:
     """The aligned cross-entropy in nats, (B,), summed over each target.
 
     hidden (B, N, D) of predictions where mask (B, N) is True (the first of each sentence, at least one), output
-    projection weight (V, D) and bias (V,), target (B, T) padded; `skip_penalty` is delta.
+    projection weight (V, D) and bias (V,), target (B, T) padded; `skip_penalty` is delta. `real` are the
+    cells of the mask, where they are known.
     """
     lengths = (target != PAD).sum(1)
 
@@ -40,7 +49,7 @@ def axe_loss(
         losses = -(shares * emissions).sum((1, 2))
         return Aligned(losses, shares, torch.ones_like(lengths, dtype=torch.bool), ones=False)
 
-    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align)
+    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real)
 
 
 def cheapest(emissions: Tensor, lengths: Tensor, predictions: Tensor, skip_penalty: float) -> Tensor:

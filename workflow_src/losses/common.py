@@ -18,6 +18,16 @@ def block_rows(hidden: Tensor, classes: int) -> int:
     return max(256, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
 
 
+# Rows and columns of cells of a matrix.
+Cells = tuple[Tensor, Tensor]
+
+
+def cells(mask: Tensor, device: torch.device) -> Cells:
+    """Where a mask of the CPU is True, for tensors on a device: to read a mask there, the CPU would have to wait."""
+    rows, columns = mask.nonzero().to(device, non_blocking=True).unbind(1)
+    return rows, columns
+
+
 def smoothed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
@@ -34,10 +44,10 @@ def smoothed_cross_entropy(
 
 
 def cross_entropy_at(
-    places: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float = 0.0
+    places: Cells, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy` at places (B, N) of states hidden (B, N, D) and labels (B, N); 0 without any."""
-    if not bool(places.any()):
+    """`smoothed_cross_entropy` at cells of states hidden (B, N, D) and labels (B, N); 0 without any."""
+    if not len(places[0]):
         nothing = hidden.sum() * 0
         return nothing, nothing.detach()
     return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing)

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from workflow_src.losses.common import Cells
 from workflow_src.losses.own_symbols import Aligned, aligned_loss, own_symbols
 from workflow_src.types import PAD
 
@@ -67,9 +68,9 @@ class Lattice:
 
     def first(self, like: Tensor) -> Tensor:
         """(B, 2T + 1): 0 at the first blank and the first token, else NEVER."""
-        start = torch.full((self.target.size(0), 2 * self.target.size(1) + 1), NEVER, dtype=like.dtype)
+        start = like.new_full((self.target.size(0), 2 * self.target.size(1) + 1), NEVER)
         start[:, :2] = 0
-        return start.to(like.device)
+        return start
 
 
 def occupancies(emissions: Tensor, lattice: Lattice) -> tuple[Tensor, Tensor]:
@@ -132,13 +133,19 @@ def viterbi(emissions: Tensor, lattice: Lattice) -> Tensor:
 
 
 def ctc_loss(
-    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, target: Tensor, blank: int
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor,
+    target: Tensor,
+    blank: int,
+    real: Cells | None = None,
 ) -> tuple[Tensor, Tensor]:
     """-log p(y|x) in nats, (B,), and which sentences have an alignment at all, (B,) bool; the others' loss is 0.
 
     hidden (B, N, D) at slots where mask (B, N) is True (the first of each sentence), output projection weight (V, D)
     and bias (V,), target (B, T) padded. Gradients, softmax minus expected shares, are computed a block of rows at a
-    time, so that logits are never held for all slots at once.
+    time, so that logits are never held for all slots at once. `real` are the cells of the mask, where they are known.
     """
     lattice = Lattice(target, mask.sum(1))
 
@@ -146,4 +153,4 @@ def ctc_loss(
         total, shares = occupancies(emissions, lattice)
         return Aligned(torch.where(lattice.reachable, -total, 0.0), shares, lattice.reachable)
 
-    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align), lattice.reachable
+    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real), lattice.reachable

@@ -19,10 +19,10 @@ FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 def sentence_keys(batch: Batch, generator: torch.Generator) -> Tensor:
     """A number for each sentence, (B,) int64, from one draw."""
-    device = batch.source.device
-    first = torch.randint(2**62, (), generator=generator, device=device)
-    rows = batch.indices or range(batch.source.size(0))
-    return _mixed(first + _signed(GOLDEN) * torch.tensor(tuple(rows), dtype=torch.int64, device=device))
+    first = torch.randint(2**62, (), generator=generator, device=generator.device)
+    rows = torch.tensor(tuple(batch.indices or range(batch.source.size(0))), dtype=torch.int64)
+    keys = _mixed(first + _signed(GOLDEN) * rows.to(generator.device, non_blocking=True))
+    return keys.to(batch.source.device, non_blocking=True)
 
 
 def uniform(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:

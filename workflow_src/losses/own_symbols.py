@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import block_rows
+from workflow_src.losses.common import Cells, block_rows, cells
 from workflow_src.types import wide
 
 
@@ -46,12 +46,15 @@ def aligned_loss(
     mask: Tensor,
     symbols: Tensor,
     align: Callable[[Tensor], Aligned],
+    real: Cells | None = None,
 ) -> Tensor:
     """The losses (B,) that `align` finds; the sum over alignments, or a choice of one, is its own.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
+    `real` are the cells of the mask; without them, the CPU waits to read it.
     """
-    return _LinearAligned.apply(hidden[mask], weight, bias, mask.nonzero()[:, 0], mask, symbols, align)
+    real = cells(mask, mask.device) if real is None else real
+    return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align)
 
 
 def own_log_probabilities(
@@ -71,20 +74,22 @@ def own_log_probabilities(
 
 
 @torch.no_grad()
-def best_and_own(hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor) -> tuple[Tensor, Tensor]:
+def best_and_own(
+    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
+) -> tuple[Tensor, Tensor]:
     """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 beside `mask`.
 
     Symbols whose bias is -inf are never the best.
     """
-    rows = mask.nonzero()[:, 0]
+    real = cells(mask, mask.device) if real is None else real
     best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
     emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
     symbols_of_slots, own = [], []
-    for part, owners in _blocks(hidden[mask], rows, weight.size(0)):
+    for part, owners in _blocks(hidden[real], real[0], weight.size(0)):
         logits = wide(part @ weight.T) + bias
         symbols_of_slots.append(logits.argmax(-1))
         own.append(logits.gather(1, symbols[owners]) - logits.logsumexp(-1, keepdim=True))
-    best[mask], emissions[mask] = torch.cat(symbols_of_slots), torch.cat(own).to(emissions)
+    best[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(own).to(emissions)
     return best, emissions
 
 
@@ -95,14 +100,15 @@ def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor
 
 class _LinearAligned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, rows, mask, symbols, align):
+    def forward(ctx, hidden, weight, bias, real, shape, symbols, align):
+        rows = real[0]
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
             own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            emissions = own.new_full((*mask.shape, symbols.size(1)), 0.0)
-            emissions[mask] = own
+            emissions = own.new_full((*shape, symbols.size(1)), 0.0)
+            emissions[real] = own
             aligned = align(emissions)
             if any(ctx.needs_input_grad):
                 ctx.ones = aligned.ones
@@ -113,7 +119,7 @@ class _LinearAligned(torch.autograd.Function):
                     rows,
                     symbols,
                     normalisers,
-                    aligned.shares[mask],
+                    aligned.shares[real],
                     aligned.counted,
                 )
         return aligned.losses

@@ -25,7 +25,7 @@ class ScoreMatching:
         z, goal, memory = self.draw(model, batch, mask, context)
         direction = model.direction(memory, z, mask, differentiable=True)
         offset = goal - z
-        count = int(mask.sum())
+        count = int(batch_mask(context.frozen, batch.on_cpu).sum())
         squares = (direction**2).sum(-1)
         products = (direction * offset).sum(-1)
         loss = ((squares - 2 * products) * mask).sum() / count
@@ -51,7 +51,7 @@ class ScoreMatching:
         scales = mean.size(0) if self.config.noise_scale == "sentence" else 1
         uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
         z = mean + uniform**self.config.noise_power * deviation * noise
-        chance = torch.rand((), generator=generator, device=device)
+        chance = torch.rand((), generator=context.numbers)
         if context.progress >= self.config.pre_update_after and chance < self.config.pre_update_probability:
             was_training = model.training
             model.eval()

@@ -9,8 +9,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from workflow_src.records.atomic import ArtifactError, load_tensors
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import load_tensors
 from workflow_src.types import Symbols
+
+# What to do with weights of other names or shapes.
+OTHER = "give weights of this model and configuration"
 
 
 @runtime_checkable
@@ -36,16 +40,16 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
     own = dict(model.named_parameters())
     for name in own:
         if name not in weights:
-            raise ArtifactError(f"weights {where} lack {name}: they belong to another model or configuration.")
+            raise ArtifactError(where, f"has no {name}", OTHER)
     for name, tensor in weights.items():
         if name not in own:
-            raise ArtifactError(f"weights {where} have {name}, which the model lacks: they belong to another model.")
+            raise ArtifactError(where, f"has {name}, which the model lacks", OTHER)
         if own[name].shape != tensor.shape:
             raise ArtifactError(
-                f"weights {where}: {name} has shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}."
+                where, f"has {name} of shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}", OTHER
             )
         if not bool(torch.isfinite(tensor).all()):
-            raise ArtifactError(f"weights {where}: {name} has values that are not finite; make or copy them again.")
+            raise ArtifactError(where, f"has values in {name} that are not finite", "make or copy it again")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])

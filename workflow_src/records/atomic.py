@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from workflow_src.errors import ArtifactError
+
 # A partial file that another machine began is left alone for so many seconds after its last change: some shared disks
 # show locks on the machine only that took them.
 LEFT_ALONE = 3600
@@ -25,10 +27,6 @@ LEFT_ALONE = 3600
 PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
 # As many links as Linux follows.
 LINKS = 40
-
-
-class ArtifactError(ValueError):
-    """A file that cannot be used: missing, damaged, or made for something else."""
 
 
 @contextlib.contextmanager
@@ -40,8 +38,9 @@ def room_for(path: str | Path) -> Iterator[None]:
         if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise ArtifactError(
-            f"no space left to write {path}: {_space(Path(path))}; make room, then run again (nothing half-written "
-            "was kept, and what was there before is untouched)."
+            path,
+            f"cannot be written: no space left ({_space(Path(path))})",
+            "make room, then run again (nothing half-written was kept, and what was there before is untouched)",
         ) from None
 
 
@@ -163,11 +162,12 @@ def _replaceable(path: Path) -> Path:
     if path.is_symlink() and not opened:
         path = Path(os.path.realpath(path))
     if path.is_dir():
-        raise ArtifactError(f"{path} is a folder; name a file in it.")
+        raise ArtifactError(path, "is a folder", "name a file in it")
     if opened or (path.exists() and not path.is_file()):
         raise ArtifactError(
-            f"{path} is a pipe or a device, which cannot be replaced as a whole; name a file, or write to standard "
-            "output."
+            path,
+            "is a pipe or a device, which cannot be replaced as a whole",
+            "name a file, or write to standard output",
         )
     return path
 
@@ -181,7 +181,7 @@ def _told(path: Path) -> Iterator[None]:
         if failure.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         reason = "a part of its path is a file" if isinstance(failure, FileExistsError) else failure.strerror
-        raise ArtifactError(f"{path} cannot be written: {reason}; name a file elsewhere.") from None
+        raise ArtifactError(path, f"cannot be written: {reason}", "name a file elsewhere") from None
 
 
 @contextlib.contextmanager
@@ -247,9 +247,9 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ArtifactError(f"file {path} does not exist.") from None
+        raise ArtifactError(path, "does not exist") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise ArtifactError(f"file {path} is damaged ({failure}); delete it and make it again.") from None
+        raise ArtifactError(path, f"is damaged ({failure})", "delete it and make it again") from None
 
 
 def sha256(path: str | Path) -> str:
@@ -283,15 +283,17 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
     try:
         return load_file(str(path))
     except FileNotFoundError:
-        raise ArtifactError(f"weights {path} do not exist.") from None
+        raise ArtifactError(path, "does not exist") from None
     except (SafetensorError, ValueError) as failure:
         if _is_pickle(path):
             raise ArtifactError(
-                f"weights {path} are refused: they are a pickle (what torch.save writes), not a safetensors file, and "
-                "reading a pickle can run any code; have whoever made them save them with safetensors."
+                path,
+                "is refused: it is a pickle (what torch.save writes), not a safetensors file, and reading "
+                "a pickle can run any code",
+                "ask for a copy that was saved with safetensors",
             ) from None
         raise ArtifactError(
-            f"weights {path} are damaged or not a safetensors file ({failure}); make or copy them again."
+            path, f"is damaged or not a safetensors file ({failure})", "make or copy it again"
         ) from None
 
 
@@ -306,5 +308,5 @@ def read_chosen(path: str | Path) -> dict[str, Any]:
     """The settings that were chosen on dev. Raises ArtifactError when the file tells none."""
     found = read_json(path)
     if not isinstance(found, dict) or not isinstance(found.get("chosen"), dict):
-        raise ArtifactError(f"{path} tells no chosen settings; choose them again.")
+        raise ArtifactError(path, "has no chosen settings", "choose them again")
     return found["chosen"]

@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from workflow_src.records.atomic import ArtifactError
-from workflow_src.spec import place, problem, shown
+from workflow_src.errors import ArtifactError, shown
+from workflow_src.spec import place, refused
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
 
 
-class Told(pydantic.BaseModel):
-    """Part of a file, checked as it is read; keys that are no fields are not read."""
+class Lenient(pydantic.BaseModel):
+    """Part of a file, keys that are no fields are ignored."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -24,23 +24,18 @@ class Strict(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def check_format(content: Any, number: int, where: str, advice: str) -> None:
-    """Raises ArtifactError where `content`, of a whole file, does not say that its format is `number`."""
-    told = content.get("format") if isinstance(content, dict) else None
-    if told != number:
-        raise ArtifactError(f"{where} has format {shown(told)}; this version reads format {number}; {advice}.")
+def check_format(content: Any, number: int, path: str, advice: str) -> None:
+    """Raises ArtifactError for the content of a file whose format is not `number`."""
+    written = content.get("format") if isinstance(content, dict) else None
+    if written != number:
+        raise ArtifactError(path, f"has format {shown(written)}, and this version reads format {number}", advice)
 
 
-def checked(model: type[Content], content: Any, where: str, advice: str) -> Content:
-    """`content` as a `model`. Raises ArtifactError: where, the first wrong key, its value, what is wrong, advice."""
+def checked(model: type[Content], content: Any, path: str, advice: str) -> Content:
+    """`content` as a `model`. Raises ArtifactError for the first wrong key, with advice what to do about the file."""
     try:
         return model.model_validate(content)
     except pydantic.ValidationError as failure:
         error = failure.errors()[0]
-        key = place(error["loc"])
-        if not key:
-            # Of several entries together, or of something that is no object.
-            raise ArtifactError(f"{where}: {problem(error)}; {advice}.") from None
-        if error["type"] == "missing":
-            raise ArtifactError(f"{where}: {key} is missing; {advice}.") from None
-        raise ArtifactError(f"{where}: {key} is {shown(error['input'])}: {problem(error)}; {advice}.") from None
+        reason = str(refused(error, place(error["loc"]) or "its content")).removesuffix(".")
+        raise ArtifactError(path, f"cannot be used ({reason})", advice) from None

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from workflow_src.records.atomic import ArtifactError, sha256
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import sha256
 
 # Clocks of machines that share a disk differ by less.
 TOLERANCE = 60.0
@@ -55,8 +56,9 @@ def check_dates(paths: Iterable[str | Path]) -> None:
             folders = sorted({os.path.dirname(path) or "." for path in ahead})
             cure = f"find {shlex.join(folders)} -maxdepth 1 -type f -newermt now -exec touch -d {now} {{}} +"
         raise ArtifactError(
-            f"{ahead[0]} is dated in the future ({date}){others}, as files of a machine with another clock are; jobs "
-            f"that read it would fail when they are done. Run: {cure}"
+            ahead[0],
+            f"is dated in the future ({date}){others}: jobs that read it would fail",
+            f"run `{cure}`",
         )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.records.atomic import ArtifactError, read_json, sha256, write_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json, sha256, write_json
 from workflow_src.registry import engines, plugins
 
 # The folder workflow_src.

@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workflow_src.records.atomic import ArtifactError, canonical, checksum, read_json, sha256
+from workflow_src.errors import ArtifactError, shown
+from workflow_src.records.atomic import canonical, checksum, read_json, sha256
 from workflow_src.records.provenance import FORMAT
-from workflow_src.spec import shown
 
 RESULTS = "results"
 # The record that an experiment ends with.
@@ -29,7 +29,7 @@ class Record:
 
     path: str
     made: dict[str, Any] | None
-    problem: str | None = None
+    failure: ArtifactError | None = None
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -57,26 +57,34 @@ class Counts:
     absent_downloads: int = 0
 
 
+AGAIN = "run the workflow again"
+REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
+
+
+AGAIN = "run the workflow again"
+REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
+
+
 class Chain:
     """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
 
     def __init__(self, folder: str | Path):
         if Path(folder).is_file():
-            raise ArtifactError(f"{folder} is a file; name the folder results/EXPERIMENT of a finished run.")
+            raise ArtifactError(folder, "is a file", "name the folder results/EXPERIMENT of a finished run")
         if not Path(folder).is_dir():
-            raise ArtifactError(f"folder {folder} does not exist; name results/EXPERIMENT of a finished run.")
+            raise ArtifactError(folder, "does not exist", "name results/EXPERIMENT of a finished run")
         self.folder, self.base = _place(Path(folder))
         self.records: dict[str, Record] = {}
         self._digests: dict[str, str | None] = {}
         waiting = [_relative(path, self.base) for path in _records_below(self.folder)]
         if not waiting:
-            raise ArtifactError(f"folder {folder} holds no record of what made its files; run the experiment first.")
+            raise ArtifactError(folder, "holds no record of what made its files", "run the experiment first")
         while waiting:
             path = waiting.pop()
             if path not in self.records:
                 record = self.records[path] = self._read(path)
                 # A changed record may name inputs that never were.
-                waiting += [name for name in record.built_on if not record.problem or os.path.isfile(self.base / name)]
+                waiting += [name for name in record.built_on if not record.failure or os.path.isfile(self.base / name)]
         # JSON files that are no records, but that a record vouches for, such as another library's.
         described = {path for record in self.records.values() for path in record.files}
         self.records = {p: r for p, r in self.records.items() if r.made is not None or p not in described}
@@ -84,29 +92,30 @@ class Chain:
         self.undescribed = sorted(_files_below(self.folder, self.base) - described - inputs - set(self.records))
 
     def _read(self, path: str) -> Record:
-        again = "delete it and run the workflow again, with --forcerun if it says that nothing is to be done."
+        def refused(made: dict[str, Any] | None, problem: str, fix: str = REMAKE) -> Record:
+            return Record(path, made, ArtifactError(path, problem, fix))
+
         try:
             content = read_json(self.base / path)
             text = (self.base / path).read_text(encoding="utf-8")
             made = _made(content)
             if made is None or "checksum" not in made:
-                return Record(path, made, f"{path} carries no checksum of itself: it was changed; {again}")
+                return refused(made, "carries no checksum of itself: it was changed")
             if made["checksum"] != checksum(content) or text != canonical(content):
                 # What it says of its inputs still tells what comes before it.
-                return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
+                return refused(made, "was changed after it was made: its own checksum differs")
             if made.get("format") != FORMAT:
-                problem = f"has provenance of format {shown(made.get('format'))}; this version reads format {FORMAT}"
-                return Record(path, made, f"{path} {problem}; {again}")
+                return refused(made, f"has provenance of format {shown(made.get('format'))}, and not of {FORMAT}")
             return Record(path, made)
         except IsADirectoryError:
-            return Record(path, None, f"{path} is a folder, not a record; remove it and run the workflow again.")
+            return refused(None, "is a folder, not a record", f"remove it and {AGAIN}")
         except RecursionError:
-            return Record(path, None, f"{path} was changed after it was made: it is nested too deeply; {again}")
+            return refused(None, "was changed after it was made: it is nested too deeply")
         except (OSError, ValueError) as failure:
             # ValueError: an ArtifactError, or a path that no file can have.
             if not os.path.lexists(self.base / path):
-                return Record(path, None, f"{path} is missing; run the workflow again to make it.")
-            return Record(path, None, f"{path} was changed after it was made: {failure}")
+                return refused(None, "is missing", AGAIN)
+            return refused(None, f"was changed after it was made: {failure}")
 
     def _digest(self, path: str) -> str | None:
         """SHA-256 of a file, read once; None where it is missing."""
@@ -145,8 +154,8 @@ class Chain:
         absent: set[str] = set()
         seen: set[str] = set()
         for record in self.in_order():
-            if record.problem:
-                raise ArtifactError(record.problem)
+            if record.failure:
+                raise record.failure
             for entry in record.inputs:
                 if entry.get("record"):
                     self._check_made(record, entry)
@@ -166,24 +175,26 @@ class Chain:
         found = self._digest(path)
         if found is None:
             raise ArtifactError(
-                f"{path} is missing, which {record.path} describes; delete {record.path} and run the workflow again."
+                path, f"is missing, which {record.path} describes", f"delete {record.path} and run the workflow again"
             )
         if found != expected:
             raise ArtifactError(
-                f"{path} was changed after it was made: its SHA-256 is {found}, {record.path} says {expected}; delete "
-                "both and run the workflow again."
+                path,
+                f"was changed after it was made: its SHA-256 is {found}, {record.path} says {expected}",
+                "delete both and run the workflow again",
             )
 
     def _check_made(self, record: Record, entry: dict[str, Any]) -> None:
         found = self._digest(entry["path"])
         if found is None:
             raise ArtifactError(
-                f"{entry['path']} is missing, which {record.path} was made from; run the workflow again."
+                entry["path"], f"is missing, which {record.path} was made from", "run the workflow again"
             )
         if found != entry["sha256"]:
             raise ArtifactError(
-                f"{record.path} was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, "
-                f"now {found}); delete it and what lies beside it, and run the workflow again."
+                record.path,
+                f"was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, now {found})",
+                "delete it and what lies beside it, and run the workflow again",
             )
 
     def _check_original(self, record: Record, entry: dict[str, Any]) -> None:
@@ -192,7 +203,7 @@ class Chain:
             return
         problem = "is missing" if found is None else f"was changed (SHA-256 {entry['sha256']}, now {found})"
         raise ArtifactError(
-            f"{entry['path']} {problem} after {record.path} was made from it; bring it back, or run the workflow again."
+            entry["path"], f"{problem} after {record.path} was made from it", "bring it back, or run the workflow again"
         )
 
 
@@ -277,6 +288,8 @@ def check_finished(folder: str | Path) -> None:
     ends = (chain.base / RESULTS).glob(f"*/{LAST}")
     if all(own.isdisjoint(Chain(end.parents[1]).records) for end in ends):
         raise ArtifactError(
-            f"{folder} is not finished: there is no {LAST}, which a run writes at its end, and no finished experiment "
-            "beside it was made from what is there; run the experiment to its end."
+            folder,
+            f"is not finished: there is no {LAST}, which a run writes at its end, and no finished experiment "
+            "beside it was made from what is there",
+            "run the experiment to its end",
         )

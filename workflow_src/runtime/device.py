@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from workflow_src.errors import ConfigError
+
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -55,9 +57,9 @@ def on_device(values: Sequence[Any], device: torch.device) -> torch.Tensor:
 def check_device(name: Any, gpus: int) -> None:
     """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU beyond the number of `gpus`."""
     if not isinstance(name, str) or not (match := re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]*))?", name)):
-        raise ValueError(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.')
+        raise ConfigError("device", name, allowed=("auto", "cpu", "cuda", "cuda:N"))
     if name != "cpu" and int(match[1] or 0) >= gpus:
-        raise ValueError(f'device "{name}" is not there ({gpus} CUDA devices found); use cpu or auto.')
+        raise ConfigError("device", name, problem=f"{gpus} CUDA devices are visible", allowed=("auto", "cpu"))
 
 
 def choose(device: str = "auto", precision: str = "auto", compile: bool = False, training: bool = True) -> Runtime:
@@ -70,7 +72,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
     Raises ValueError for a device that is not there or a precision that is unknown.
     """
     if precision not in PRECISIONS:
-        raise ValueError(f'unknown precision "{precision}"; allowed: {", ".join(PRECISIONS)}.')
+        raise ConfigError("precision", precision, allowed=PRECISIONS)
     name = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     check_device(name, torch.cuda.device_count())
     chosen = torch.device(name)

@@ -51,7 +51,7 @@ def watch() -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, _terminated)
-    machine, process = (os.environ.get(VARIABLE, "").split(":") + [""])[:2]
+    machine, process = [*os.environ.get(VARIABLE, "").split(":"), ""][:2]
     try:
         if not process.isdigit() or machine != _machine():
             return
@@ -71,7 +71,7 @@ def watch() -> None:
     threading.Thread(target=_follow, args=(handle,), daemon=True).start()
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _terminated(number: int, _: FrameType | None) -> None:
     log.error("terminated")
     sys.exit(128 + number)
 

@@ -59,7 +59,7 @@ class Preemption:
             signal.signal(number, handler)
         self._before = {}
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGINT:
             if self._interrupted:
                 raise KeyboardInterrupt

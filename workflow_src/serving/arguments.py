@@ -7,7 +7,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import shown
+from workflow_src.errors import ConfigError
 
 # More sentences than fit into any memory, more threads than any machine has: typing errors.
 MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
@@ -27,26 +27,26 @@ def check_threads(threads: Any) -> None:
 def _check_number(name: str, value: Any, most: int) -> None:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not 1 <= value <= most:
-        raise ValueError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
+        raise ConfigError(name, value, allowed=f"a whole number from 1 to {most:,}")
 
 
 def check_lines(lines: Any) -> None:
     """Raises ValueError for anything but a list of text: of a text by itself every letter would be a line."""
     if not isinstance(lines, Sequence) or isinstance(lines, (str, bytes)):
-        raise ValueError(f'lines is {shown(lines)}; give a list of lines, such as ["Der Hund schläft."].')
+        raise ConfigError("lines", lines, allowed='a list of lines, such as ["Der Hund schläft."]')
     for number, line in enumerate(lines, 1):
         if not isinstance(line, str):
-            raise ValueError(f"line {number} is {shown(line)}; every line must be text (str).")
+            raise ConfigError(f"line {number}", line, allowed="text (str)")
 
 
 def check_systems(systems: Any) -> None:
     """Raises ValueError for anything but a dict of translators by role, or None."""
     if systems is not None and not isinstance(systems, Mapping):
-        raise ValueError(f"systems is {shown(systems)}; give a dict of translators by role.")
+        raise ConfigError("systems", systems, allowed="a dict of translators by role")
 
 
 def check_folder(folder: Any) -> Path:
     """The path of a bundle. Raises ValueError for what is no path."""
     if not isinstance(folder, (str, Path)) or not str(folder):
-        raise ValueError(f"folder is {shown(folder)}; give the path of an exported bundle.")
+        raise ConfigError("folder", folder, allowed="the path of an exported bundle")
     return Path(folder)

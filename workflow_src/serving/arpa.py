@@ -8,7 +8,7 @@ from workflow_src import registry
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.arpa import write_arpa
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 from workflow_src.runtime.device import choose
 from workflow_src.serving.bundle import load_models, read_bundle
 from workflow_src.spec import LANGUAGE_MODEL
@@ -26,13 +26,13 @@ def export_arpa(folder: Path, output: Path) -> str:
     }
     if not parts:
         raise ArtifactError(
-            f"{folder} is the bundle of {description['system']} and has no language model; give the bundle of one."
+            folder, f"is the bundle of {description['system']} and has no language model", "give the bundle of one"
         )
     runtime = choose("cpu", "float32", training=False)
     (name, network), *_ = load_models(folder, {**description, "models": parts}, runtime).items()
     model = network.scorer
     if not isinstance(model, NgramModel):
-        raise ArtifactError(f"{name} in {folder} has no table of n-grams, and ARPA files have nothing else.")
+        raise ArtifactError(name, f"in {folder} has no table of n-grams, and ARPA files have nothing else")
     subwords = Subwords.load(folder / "subwords")
     write_arpa(model, output, subwords.names()["target"])
     counts = ", ".join(f"{len(table):,} {n}-grams" for n, table in enumerate(model.tables, 1))

@@ -11,18 +11,18 @@ from typing import Any
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import EAGER
+from workflow_src.errors import ConfigError, shown
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_systems
 from workflow_src.serving.room import check_room
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams, shown
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import Hypotheses
 
 
@@ -31,10 +31,9 @@ def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
     roles = settings.named("role")
     for role, system in systems.items():
         if role not in roles:
-            allowed = f"allowed: {', '.join(roles)}" if roles else "this search works with no other system"
-            raise ValueError(f"systems has the role {shown(role)}; {allowed}.")
+            raise ConfigError("systems", role, problem="no role of this search", allowed=roles)
         if not isinstance(system, BaseTranslator):
-            raise ValueError(f"systems.{role} is {shown(system)}; give a translator, which Translator.load opens.")
+            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
 
 
 class BaseTranslator(ABC):
@@ -164,9 +163,8 @@ class BaseTranslator(ABC):
         except UnicodeEncodeError as failure:
             broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
             number = next(broken, first_line)
-            raise ValueError(
-                f"line {number} has half of a character, {shown(failure.object[failure.start])}; read it as UTF-8."
-            ) from None
+            problem = f"line {number} has half of a character, {shown(failure.object[failure.start])}"
+            raise ConfigError("lines", problem=problem, hint="read them as UTF-8") from None
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return sources
@@ -182,8 +180,7 @@ class BaseTranslator(ABC):
         words, runs of the same word of the text. Raises ValueError for anything else but none.
         """
         if remove_repetitions not in REMOVALS:
-            allowed = ", ".join(REMOVALS)
-            raise ValueError(f'unknown remove_repetitions "{remove_repetitions}"; allowed: {allowed}.')
+            raise ConfigError("remove_repetitions", remove_repetitions, allowed=REMOVALS)
         began = time.perf_counter()
         if remove_repetitions == "subwords":
             tokens = self.subwords.without_repetitions(tokens)
@@ -217,10 +214,7 @@ class BaseTranslator(ABC):
         kind, systems = declared.settings, {}
         for name in fields:
             if name not in kind.model_fields:
-                raise ValueError(
-                    f"search {declared.name} takes no {name}; it takes {', '.join(kind.model_fields)}."
-                    f"{nearest(name, list(kind.model_fields))}"
-                )
+                raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
         for name, role in kind.roles().items():
             if isinstance(fields.get(name), BaseTranslator):
                 systems[role] = fields[name]
@@ -241,8 +235,7 @@ class BaseTranslator(ABC):
 
     def _search(self, name: str) -> Search:
         if name not in self.searches:
-            allowed = ", ".join(self.searches)
-            raise ValueError(f'unknown search "{name}"; allowed: {allowed}.{nearest(name, self.searches)}')
+            raise ConfigError("search", name, allowed=self.searches)
         return registry.searches()[name]
 
     def _completed(self, settings: SearchSettings) -> SearchSettings:
@@ -258,7 +251,7 @@ class BaseTranslator(ABC):
             if value is None and stepping:
                 settings = settings.model_copy(update={name: stepping[0]})
             elif value is not None and value not in stepping:
-                raise ValueError(f'{name} is "{value}"; it must be {" or ".join(stepping)}.')
+                raise ConfigError(name, value, allowed=stepping)
         return settings
 
     def _check_room(self, settings: SearchSettings, sources: Sequence[Sequence[int]], batch: int) -> None:

@@ -15,26 +15,29 @@ from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
 from workflow_src.decoding.settings import at_least
+from workflow_src.errors import ArtifactError, shown
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
-from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
-from workflow_src.records.checked import Told, check_format, checked
+from workflow_src.records.atomic import copy_file, read_json, sha256
+from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE, MODEL, Family, Search, shown
+from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
+AGAIN = "export the system again"
+AGAIN = "export the system again"
 DESCRIPTION = "bundle.json"
 
 
-class Sizes(Told):
+class Sizes(Lenient):
     source: int = Field(gt=0, strict=True)
     target: int = Field(gt=0, strict=True)
     joint: bool
     symbols: tuple[str, ...] = ()
 
 
-class Network(Told):
+class Network(Lenient):
     """A network of a bundle, with its role in searches."""
 
     family: str
@@ -45,12 +48,12 @@ class Network(Told):
     role: str
 
 
-class Languages(Told):
+class Languages(Lenient):
     source: str
     target: str
 
 
-class Needed(Told):
+class Needed(Lenient):
     """A plug-in that a bundle needs."""
 
     name: str
@@ -58,7 +61,7 @@ class Needed(Told):
     module: str
 
 
-class Choice(Told):
+class Choice(Lenient):
     """How the default search of a finished bundle was chosen: the experiment, and the row on dev, if any.
 
     `rows`: number of rows on dev. `settings`: "search_defaults" where the experiment has these.
@@ -72,7 +75,7 @@ class Choice(Told):
     settings: str | None = None
 
 
-class Description(Told):
+class Description(Lenient):
     """The description of a bundle, without its provenance and the entries of engines."""
 
     system: str
@@ -97,12 +100,12 @@ class Description(Told):
 def read_bundle(folder: Path) -> dict[str, Any]:
     """The description of a bundle. Raises ArtifactError where the folder is none, or a plug-in of it is missing."""
     if folder.is_file():
-        raise ArtifactError(f"{folder} is a file; name the folder of a bundle, such as {folder.parent}.")
+        raise ArtifactError(folder, "is a file", f"name the folder of a bundle, such as {folder.parent}")
     if not (folder / DESCRIPTION).is_file():
-        raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
+        raise ArtifactError(folder, f"is no bundle: it has no {DESCRIPTION}", "export a trained system first")
     description = read_json(folder / DESCRIPTION)
-    check_format(description, FORMAT, str(folder / DESCRIPTION), "export the system again")
-    checked(Description, description, str(folder / DESCRIPTION), "export the system again")
+    check_format(description, FORMAT, str(folder / DESCRIPTION), AGAIN)
+    checked(Description, description, str(folder / DESCRIPTION), AGAIN)
     _check_plugins(folder, description)
     return description
 
@@ -112,27 +115,26 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
     for needed in description.get("plugins", []):
         if needed["name"] not in loaded:
             raise ArtifactError(
-                f'{folder} needs plug-in "{needed["name"]}" {needed["version"]}, which is not here: install it, or '
-                f"name its package ({needed['module']}) with --plugins."
+                folder,
+                f"needs the plug-in {needed['name']} {needed['version']}",
+                f"install it, or name its package ({needed['module']}) with --plugins",
             )
     for name, part in description["models"].items():
         if part.get("family") not in registry.families():
-            raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which is not declared here.')
+            raise ArtifactError(folder, f"has {name} of family {part.get('family')}, which is not declared here", AGAIN)
     for name in description["searches"]:
         if name not in registry.searches():
-            raise ArtifactError(f'{folder} has search "{name}", which is not declared here; export the system again.')
+            raise ArtifactError(folder, f"has the search {name}, which is not declared here", AGAIN)
     known = description["searches"]
     if known and (default := description["defaults"].get("search")) not in known:
         raise ArtifactError(
-            f"{folder / DESCRIPTION}: defaults.search is {shown(default)}; allowed: {', '.join(known)}; export the "
-            "system again."
+            folder / DESCRIPTION, f"has defaults.search {shown(default)}, none of {', '.join(known)}", AGAIN
         )
     if "engine" in description:
         engine = registry.engines().get(description["engine"])
         if engine is None or not engine.exports:
             raise ArtifactError(
-                f'{folder} is for engine "{description["engine"]}", which has no folders of its own here; export the '
-                "system again."
+                folder, f"is for engine {description['engine']}, which has no folders of its own here", AGAIN
             )
 
 
@@ -204,11 +206,11 @@ def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> 
     for name, part in description["models"].items():
         path = folder / part["weights"]
         if not path.is_file():
-            raise ArtifactError(f"bundle {folder} lacks {part['weights']}; export the system again.")
+            raise ArtifactError(folder, f"lacks {part['weights']}", AGAIN)
         if sha256(path) != part["sha256"]:
-            raise ArtifactError(f"weights {path} do not match the checksum in {DESCRIPTION}; copy the bundle again.")
+            raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", "copy the bundle again")
         declared = registry.families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", "export the system again")
+        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
         model = build(part["family"], part["model"], part["sizes"])
         load_weights(model, path)
         models[name] = _placed(model, runtime).eval()

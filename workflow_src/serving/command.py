@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import registry
-from workflow_src.config.base import nearest
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.data.lines import read_lines
-from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch
@@ -25,7 +25,7 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
 
 log = logging.getLogger("continuum")
-PLUGGED = "{} of a plug-in needs --plugins PACKAGE."
+PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 
 
 def _number(text: str) -> int | str:
@@ -142,9 +142,8 @@ def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]
     for name in fields:
         if name not in search.settings.model_fields:
             owners = ", ".join(one.name for one in registry.searches().values() if name in one.settings.model_fields)
-            raise ValueError(
-                f"{_option(name)} belongs to {owners}, and the search is {search.name}; remove one of the two."
-            )
+            problem = f"no setting of search {search.name} but of {owners}"
+            raise ConfigError(_option(name), fields[name], problem=problem, hint="remove one of the two")
     for name in search.settings.named("role"):
         if fields.get(name) == "none":
             fields[name] = None
@@ -192,10 +191,7 @@ def _parse(words: list[str] | None) -> Options:
             failure = error
     if first.search and first.search not in registry.searches() and description:
         allowed = description["searches"]
-        raise ValueError(
-            f'unknown search "{first.search}"; allowed: {", ".join(allowed)}.{nearest(first.search, allowed)} '
-            f"{PLUGGED.format('A search')}"
-        )
+        raise ConfigError("--search", first.search, allowed=allowed, hint=PLUGGED.format("a search"))
     name = first.search or (description["defaults"].get("search") if description else None)
     search = registry.searches().get(name or "")
     parser = _parser(search, description)
@@ -204,7 +200,7 @@ def _parse(words: list[str] | None) -> Options:
         # Without its plug-in a bundle cannot be read, nor the options of its searches.
         if failure:
             raise failure
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('an option')}")
     values = vars(parsed)
     settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
     return Options(**values, settings=settings)

@@ -10,13 +10,14 @@ import torch
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine, device_and_index
-from workflow_src.records.atomic import ArtifactError, sha256
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
 from workflow_src.registry import engines, families, search_of
 from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator, check_roles
-from workflow_src.serving.bundle import DESCRIPTION
+from workflow_src.serving.bundle import AGAIN, DESCRIPTION
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses
 
@@ -43,15 +44,13 @@ class CTranslate2Translator(BaseTranslator):
         """
         name, *others = description["models"]
         if others:
-            raise ArtifactError(f"{folder / DESCRIPTION} has more than one network; export the system again.")
+            raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
         part = description["models"][name]
         declared = families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", "export the system again")
+        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
         weights = folder / part["weights"]
         if not weights.is_file() or sha256(weights) != part["sha256"]:
-            raise ArtifactError(
-                f"model {weights} is missing or does not match the checksum in {DESCRIPTION}; export the system again."
-            )
+            raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
         kind, _ = device_and_index(device)
         if precision == "auto":
             precision = "float16" if kind == "cuda" else "float32"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families, import_object, searches, searches_of
 from workflow_src.serving import bundle as bundles
@@ -24,7 +25,7 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     if not serves(engine, family):
         served = ", ".join(other.name for other in families().values() if serves(engine, other))
         raise ArtifactError(
-            f"{source} holds {bundle.description['system']}; {engine.title} can hold systems of family {served} only."
+            source, f"holds {bundle.description['system']}", f"{engine.title} can hold systems of family {served} only"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:

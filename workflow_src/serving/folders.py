@@ -1,4 +1,4 @@
-"""Bundles of a stage: named on a command line, and opened with the engine of a decode."""
+"""Bundles that stages translate with, opened with the engine of a decode."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workflow_src.jobs import Machine, named_paths
+from workflow_src.jobs import Machine
 from workflow_src.registry import default_engine, engines
 from workflow_src.spec import Engine
 
 if TYPE_CHECKING:
     from workflow_src.serving.base import BaseTranslator
-
-
-def bundles(words: list[str]) -> dict[str, Path]:
-    """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
-    return named_paths(words)
 
 
 def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
@@ -36,7 +31,7 @@ def load(folders: Mapping[str, Path], needed: set[str], machine: Machine) -> dic
     }
 
 
-def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Any:
+def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]) -> Any:
     """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly."""
     from workflow_src.serving.translator import Translator
 

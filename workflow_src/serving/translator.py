@@ -142,7 +142,7 @@ class Translator(BaseTranslator):
             faster = engines[alone]
             if faster:
                 return faster.search(rows, settings, scored, networks)
-            return eagerly(pad(rows, eos=True).to(self.runtime.device))
+            return eagerly(pad(rows, eos=True).to(self.runtime.device, non_blocking=True))
 
         return search_rows(search, sources, batch)
 

@@ -18,7 +18,7 @@ from workflow_src.spec.metrics import (
     Segments,
     Texts,
 )
-from workflow_src.spec.sections import Frozen, place, problem, shown
+from workflow_src.spec.sections import UNKNOWN, Frozen, place, refused
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,
@@ -70,6 +70,7 @@ __all__ = [
     "SOURCE_LATENT",
     "TARGET_LATENT",
     "UNK",
+    "UNKNOWN",
     "VECTOR_FIELD",
     "Analysis",
     "AnalysisSettings",
@@ -97,7 +98,6 @@ __all__ = [
     "check_beams",
     "phrase",
     "place",
-    "problem",
-    "shown",
+    "refused",
     "single",
 ]

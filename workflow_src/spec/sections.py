@@ -1,8 +1,9 @@
-"""Sections of a configuration, and what is wrong with one in words."""
+"""Sections of a configuration, and errors of them."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
@@ -10,18 +11,18 @@ from typing import Any, get_args
 import pydantic
 from pydantic_core import PydanticKnownError
 
-# The longest value that a message shows.
-SHOWN = 100
+from workflow_src.errors import ABSENT, ConfigError
+
 # Whole numbers have 64 bits in torch and NumPy.
 HUGE = 2**63
-# What a value must be, by pydantic's type of error; `{...}` are entries of its context.
+UNKNOWN = "no such setting"
+# Allowed values by pydantic's type of error; `{...}` are entries of its context.
 REQUIRED = {
     "greater_than": "above {gt}",
     "greater_than_equal": "{ge} or more",
     "less_than": "below {lt}",
     "less_than_equal": "{le} or less",
     "finite_number": "a finite number",
-    "literal_error": "{expected}",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a smaller number",
@@ -31,6 +32,7 @@ REQUIRED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
+    "string_too_short": "text that is not empty",
     "tuple_type": "a list, such as [a, b]",
     "list_type": "a list, such as [a, b]",
     "dict_type": "a section of `name: value` lines",
@@ -39,34 +41,29 @@ REQUIRED = {
 }
 
 
-def shown(value: Any) -> str:
-    """A value as messages show it: as Python writes it, and not longer than a line."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."
-
-
 def place(location: Sequence[str | int]) -> str:
-    """Where a setting is, as YAML is read: `decodes[0].beam`."""
+    """The path of a setting: `decodes[0].beam`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
-def problem(error: Mapping[str, Any]) -> str:
-    """What is wrong with a value, from one of pydantic's errors: `it must be above 0`."""
-    kind = error["type"]
+def refused(error: Mapping[str, Any], setting: str) -> ConfigError:
+    """One of pydantic's errors as that of a setting."""
+    kind, value = error["type"], error["input"]
     context = {name: f"{v:g}" if isinstance(v, float) else v for name, v in error.get("ctx", {}).items()}
+    if isinstance(inner := context.get("error"), ConfigError):
+        return inner.within(setting, value)
+    if kind == "literal_error":
+        return ConfigError(setting, value, allowed=re.findall("'([^']*)'", context["expected"]))
     if kind in REQUIRED:
-        return "it must be " + REQUIRED[kind].format(**context)
+        return ConfigError(setting, value, allowed=REQUIRED[kind].format(**context))
     if kind in ("too_short", "too_long"):
         limit = context.get("min_length", context.get("max_length"))
-        if not error["input"]:
-            return f"it is empty; it must have at least {limit} {'entry' if limit == 1 else 'entries'}"
-        return f"it must have {'at least' if kind == 'too_short' else 'at most'} {limit} entries"
-    if kind == "extra_forbidden":
-        return "there is no such setting"
-    if kind == "string_too_short":
-        return "it must not be empty"
-    said = error["msg"].removeprefix("Value error, ")
-    return said[0].lower() + said[1:]
+        bound = "at least" if kind == "too_short" else "at most"
+        return ConfigError(setting, value, allowed=f"{bound} {limit} {'entry' if limit == 1 else 'entries'}")
+    if kind in ("missing", "extra_forbidden"):
+        return ConfigError(setting, problem="missing" if kind == "missing" else UNKNOWN)
+    problem = error["msg"].removeprefix("Value error, ")
+    return ConfigError(setting, ABSENT if isinstance(value, Mapping) else value, problem=problem)
 
 
 @cache

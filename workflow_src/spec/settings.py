@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import pydantic
 
-from workflow_src.spec.sections import SHOWN, Frozen, problem, shown
+from workflow_src.errors import ConfigError
+from workflow_src.spec.sections import UNKNOWN, Frozen, refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +50,12 @@ class Option:
     only_with: str | None = None
 
 
-def check_beams(settings: SearchSettings, vocabulary: int, where: str = "") -> None:
-    """Raises ValueError for a beam of more hypotheses than the vocabulary has subwords; `where` as in `checked`."""
+def check_beams(settings: SearchSettings, vocabulary: int, section: str = "") -> None:
+    """Raises ConfigError for a beam of more hypotheses than the vocabulary has subwords; `section` as in `checked`."""
     for name in settings.named("within_vocabulary"):
         if (value := getattr(settings, name)) > vocabulary:
-            raise ValueError(
-                f"{where}{name} is {value}, and the vocabulary has {vocabulary} subwords; say {vocabulary} or less."
-            )
+            allowed = f"{vocabulary} or less, the subwords of the vocabulary"
+            raise ConfigError(name, value, allowed=allowed).within(section)
 
 
 # Pydantic's kinds of errors of numbers out of range.
@@ -116,55 +116,43 @@ class SearchSettings(Frozen):
         return " and ".join(words)
 
     @classmethod
-    def checked(cls, fields: Mapping[str, Any], where: str = "") -> Self:
-        """Settings from `fields`. Raises ValueError with one sentence for the first that is wrong.
-
-        `where` comes before the name of the setting, such as `decodes[0].`.
-        """
+    def checked(cls, fields: Mapping[str, Any], section: str = "") -> Self:
+        """Settings from `fields`. Raises ConfigError for the first that is wrong, in a section such as `decodes[0]`."""
         try:
             return cls.model_validate(dict(fields))
         except pydantic.ValidationError as failure:
-            raise ValueError(cls._told(failure.errors()[0], where)) from None
+            raise cls._error(failure).within(section) from None
 
     @classmethod
-    def checked_value(cls, name: str, value: Any, where: str = "") -> Any:
-        """One setting, whatever it needs beside it: the value as its type. Raises ValueError as `checked`."""
+    def checked_value(cls, name: str, value: Any, section: str = "") -> Any:
+        """The value of one setting as its type, whatever other settings it needs. Raises ConfigError as `checked`."""
         try:
             return getattr(_alone(cls, name).model_validate({name: value}), name)
         except pydantic.ValidationError as failure:
-            raise ValueError(cls._told(failure.errors()[0], where)) from None
+            raise cls._error(failure).within(section) from None
 
     @classmethod
-    def _told(cls, error: Mapping[str, Any], where: str) -> str:
-        """A fault that pydantic found, in a sentence."""
-        if not error["loc"]:
-            # Of several settings together.
-            together = where.removesuffix(".")
-            return f"{together}{': ' * bool(together)}{problem(error)}."
-        name, value = str(error["loc"][0]), shown(error["input"])
+    def _error(cls, failure: pydantic.ValidationError) -> ConfigError:
+        error = failure.errors()[0]
+        name = str(error["loc"][0]) if error["loc"] else ""
         if error["type"] == "extra_forbidden":
-            return f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}."
+            return ConfigError(name, problem=UNKNOWN, allowed=cls.model_fields)
         if error["type"] in RANGES:
-            finite = ["a finite number"] if error["type"] == "finite_number" else []
-            limits = ", ".join(filter(None, [*finite, cls.limits(name)]))
-            # The command hands over text: `--steps -2` was given, not '-2'.
-            return f"{where}{name} is {str(error['input'])[:SHOWN]}; it must be {limits}."
-        return f"{where}{name} is {value}: {problem(error)}."
+            finite = "a finite number, " if error["type"] == "finite_number" else ""
+            return ConfigError(name, error["input"], allowed=finite + cls.limits(name))
+        return refused(error, name)
 
-    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
-        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` is off: None or 0.
+    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
+        """Raises ConfigError for a setting that does nothing, because the one that it is `only_with` is None or 0.
 
         Such a setting may have its default, and dev may not choose it (`tune`).
         """
         for name in self.named("only_with"):
             other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
             if not getattr(self, other) and (name in tune or value != default):
-                place = f"{where}tune.{name} is {list(tune[name])}" if name in tune else f"{where}{name} is {value}"
-                without = f"a {other}" if other in self.named("role") else other
-                raise ValueError(
-                    f"{place}, and without {without} nothing but the default, {default}, is allowed: add {other}, or "
-                    f"remove {name}."
-                )
+                setting, value = (f"tune.{name}", list(tune[name])) if name in tune else (name, value)
+                error = ConfigError(setting, value, problem=f"without {other}", allowed=[default], hint=f"add {other}")
+                raise error.within(section)
 
     def name_part(self, name: str) -> str:
         """What one setting adds to a decode's name."""

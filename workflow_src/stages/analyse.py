@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src import jobs
+from pydantic import Field
+
 from workflow_src.config.manifest import differing, words
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.changes import pick
 from workflow_src.evaluation.speed.rows import row_settings
+from workflow_src.jobs import DeviceJobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import searches, settings_of
-from workflow_src.serving.folders import bundle_files, bundles, load
+from workflow_src.serving.folders import bundle_files, load
+from workflow_src.spec import Frozen
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
 POOL = 200
 
 
-def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
+# A system, a search and settings of the search.
+Entry = dict[str, Any]
+
+
+class TraceSettings(Frozen):
+    examples: int = Field(description="sentences to show")
+    searches: tuple[Entry, ...] = Field(description="searches whose steps are followed")
+    teacher: Entry | None = Field(description="translates the sentences too")
+    beside: tuple[Entry, ...] = Field((), description="translate them too")
+
+
+class Inputs(DeviceJobInputs):
+    settings: TraceSettings = Field(description="number of examples, and the searches")
+    bundles: dict[str, Path] = Field(description="exported folders by system")
+    source: Path = Field(description="normalised text, one sentence a line")
+    reference: Path
+    output: Path
+
+
+def label(entry: Entry, entries: Sequence[Entry]) -> str:
     """Name of a traced search: the search, with its system and what tells it apart where others share the search."""
     search = searches()[entry["search"]]
     twins = sum(other["search"] == search.name for other in entries)
@@ -29,15 +51,15 @@ def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
     return f"{name}, {words(apart)}" if apart else name
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings: dict[str, Any] = arguments.settings
-    followed, teacher, beside = settings["searches"], settings.get("teacher"), settings.get("beside", [])
-    sources, references = (lines[:POOL] for lines in read_aligned(arguments.source, arguments.reference))
-    folders = bundles(arguments.bundles)
-    needed = {entry["system"] for entry in [*followed, *beside, *([teacher] if teacher else [])]}
-    for system in sorted(needed - set(folders)):
+def run(inputs: Inputs) -> str:
+    settings = inputs.settings
+    followed = settings.searches
+    sources, references = (lines[:POOL] for lines in read_aligned(inputs.source, inputs.reference))
+    entries = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
+    needed = {entry["system"] for entry in entries}
+    for system in sorted(needed - set(inputs.bundles)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
-    translators = load(folders, needed, arguments)
+    translators = load(inputs.bundles, needed, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
         translators[e["system"]].trace(
@@ -45,18 +67,18 @@ def run(arguments: argparse.Namespace) -> str:
         )
         for e in followed
     ]
-    chosen = pick(traces, settings["examples"])
+    chosen = pick(traces, settings.examples)
     lines = [sources[index] for index in chosen]
 
-    def translated(entry: dict[str, Any]) -> dict[int, str]:
+    def translated(entry: Entry) -> dict[int, str]:
         """Translations of the chosen sentences by their places."""
         if not chosen:
             return {}
         outputs = translators[entry["system"]].translate(lines, row_settings(entry), normalised=True)
         return dict(zip(chosen, outputs, strict=True))
 
-    by_teacher = translated(teacher) if teacher else {}
-    others = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in beside}
+    by_teacher = translated(settings.teacher) if settings.teacher else {}
+    others = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in settings.beside}
     examples = [
         {
             "index": index,
@@ -68,23 +90,12 @@ def run(arguments: argparse.Namespace) -> str:
         }
         for index in chosen
     ]
-    inputs = {"source": arguments.source, "reference": arguments.reference} | bundle_files(folders, needed)
-    made = provenance(settings, inputs)
+    files = {"source": inputs.source, "reference": inputs.reference} | bundle_files(inputs.bundles, needed)
     named = {label(entry, followed): {key: entry[key] for key in ("system", "search")} for entry in followed}
-    content = {"examples": examples, "searches": named, "pool": len(sources), "provenance": made}
-    write_json(arguments.output, content)
-    return f"{arguments.output}: {len(examples)} of {len(sources)} sentences, {len(followed)} searches"
-
-
-def make_parser() -> argparse.ArgumentParser:
-    made = jobs.parser(__doc__)
-    made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
-    made.add_argument("--source", type=Path, required=True)
-    made.add_argument("--reference", type=Path, required=True)
-    made.add_argument("--output", type=Path, required=True)
-    jobs.add_runtime(made)
-    return made
+    content = {"examples": examples, "searches": named, "pool": len(sources)}
+    write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
+    return f"{inputs.output}: {len(examples)} of {len(sources)} sentences, {len(followed)} searches"
 
 
 if __name__ == "__main__":
-    jobs.start(run, make_parser())
+    start(run, Inputs, __doc__)

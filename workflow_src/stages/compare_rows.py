@@ -3,15 +3,14 @@ their control's: p-values."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from workflow_src import jobs
 from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import Measured, ScoringSettings
 from workflow_src.data.lines import read_aligned, read_lines
@@ -19,12 +18,24 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import VARIANTS, sentence_counts, variants
 from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import controls
 from workflow_src.spec import Texts
 
 Key = tuple[str, str, int]
+
+
+class ComparisonSettings(ScoringSettings):
+    rows: tuple[dict[str, Any], ...] = Field(description="decodes of test: files, and the rows they are compared with")
+
+
+class Inputs(JobInputs):
+    settings: ComparisonSettings = Field(description="the corpus, the metrics and the rows")
+    source: Path
+    reference: Path
+    output: Path
 
 
 def compared(
@@ -108,14 +119,12 @@ def _translations(row: dict[str, Any]) -> dict[Removal, list[str]]:
     return variants(kept, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))])
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings = arguments.settings
-    rows = settings["rows"]
-    scoring = ScoringSettings.model_validate({name: value for name, value in settings.items() if name != "rows"})
-    corpus = scoring.corpus
-    sources, references = read_aligned(arguments.source, arguments.reference)
+def run(inputs: Inputs) -> str:
+    settings = inputs.settings
+    rows, corpus = settings.rows, settings.corpus
+    sources, references = read_aligned(inputs.source, inputs.reference)
     texts = Texts((), references, sources, corpus)
-    fits = [one for one in scoring.measured if not one.metric.conflict(corpus, one.settings)]
+    fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
     with_baseline = compared(rows, uncertain, texts)
     # Does a trained network beat its control, which needs none?
@@ -127,25 +136,17 @@ def run(arguments: argparse.Namespace) -> str:
         "against_autoregressive": against_autoregressive(rows, deciding, texts),
         **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
-    inputs = {"source": arguments.source, "reference": arguments.reference}
-    inputs |= {f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows}
-    inputs |= {
+    files: dict[str, str | Path] = {"source": inputs.source, "reference": inputs.reference}
+    files |= {f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows}
+    files |= {
         f"details of {row['system']} {row['name']} {row['seed']}": row["details"]
         for row in rows
         if not row["autoregressive"]
     }
-    write_json(arguments.output, content | {"provenance": provenance(settings, inputs)})
+    write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
     counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
-    return f"{arguments.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"
-
-
-def arguments() -> argparse.ArgumentParser:
-    parser = jobs.parser(__doc__)
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    return parser
+    return f"{inputs.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"
 
 
 if __name__ == "__main__":
-    jobs.start(run, arguments())
+    start(run, Inputs, __doc__)

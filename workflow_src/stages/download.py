@@ -17,8 +17,9 @@ from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.atomic import ArtifactError, atomic, write_json
+from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
@@ -96,7 +97,7 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
                 counts[name] += 1
         for name, count in counts.items():
             if not count:
-                raise ArtifactError(f"{name} of dataset {corpus.dataset.name} is empty; check its parts.")
+                raise ArtifactError(name, f"of dataset {corpus.dataset.name} is empty", "check its parts")
     return counts, places
 
 

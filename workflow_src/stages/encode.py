@@ -18,8 +18,9 @@ from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, start
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import Frozen
 
@@ -61,16 +62,18 @@ def reason_to_drop(pair: Pair, max_length: int) -> str | None:
     return None
 
 
-def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> str:
-    """What is wrong with pairs that no model could read: rows from 0, the side that is too long, and its subwords."""
+def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
+    """The error of pairs that no model could read: rows from 0, the side that is too long, and its subwords."""
     texts, max_length = (inputs.source, inputs.target), inputs.settings.max_length
     row, side, subwords = rows[0]
     name, number = str(texts[side]), row + 1
     limit = f"the models of this experiment take at most {inputs.longest:,} (model.max_positions without an end symbol)"
     if inputs.split == "train":
-        return (
-            f"line {number:,} of {name} has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, "
-            f"and {limit}; lower recipe.max_length to {inputs.longest}, or raise model.max_positions."
+        return ArtifactError(
+            name,
+            f"has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, and {limit}",
+            f"lower recipe.max_length to {inputs.longest}, or raise model.max_positions",
+            line=number,
         )
     runs = read_json(inputs.corpus_summary)["places"].get(inputs.split) if inputs.corpus_summary else None
     if runs:
@@ -81,10 +84,12 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> str:
     pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
     fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in wanted)
     others = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
-    return (
-        f"line {number:,} of {name} ({inputs.split}) has {subwords:,} subwords{others}, and {limit}; split the line "
-        "in both languages, raise model.max_positions, or leave such pairs out by recipe.normalisation.max_characters: "
-        f"{fewest - 1}."
+    return ArtifactError(
+        name,
+        f"({inputs.split}) has {subwords:,} subwords{others}, and {limit}",
+        "split the line in both languages, raise model.max_positions, or leave such pairs out by "
+        f"recipe.normalisation.max_characters: {fewest - 1}",
+        line=number,
     )
 
 
@@ -110,7 +115,7 @@ def run(inputs: Inputs) -> str:
             empty = False
             yield pair
         if too_long:
-            raise ArtifactError(refusal(too_long, inputs))
+            raise refusal(too_long, inputs)
         if empty:
             raise ValueError(
                 f"no pair of {inputs.source} and {inputs.target} is left to train on: "

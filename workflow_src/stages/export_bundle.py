@@ -9,8 +9,9 @@ from pydantic import Field
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, start
-from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
+from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
@@ -54,7 +55,7 @@ def run(inputs: Inputs) -> str:
     }
     copied_subwords = copy_subwords(inputs.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
-        raise ArtifactError(f"the copy {folder}/subwords differs from {inputs.subwords}: export again.")
+        raise ArtifactError(folder / "subwords", f"differs from {inputs.subwords}", "export again")
     about = describe(
         declared[MODEL],
         declared.get(BASE),
@@ -95,7 +96,7 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
     # A bundle vouches for what was trained, not for what a disk made of it.
     digest = description.get("sha256") or sha256(weights)
     if sha256(copy) != digest:
-        raise ArtifactError(f"the copy {copy} differs from {weights}: look at the disk, and export again.")
+        raise ArtifactError(copy, f"differs from {weights}", "look at the disk, and export again")
     return {
         **{name: description[name] for name in ("family", "model", "sizes")},
         "weights": copy.name,
@@ -120,7 +121,7 @@ def check_base(model: Path, base: Path | None) -> None:
     if role is not None:
         needed = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
     actual = f"of family {read_description(base)['family']}" if base else "missing"
-    raise ArtifactError(f"{model} is of family {family.name}, which is built on {needed}; --base is {actual}.")
+    raise ArtifactError(model, f"is of family {family.name}, which is built on {needed}", f"--base is {actual}")
 
 
 def check_roles(model: Path, files: dict[str, Path]) -> None:
@@ -129,19 +130,19 @@ def check_roles(model: Path, files: dict[str, Path]) -> None:
     allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
     allowed |= {name: system.role for name, system in carried(family).items()}
     for name in sorted(set(files) - set(allowed)):
-        raise ArtifactError(f"{model} is of family {family.name}, which has no role {name}; remove it from --roles.")
+        raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", "remove it from --roles")
     for name, role in allowed.items():
         if name not in files:
             if not role.optional:
                 raise ArtifactError(
-                    f"{model} is of family {family.name}, which needs the role {name}; add it to --roles."
+                    model, f"is of family {family.name}, which needs the role {name}", "add it to --roles"
                 )
             continue
         description = read_description(files[name])
         other = families()[description["family"]]
         if role.trait not in (None, *other.traits):
             raise ArtifactError(
-                f"{files[name]} is of family {other.name}, and the {name} must be a system that {phrase(role.trait)}."
+                files[name], f"is of family {other.name}, and the {name} must be a system that {phrase(role.trait)}"
             )
         if role.trait is not None:
             check_trait(description, files[name], role.trait)

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
-from workflow_src.records.atomic import ArtifactError, link_file, read_chosen, read_json, sha256, write_json
+from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
 from workflow_src.serving.choice import choice_words, compute_engine, default_fields
@@ -102,7 +103,7 @@ def run(inputs: Inputs) -> str:
     for name, digest in files.items():
         link_file(export / name, folder / name)
         if sha256(folder / name) != digest:
-            raise ArtifactError(f"{export / name} differs from what {export / DESCRIPTION} says; export it again.")
+            raise ArtifactError(export / name, f"differs from what {export / DESCRIPTION} says", "export it again")
     sources = {"bundle": export / DESCRIPTION}
     for row in settings.rows:
         sources |= row.files

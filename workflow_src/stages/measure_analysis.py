@@ -7,7 +7,8 @@ from pathlib import Path
 import pydantic
 from pydantic import Field
 
-from workflow_src.config.base import parse, unknown
+from workflow_src.config.base import parse
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses import content as contents
 from workflow_src.evaluation.analyses.inputs import Inputs as AnalysisInputs
 from workflow_src.jobs import DeviceJobInputs, recorded, start
@@ -37,7 +38,7 @@ class Inputs(DeviceJobInputs):
 
 def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
-        raise unknown("analysis", inputs.analysis, list(analyses()), "--analysis")
+        raise ConfigError("--analysis", inputs.analysis, allowed=analyses())
     analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
     own = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
     limits = dict(word.split("=", 1) for word in inputs.limits)
@@ -53,7 +54,7 @@ def run(inputs: Inputs) -> str:
     content = {"format": contents.FORMAT, "analysis": analysis.name, "split": source.stem, **measured}
     # Figures that are no numbers, as of systems that diverged, stop here: reports could not read them.
     advice = f"train the systems that it follows again, or switch analyses.{analysis.name} off"
-    contents.check(content, f"analysis {analysis.name}, which is not written", advice)
+    contents.check(content, f"analysis {analysis.name}", advice)
     files: dict[str, str | Path] = {"source": source, "target": target, "reference": reference}
     for row in entries.get("rows", ()):
         words = (str(row[key]) for key in ("system", "name", "seed") if key in row)

@@ -18,9 +18,10 @@ from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.spec import Frozen
 
@@ -276,8 +277,9 @@ def _check_filled(
         origin = split if split in texts else "train"
         source, target = texts[origin]
         raise ArtifactError(
-            f"no pair of {split} is left after normalisation of {source} and {target} "
-            f"({words(dropped[origin])}); check the texts and recipe.normalisation."
+            source,
+            f"and {target} have no pair for {split} after normalisation ({words(dropped[origin])})",
+            "check the texts and recipe.normalisation",
         )
 
 

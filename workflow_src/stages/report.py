@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import markupsafe
+from pydantic import ConfigDict, Field
 
-from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.report import (
@@ -36,10 +35,13 @@ from workflow_src.evaluation.report import (
     tables,
     usage,
 )
-from workflow_src.evaluation.report.inputs import Inputs, load, signatures
+from workflow_src.evaluation.report.inputs import Inputs as Material
+from workflow_src.evaluation.report.inputs import load, signatures
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import default_metrics
+from workflow_src.spec import Frozen
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
@@ -47,26 +49,49 @@ COMMAND = "CONTINUUM_COMMAND"
 NUMBERED = ("quality_speed", "refinement", "learning_curves")
 
 
+class ReportSettings(Frozen):
+    """The manifest of the report (`config.display.build`), and what its section on usage needs."""
+
+    model_config = ConfigDict(extra="allow")
+
+    usage: dict[str, Any]
+
+
+class Inputs(JobInputs):
+    settings: ReportSettings = Field(description="the manifest of the report")
+    speed: Path | None = None
+    traces: Path | None = None
+    significance: Path | None = None
+    corpus: Path | None = Field(None, description="corpus.json")
+    encoded: tuple[Path, ...] = Field((), description="descriptions of encoded training texts")
+    analyses: tuple[Path, ...] = Field((), description="files of the analyses")
+    bundles: tuple[Path, ...] = Field((), description="descriptions of the finished bundles")
+    # Not of this job, which computes on no device.
+    device: str = Field("auto", description="that translations were made on")
+    precision: str = Field("auto", description="of our own code, when translations were made")
+    output_folder: Path
+
+
 def facts(
     manifest: Manifest,
-    made: dict[str, Any],
+    record: dict[str, Any],
     signatures: dict[str, str],
     threads: str,
     checksum: str | None,
     round_trip: str,
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
-    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
-    hardware = made["hardware"]
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
+    hardware = record["hardware"]
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in manifest.rows}))
     terms = manifest.dataset_terms
     dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
     return [
         *([("dataset", "; ".join([manifest.dataset, *dataset]))] if dataset else []),
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
-        ("command", made["command"]),
-        ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
-        ("made", made["created"]),
+        ("command", record["command"]),
+        ("code", f"commit {record['commit']}" if record["commit"] else "not in version control"),
+        ("made", record["created"]),
         ("seeds", seeds),
         ("hardware", f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{threads}"),
         ("versions", versions),
@@ -75,63 +100,67 @@ def facts(
     ]
 
 
-def describe(found: Inputs, command_line: str) -> dict[str, Any]:
+def describe(material: Material, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
     texts = {
-        key: found.corpus.get(key)
+        key: material.corpus.get(key)
         for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
     }
-    texts["encoded"] = {name: {key: text[key] for key in ("pairs", "dropped")} for name, text in found.encoded.items()}
-    manifest = found.manifest
+    texts["encoded"] = {
+        name: {key: text[key] for key in ("pairs", "dropped")} for name, text in material.encoded.items()
+    }
+    manifest = material.manifest
     return provenance(
         {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
-        found.files,
+        material.files,
         command=command_line,
         seeds=sorted({row.seed for row in manifest.rows}),
-        signatures=signatures(next(iter(found.qualities.values())), manifest.metrics),
+        signatures=signatures(next(iter(material.qualities.values())), manifest.metrics),
         corpus=texts,
-        significance=found.significance and found.significance.test,
-        speed=found.speed_content
-        and {key: found.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
+        significance=material.significance and material.significance.test,
+        speed=material.speed_content
+        and {key: material.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
     )
 
 
-def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row], split: str) -> dict[str, Any]:
+def context_of(material: Material, record: dict[str, Any], rows: Sequence[results.Row], split: str) -> dict[str, Any]:
     """What page and Markdown show, apart from pictures."""
-    manifest, speed = found.manifest, found.speed
+    manifest, speed = material.manifest, material.speed
     report = manifest.report
     removed = report.remove_repetitions
-    tested = found.significance if split == "test" else None
+    tested = material.significance if split == "test" else None
     proof = evidence.Evidence.of(
         tables.wanted_rows(rows, manifest, removed),
         tested.pairs if tested else {},
-        (log.system.name for log in found.logs if evidence.cut_short(log.entries)),
+        (log.system.name for log in material.logs if evidence.cut_short(log.entries)),
         tested.sentences if tested else 0,
         manifest.metrics,
     )
     table = tables.groups(rows, manifest, removed, proof)
     comparisons = sum(len(line.p_values) for group in table for line in group.lines)
-    sentences = next(iter(found.qualities.values())).get("sentences")
+    sentences = next(iter(material.qualities.values())).get("sentences")
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
-    data = carried.data(manifest.dataset, found.sums, (row.seed for row in rows))
-    notes = carried.notes(found.systems, rows)
-    measured = row_energies(found.analyses.values())
+    data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
+    notes = carried.notes(material.systems, rows)
+    measured = row_energies(material.analyses.values())
     more = {
-        "Metrics": captions.scored_words(found.corpus.get("normalisation", {}), manifest.metrics, made["signatures"]),
-        "p": significance_page.compared_words(found.significance, comparisons, manifest),
+        "Metrics": captions.scored_words(
+            material.corpus.get("normalisation", {}), manifest.metrics, record["signatures"]
+        ),
+        "p": significance_page.compared_words(material.significance, comparisons, manifest),
         "Over fastest as good": captions.rival_words(table, manifest.metrics),
         "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
         "Energy": energy_words(measured.scorer) if measured else "",
-        "Training": carried.training(found.systems, {row.system for row in rows}),
+        "Training": carried.training(material.systems, {row.system for row in rows}),
         **notes,
     }
     bold = f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
-    losses = page.loss_words(found.corpus, split)
+    losses = page.loss_words(material.corpus, split)
     line = " ".join(filter(None, [data, losses, bold]))
-    by_convention = page.convention_table(manifest, found.qualities, split)
+    by_convention = page.convention_table(manifest, material.qualities, split)
     if by_convention:
         by_convention["caption"] = captions.Caption(f"{by_convention['line']} {data}", notes)
-    cells = [system.cells() for system in found.systems]
+    cells = [system.cells() for system in material.systems]
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
@@ -158,8 +187,8 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "caption": captions.main_caption(manifest, split, sentences, speed is not None, line, more),
         "data_caption": captions.Caption(data, notes),
         "carried": " ".join([data, *notes.values()]),
-        "control_tables": significance_page.control_tables(found.significance, rows, manifest, data, notes),
-        "chosen": page.chosen_words(found.choices),
+        "control_tables": significance_page.control_tables(material.significance, rows, manifest, data, notes),
+        "chosen": page.chosen_words(material.choices),
         "conventions": by_convention,
         "unmatched": tables.unmatched_expected(table, report.expected)
         | unmatched(measured, report.expected_reference_lengths),
@@ -167,71 +196,82 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),
-        "examples": page.examples(found.traces, manifest),
-        "pool": (found.traces or {}).get("pool"),
+        "examples": page.examples(material.traces, manifest),
+        "pool": (material.traces or {}).get("pool"),
         "facts": facts(
             manifest,
-            made,
-            made["signatures"],
+            record,
+            record["signatures"],
             timing,
-            carried.checksum(found.sums),
-            page.round_trip_words(found.corpus),
+            carried.checksum(material.sums),
+            page.round_trip_words(material.corpus),
         ),
         "systems": cells,
-        "advice": progress.advice((log.system.name, log.entries) for log in found.logs),
+        "advice": progress.advice((log.system.name, log.entries) for log in material.logs),
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
-        "corpus": corpus.table(found.corpus),
-        "corpus_sentences": corpus.sentences(found.corpus, found.encoded),
-        "checksums": sorted((found.sums or {}).items()),
-        "created": made["created"][:10],
+        "corpus": corpus.table(material.corpus),
+        "corpus_sentences": corpus.sentences(material.corpus, material.encoded),
+        "checksums": sorted((material.sums or {}).items()),
+        "created": record["created"][:10],
     }
 
 
 def _refinement_groups(
-    found: Inputs, table: list[tables.Group], split: str, where: str
+    material: Material, table: list[tables.Group], split: str, where: str
 ) -> tuple[list[tables.Group], str]:
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
-    manifest = found.manifest
-    if any(row.split == "dev" and manifest.decode(*row.key).search.traceable for row in manifest.rows):
-        rows = results.build_rows(manifest, found.qualities, found.speed, "dev", where=where)
+    manifest = material.manifest
+    on_dev = [manifest.decode(*row.key) for row in manifest.rows if row.split == "dev"]
+    if any(decode.search.traceable for decode in on_dev):
+        rows = results.build_rows(manifest, material.qualities, material.speed, "dev", where=where)
         return tables.groups(rows, manifest, manifest.report.remove_repetitions), "dev"
     return table, split
 
 
-def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, figures.Figure]:
+def draw(material: Material, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, figures.Figure]:
     """Figures by name, without those that would be empty.
 
     `table` has the groups of the main table, `refined` those of the curves of refinement.
     """
     drawn = {
-        "learning_curves": figures_learning.learning_curves(found.logs),
+        "learning_curves": figures_learning.learning_curves(material.logs),
         "quality_speed": figures_quality.quality_speed(table),
-        "time_by_length": figures_speed.time_by_length(found.speed, found.manifest),
+        "time_by_length": figures_speed.time_by_length(material.speed, material.manifest),
         "refinement": figures.refinement(refined),
-        "latencies": figures_latencies.quality_latencies(table, found.speed),
-        "stopping": figures.stopping(found.choices),
+        "latencies": figures_latencies.quality_latencies(table, material.speed),
+        "stopping": figures.stopping(material.choices),
     }
     own = {name: figure for name, figure in drawn.items() if figure is not None}
-    return own | analyses.draw(found.analyses, found.manifest)
+    return own | analyses.draw(material.analyses, material.manifest)
 
 
-def run(arguments: argparse.Namespace) -> str:
-    folder: Path = arguments.output_folder
-    found = load(arguments)
-    manifest = found.manifest
+def run(inputs: Inputs) -> str:
+    folder = inputs.output_folder
+    material = load(
+        recorded(inputs.settings),
+        speed=inputs.speed,
+        traces=inputs.traces,
+        significance=inputs.significance,
+        corpus=inputs.corpus,
+        encoded=inputs.encoded,
+        analysed=inputs.analyses,
+    )
+    manifest = material.manifest
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
-    asked = arguments.settings["usage"]
-    recommended = usage.recommend(found, asked)
-    found.files.update(usage.inputs_of(recommended, asked))
-    found.files.update({f"bundle {path.parent}": path for path in arguments.bundles})
-    made = describe(found, command_line)
+    usage_settings = inputs.settings.usage
+    recommended = usage.recommend(material, usage_settings)
+    material.files.update(usage.inputs_of(recommended, usage_settings))
+    material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
+    record = describe(material, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    energies = row_energies(found.analyses.values())
-    rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where, energies)
-    context = context_of(found, made, rows, split)
-    refined, refined_split = _refinement_groups(found, context["groups"], split, where)
-    drawn = draw(found, context["groups"], refined)
+    energies = row_energies(material.analyses.values())
+    rows = results.build_rows(
+        manifest, material.qualities, material.speed, split, material.significance, where, energies
+    )
+    context = context_of(material, record, rows, split)
+    refined, refined_split = _refinement_groups(material, context["groups"], split, where)
+    drawn = draw(material, context["groups"], refined)
     # Written last: where the page is there, the files beside it are whole.
     (folder / "index.html").unlink(missing_ok=True)
     colours = [look.colour for look in manifest.palette if look.colour]
@@ -241,18 +281,18 @@ def run(arguments: argparse.Namespace) -> str:
     numbers = {name: number for number, name in enumerate((name for name in NUMBERED if name in svg), 1)}
     first_table = 3 if context["removals"] else 2
     analysed = analyses.context_of(
-        found.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
+        material.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
     )
     languages = (manifest.source, manifest.target)
     section = analyses.render(analysed, svg, languages) if analysed["blocks"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
-    use = usage.context_of(recommended, found, asked, arguments.device, arguments.precision)
+    use = usage.context_of(recommended, material, usage_settings, inputs.device, inputs.precision)
     context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    made["files"] = digests(folder, drawings) | sums
+    record["files"] = digests(folder, drawings) | sums
     content = {
         "format": results.FORMAT,
         "experiment": manifest.experiment,
@@ -260,8 +300,8 @@ def run(arguments: argparse.Namespace) -> str:
         "source": manifest.source,
         "target": manifest.target,
         "split": split,
-        "systems": [system.model_dump(mode="json") for system in found.systems],
-        "provenance": made,
+        "systems": [system.model_dump(mode="json") for system in material.systems],
+        "provenance": record,
         "rows": [row.model_dump(mode="json") for row in rows],
     }
     if manifest.metrics != default_metrics():
@@ -273,20 +313,5 @@ def run(arguments: argparse.Namespace) -> str:
     return f"{folder / 'index.html'}: {len(rows)} rows, {len(context['examples'])} example sentences"
 
 
-def make_parser() -> argparse.ArgumentParser:
-    made = jobs.parser(__doc__)
-    made.add_argument("--speed", type=Path)
-    made.add_argument("--traces", type=Path)
-    made.add_argument("--significance", type=Path)
-    made.add_argument("--corpus", type=Path, help="corpus.json")
-    made.add_argument("--encoded", type=Path, nargs="*", default=[], help="descriptions of encoded training texts")
-    made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
-    made.add_argument("--bundles", type=Path, nargs="*", default=[], help="descriptions of the finished bundles")
-    made.add_argument("--device", default="auto", help="that translations were made on")
-    made.add_argument("--precision", default="auto", help="of our own code, when translations were made")
-    made.add_argument("--output-folder", type=Path, required=True)
-    return made
-
-
 if __name__ == "__main__":
-    jobs.start(run, make_parser())
+    start(run, Inputs, __doc__)

@@ -9,15 +9,17 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
+from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
-from workflow_src.records.atomic import ArtifactError, fingerprint, sha256
+from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
@@ -31,7 +33,7 @@ from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.systems import load_base, load_roles, role_input, start_from, write_system
 from workflow_src.training.update import parts_of_an_update
-from workflow_src.types import max_positions
+from workflow_src.types import Validation, max_positions
 
 
 class TrainingSettings(Frozen):
@@ -41,9 +43,8 @@ class TrainingSettings(Frozen):
     family: str
     preset: str
     data: str
-    # Settings of the family's own classes.
-    model: dict[str, Any]
-    objective: dict[str, Any] = {}
+    model: dict[str, Any] = Field(description="of the family's own class")
+    objective: dict[str, Any] = Field({}, description="of the family's own class")
     training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
     bleu_tokeniser: str = "13a"
 
@@ -125,20 +126,13 @@ def _count(family: Family, inputs: Inputs) -> str:
         "seed": inputs.seed,
         "subwords": subwords.digest,
         "steps": 0,
-        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "minutes": _minutes(time.perf_counter() - began),
         "sizes": sizes,
         "parameters": count_parameters(model),
         "device": "cpu",
         "precision": "float32",
     }
-    record, files = recorded(settings), inputs.files
-    write_system(
-        inputs.output_folder,
-        model,
-        description,
-        [{"step": 0, **figures}],
-        lambda outputs: provenance(record, files, outputs),
-    )
+    _write(inputs, model, description, [{"step": 0, **figures}])
     return f"{settings.system}: {', '.join(f'{name} {value:.6g}' for name, value in figures.items())}"
 
 
@@ -191,7 +185,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     progress = trainer.run()
     if states is None:
         return None
-    # Where the whole training was done before, what it was done on counts, not what writes it down once more.
+    # Where the whole training was done before, that machine counts, not the one that writes the system once more.
     trained_on = states.finished_on() or {
         "device": str(runtime.device),
         "processes": group.size,
@@ -205,21 +199,32 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         "parameters": parameters,
         **trained_on,
     }
-    record, files = recorded(settings), inputs.files
-    write_system(
-        inputs.output_folder,
-        model,
-        description,
-        progress.history,
-        lambda outputs: provenance(record, files, outputs),
-    )
+    _write(inputs, model, description, progress.history)
     states.finish(trained_on)
+    return _summary(inputs, validation, progress)
+
+
+def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
+    """Write a system with its provenance."""
+    settings, files = recorded(inputs.settings), inputs.files
+    write_system(
+        *(inputs.output_folder, model, description, history),
+        lambda outputs: provenance(settings, files, outputs),
+    )
+
+
+def _summary(inputs: Inputs, validation: Validation, progress: Progress) -> str:
+    """The end of a training in a line; a fault that its last figures show is logged."""
     last = progress.history[-1] if progress.history else {}
     if validation.fault and last and (fault := validation.fault(last)):
         log.warning("warning: %s", fault)
     figures = {name: round(value, 3) for name, value in last.items() if name.startswith("dev_")}
-    minutes = description["minutes"]
-    return f"{settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
+    minutes = _minutes(progress.seconds)
+    return f"{inputs.settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
+
+
+def _minutes(seconds: float) -> float:
+    return round(seconds / 60, 2)
 
 
 def _sized(inputs: Inputs, corpus: EncodedCorpus) -> SizedTrainingConfig:
@@ -242,7 +247,7 @@ def _check_subwords_digest(inputs: Inputs, subwords: Subwords, *corpora: Encoded
     """Raises ArtifactError for a corpus that was encoded with other subwords."""
     for prefix, corpus in zip((inputs.train, inputs.dev), corpora, strict=True):
         if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
-            raise ArtifactError(f"{prefix} was encoded with other subwords than {inputs.subwords}; encode it again.")
+            raise ArtifactError(prefix, f"was encoded with other subwords than {inputs.subwords}", "encode it again")
 
 
 def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: EncodedCorpus) -> None:
@@ -279,7 +284,7 @@ def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress
         "steps": progress.step,
         "skipped": progress.skipped,
         "target_tokens_seen": progress.target_tokens,
-        "minutes": round(progress.seconds / 60, 2),
+        "minutes": _minutes(progress.seconds),
     }
 
 

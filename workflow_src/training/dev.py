@@ -22,7 +22,8 @@ from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Batch, Hypotheses
@@ -44,7 +45,7 @@ class Dev:
     detokenise: Callable[[list[list[int]]], list[str]]
     runtime: Runtime
     sentences: int
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
     # Of BLEU, by the target language.
     tokeniser: str = "13a"
 
@@ -111,7 +112,7 @@ def open_dev(
     references = list(read_lines(reference))
     if len(references) != len(corpus):
         raise ArtifactError(
-            f"{reference} has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs; encode again."
+            reference, f"has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs", "encode again"
         )
     settings = NormalisationConfig.model_validate(read_json(corpus_summary)["normalisation"])
     normaliser = Normaliser(settings, language=reference.suffix.removeprefix("."))

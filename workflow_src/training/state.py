@@ -21,15 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.records.atomic import (
-    ArtifactError,
-    fingerprint,
-    load_tensors,
-    read_json,
-    save_tensors,
-    sha256,
-    write_json,
-)
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import fingerprint, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import code_digest
 
 FORMAT = 1
@@ -154,9 +147,9 @@ class StateFolder:
             try:
                 record = read_json(marker)
                 if record.pop("digest") != fingerprint(record):
-                    raise ArtifactError(f"{marker.name} does not match its own checksum.")
+                    raise ArtifactError(marker.name, "does not match its own checksum")
                 if not path.exists() or sha256(path) != record["sha256"]:
-                    raise ArtifactError(f"its tensors do not match the checksum in {marker.name}.")
+                    raise ArtifactError(path.name, f"does not match the checksum in {marker.name}")
                 return load_tensors(path), record["values"]
             except (ArtifactError, KeyError, TypeError, AttributeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)

@@ -12,18 +12,11 @@ from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build
 from workflow_src.jobs import log
 from workflow_src.nn.weights import copy_matching, load_weights, weights_of
-from workflow_src.records.atomic import (
-    ArtifactError,
-    atomic,
-    load_tensors,
-    read_json,
-    save_tensors,
-    sha256,
-    write_json,
-)
+from workflow_src.records.atomic import atomic, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
 from workflow_src.registry import families, import_object
 from workflow_src.spec import BASE, Family, phrase
@@ -37,9 +30,7 @@ def read_description(weights: str | Path) -> dict[str, Any]:
         description = {}
     missing = [key for key in ("family", "model", "sizes") if key not in description]
     if missing or description["family"] not in families():
-        raise ArtifactError(
-            f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
-        )
+        raise ArtifactError(path, f"does not describe a system (missing or unknown: {', '.join(missing) or 'family'})")
     return description
 
 
@@ -62,14 +53,17 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
     trained, actual = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
     if trained != actual:
         raise ArtifactError(
-            f"weights {weights} were trained with {trained[0]} source and {trained[1]} target subwords, these subwords "
-            f"have {actual[0]} and {actual[1]}; use the subwords that the system was trained with."
+            weights,
+            f"was trained with {trained[0]} source and {trained[1]} target subwords, these subwords have "
+            f"{actual[0]} and {actual[1]}",
+            "use the subwords that the system was trained with",
         )
     if description.get("subwords", subwords.digest) != subwords.digest:
         raise ArtifactError(
-            f"weights {weights} were trained with other subwords of the same number, digest "
-            f"{description['subwords'][:12]}, these have {subwords.digest[:12]}; use the subwords that the system was "
-            "trained with."
+            weights,
+            f"was trained with other subwords of the same number, digest {description['subwords'][:12]}, these "
+            f"have {subwords.digest[:12]}",
+            "use the subwords that the system was trained with",
         )
 
 
@@ -77,8 +71,9 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
     """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
     if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
-            f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
-            "replaced; train or copy the system again."
+            weights,
+            "does not match the checksum in the config.json beside it: it was damaged or replaced",
+            "train or copy the system again",
         )
 
 
@@ -93,11 +88,12 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
     family = families()[description["family"]]
     if trait not in family.traits:
         wanted = " or ".join(name for name, other in families().items() if trait in other.traits)
-        raise ArtifactError(f"weights {weights} are of family {family.name}; {wanted} is needed here.")
+        raise ArtifactError(weights, f"is of family {family.name}", f"{wanted} is needed here")
     if trait in lacking(description):
         raise ArtifactError(
-            f"weights {weights} are of family {family.name}; a system that {phrase(trait)} is needed here, and with "
-            "its model settings it is none."
+            weights,
+            f"is of family {family.name}",
+            f"a system that {phrase(trait)} is needed here, and with its model settings it is none",
         )
 
 
@@ -217,7 +213,7 @@ def _check_same_settings(family: Family, description: dict[str, Any], model: nn.
     for name in family.continues or ():
         if name in before and name in own and before[name] != own[name]:
             raise ArtifactError(
-                f"weights {weights} have model.{name} {before[name]}, this model has {own[name]}; they must agree."
+                weights, f"has model.{name} {before[name]}, this model has {own[name]}", "they must agree"
             )
 
 
@@ -229,6 +225,7 @@ def _check_copied(model: nn.Module, copied: list[str], weights: Path, whole: boo
     some = any(len(shapes[name]) > 1 for name in copied if name in shapes) or set(names) == set(copied)
     if not some or (whole and set(names) - set(copied)):
         raise ArtifactError(
-            f"weights {weights} have {len(copied)} of this model's {len(names)} tensors in their shapes; give "
-            "weights of this family and size."
+            weights,
+            f"has {len(copied)} of this model's {len(names)} tensors in their shapes",
+            "give weights of this family and size",
         )

@@ -46,35 +46,27 @@ def test_all_is_there(mine, capsys):
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_missing_text_file_is_named(mine, name, tmp_path, capsys):
     (tmp_path / name).unlink()
-    assert refused() == (
-        f"error: the text file {name} of dataset own does not exist; put it there, or change its path in the dataset, "
-        f"relative to {tmp_path}, where Snakemake would start."
-    )
+    assert refused().startswith(f"error: {name} does not exist; ") and str(tmp_path) in refused()
     assert capsys.readouterr().out == ""
     (tmp_path / name).mkdir()
-    assert refused().startswith(f"error: the text file {name} of dataset own is a folder; ")
+    assert refused().startswith(f"error: {name} is a folder; ")
 
 
 def test_a_dataset_that_somebody_has_to_bring_says_what_it_needs(mine):
     mine(kind="folder", folder_hint="ask its makers", recipe={"folder": "/nowhere"})
-    assert refused() == (
-        "error: the text file /nowhere/train.de of dataset own does not exist: ask its makers; put it there, or change "
-        "its path in the dataset."
-    )
+    assert refused().startswith("error: /nowhere/train.de does not exist: ask its makers; ")
 
 
 def test_missing_weights_are_named(mine, tmp_path):
     mine(systems={"teacher": {"initial_weights": "old.safetensors"}})
-    assert refused().startswith(
-        "error: systems.teacher.initial_weights is old.safetensors, which does not exist; change"
-    )
+    assert refused().startswith("error: systems.teacher.initial_weights is 'old.safetensors': ")
     (tmp_path / "old.safetensors").touch()
     cli.main(["check", "mine.yaml"])
 
 
 def test_a_missing_distilled_text_is_named(mine, tmp_path):
     mine(recipe={"distilled": {"bought": "bought.en"}}, systems={"lvm": {"data": "bought"}})
-    assert refused().startswith("error: recipe.distilled.bought is bought.en, which does not exist; change the path")
+    assert refused().startswith("error: recipe.distilled.bought is 'bought.en': ")
     (tmp_path / "bought.en").touch()
     cli.main(["check", "mine.yaml"])
 
@@ -84,9 +76,9 @@ def test_a_missing_distilled_text_is_named(mine, tmp_path):
     [
         (
             {"decodes": [{"system": "teacher", "search": "beam", "beam": 100_000}]},
-            "decode beam-100000 of teacher: beam is",
+            "decode teacher/beam-100000.beam is 100000; allowed: 300 or less",
         ),
-        ({"distillation": {"teacher": {"beam": 301}}}, "distillation.teacher.beam is 301, and the vocabulary has 300 "),
+        ({"distillation": {"teacher": {"beam": 301}}}, "distillation.teacher.beam is 301; allowed: 300 or less"),
     ],
 )
 def test_a_beam_beyond_the_vocabulary_is_refused(more, sentence, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a wrong configuration is told: the setting, its value, what is allowed, the nearest valid name."""
+"""Errors of a configuration: the setting, its value, what is allowed, the nearest valid name."""
 
 from __future__ import annotations
 
@@ -11,197 +11,293 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fields_of
 
 from workflow_src.cli import read_configuration
-from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
+from workflow_src.errors import ArtifactError, ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
 
-def told(changes: dict[str, Any], base: dict[str, Any] = SMOKE) -> str:
-    """The sentence that the smoke experiment with `changes` laid over it is refused with."""
+def refusal(changes: dict[str, Any]) -> ConfigError:
+    """The error that the smoke experiment with `changes` laid over it is refused with."""
     with pytest.raises(ConfigError) as refused:
-        load(merge(copy.deepcopy(base), changes))
-    message = str(refused.value)
-    assert "\n" not in message and message.endswith((".", "?")) or "; change it in the configuration" in message
-    return message
+        load(merge(copy.deepcopy(SMOKE), changes))
+    return refused.value
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "fields"),
     [
-        ({"sedes": [1]}, ['unknown setting "sedes" in the configuration', "seeds", 'Did you mean "seeds"?']),
-        ({"zzz": 1}, ['unknown setting "zzz"', "allowed: "]),
+        ({"sedes": [1]}, {"setting": "sedes", "nearest": "seeds"}),
+        ({"zzz": 1}, {"setting": "zzz", "nearest": None}),
         (
             {"systems": {"lvm": {"training": {"max_step": 5}}}},
-            ['unknown setting "max_step" in systems.lvm.training', "warmup_steps", 'Did you mean "max_steps"?'],
+            {"setting": "systems.lvm.training.max_step", "nearest": "max_steps"},
         ),
         (
             {"systems": {"lvm": {"objective": {"kl_budgets": 5}}}},
-            ["systems.lvm.objective", 'Did you mean "kl_budget"?'],
+            {"setting": "systems.lvm.objective.kl_budgets", "nearest": "kl_budget"},
         ),
-        ({"systems": {"lvm": {"model": {"layer": 5}}}}, ["systems.lvm.model", 'Did you mean "layers"?']),
-        ({"recipe": {"subwords": {"vocab_size": 5}}}, ["recipe.subwords", "vocabulary_size"]),
-        ({"recipe": {"normalisation": {"lowercased": True}}}, ["recipe.normalisation", 'Did you mean "lowercase"?']),
-        ({"recipe": {"dataset": {"generators": {}}}}, ["recipe.dataset", 'Did you mean "generator"?']),
-        ({"runtime": {"devise": "cpu"}}, ["runtime", 'Did you mean "device"?']),
-        ({"speed": {"repeat": 1}}, ["in speed", 'Did you mean "repeats"?']),
-        ({"report": {"tittle": "x"}}, ["in report", 'Did you mean "title"?']),
+        ({"systems": {"lvm": {"model": {"layer": 5}}}}, {"setting": "systems.lvm.model.layer", "nearest": "layers"}),
+        (
+            {"recipe": {"subwords": {"vocab_size": 5}}},
+            {"setting": "recipe.subwords.vocab_size", "nearest": "vocabulary_size"},
+        ),
+        (
+            {"recipe": {"normalisation": {"lowercased": True}}},
+            {"setting": "recipe.normalisation.lowercased", "nearest": "lowercase"},
+        ),
+        ({"recipe": {"dataset": {"generators": {}}}}, {"setting": "recipe.dataset.generators", "nearest": "generator"}),
+        ({"runtime": {"devise": "cpu"}}, {"setting": "runtime.devise", "nearest": "device"}),
+        ({"speed": {"repeat": 1}}, {"setting": "speed.repeat", "nearest": "repeats"}),
+        ({"report": {"tittle": "x"}}, {"setting": "report.tittle", "nearest": "title"}),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
-    message = told(changes)
-    assert not [part for part in parts if part not in message], message
+def test_an_unknown_key_names_the_nearest(changes, fields):
+    assert fields_of(refusal(changes), fields) == fields
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "fields"),
     [
-        ({"seeds": "many"}, ["setting seeds ", "'many'"]),
-        ({"runtime": {"devices": 0}}, ["setting runtime.devices has the value 0", "above 0"]),
+        ({"seeds": "many"}, {"setting": "seeds", "allowed": "a list, such as [a, b]"}),
+        ({"runtime": {"devices": 0}}, {"setting": "runtime.devices", "allowed": "above 0"}),
         (
             {"runtime": {"devices": 2, "device": "cuda:1"}},
-            ["setting runtime: device cuda:1 names one GPU, devices is 2; say cuda or auto"],
+            {"setting": "runtime.device", "nearest": "cuda"},
         ),
         (
             {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
-            ["setting systems.lvm.training.explode_factor has the value 1", "above 1"],
+            {"setting": "systems.lvm.training.explode_factor", "allowed": "above 1"},
         ),
-        ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
-        ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
-        ({"recipe": {"limits": {"train": True}}}, ["recipe.limits has the value {'train': True}", "whole number"]),
-        ({"seeds": [10**30]}, ["setting seeds", "must be below"]),
-        ({"systems": {"teacher": {"training": {"max_steps": 10**400}}}}, ["max_steps has", "a smaller number"]),
-        ({"recipe": {"subwords": {"vocabulary_size": 10**400}}}, ["vocabulary_size has", "a smaller number"]),
-        ({"decodes": [{"system": "lvm", "search": "delta", "steps": 10**400}]}, ["decodes[0].steps", "a smaller"]),
-        ({"distillation": {"teacher": {"seed": -1}}}, ["distillation.teacher.seed has the value -1", "0 or more"]),
-        ({"distillation": {"teacher": {"seed": 99}}}, ["distillation.teacher.seed is 99; allowed: 1 (seeds)"]),
-        ({"runtime": {"device": "cuda:01"}}, ["runtime.device", "'cuda:01'"]),
-        ({5: 3}, ["the configuration: the name 5 is no text"]),
-        ({"systems": {"teacher": {"family": "a\nb" + "x" * 400}}}, ['unknown family "a\\nbxxx', 'xxx..."']),
-        ({"seeds": [True]}, ["setting seeds has the value [True]: it must be a whole number"]),
-        ({"systems": {"teacher": {"training": {"max_steps": True}}}}, ["max_steps has the value True", "whole number"]),
-        ({"systems": {"teacher": {"training": {"learning_rate": False}}}}, ["the value False", "must be a number"]),
+        (
+            {"systems": {"lvm": {"training": {"max_skipped": -1}}}},
+            {"setting": "systems.lvm.training.max_skipped", "allowed": "0 or more"},
+        ),
+        ({"seeds": []}, {"setting": "seeds", "allowed": "at least 1 entry"}),
+        ({"recipe": {"limits": {"train": True}}}, {"setting": "recipe.limits", "allowed": "a whole number"}),
+        ({"seeds": [10**30]}, {"setting": "seeds[0]", "allowed": "below 2147483648"}),
+        (
+            {"systems": {"teacher": {"training": {"max_steps": 10**400}}}},
+            {"setting": "systems.teacher.training.max_steps", "allowed": "a smaller number"},
+        ),
+        (
+            {"recipe": {"subwords": {"vocabulary_size": 10**400}}},
+            {"setting": "recipe.subwords.vocabulary_size", "allowed": "a smaller number"},
+        ),
+        (
+            {"decodes": [{"system": "lvm", "search": "delta", "steps": 10**400}]},
+            {"setting": "decodes[0].steps", "allowed": "a smaller number"},
+        ),
+        ({"distillation": {"teacher": {"seed": -1}}}, {"setting": "distillation.teacher.seed", "allowed": "0 or more"}),
+        ({"distillation": {"teacher": {"seed": 99}}}, {"setting": "distillation.teacher.seed", "allowed": ("1",)}),
+        (
+            {"runtime": {"device": "cuda:01"}},
+            {"setting": "runtime.device", "nearest": "cuda:N"},
+        ),
+        ({5: 3}, {"setting": "the configuration", "problem": "the name 5 is no text"}),
+        (
+            {"systems": {"teacher": {"family": "a\nb" + "x" * 400}}},
+            {"setting": "systems.teacher.family", "nearest": None},
+        ),
+        ({"seeds": [True]}, {"setting": "seeds", "allowed": "a whole number"}),
+        (
+            {"systems": {"teacher": {"training": {"max_steps": True}}}},
+            {"setting": "systems.teacher.training.max_steps", "allowed": "a whole number"},
+        ),
+        (
+            {"systems": {"teacher": {"training": {"learning_rate": False}}}},
+            {"setting": "systems.teacher.training.learning_rate", "allowed": "a number"},
+        ),
         (
             {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, True]}]},
-            ["decodes[0].steps", "True"],
+            {"setting": "decodes[0].steps", "allowed": "a whole number"},
         ),
-        ({"seeds": [1, 1]}, ["setting seeds has the value [1, 1]: it has 1 twice; name every one once"]),
-        ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),
+        ({"seeds": [1, 1]}, {"setting": "seeds", "allowed": "each once"}),
+        (
+            {"systems": {"teacher": {"training": {"max_steps": -1}}}},
+            {"setting": "systems.teacher.training.max_steps", "allowed": "0 or more"},
+        ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": 0}}}},
-            ["learning_rate has the value 0", "above 0"],
+            {"setting": "systems.teacher.training.learning_rate", "allowed": "above 0"},
         ),
-        ({"systems": {"teacher": {"training": {"schedule": "cosine"}}}}, ["'cosine'", "inverse-sqrt", "polynomial"]),
+        (
+            {"systems": {"teacher": {"training": {"schedule": "cosine"}}}},
+            {"setting": "systems.teacher.training.schedule", "allowed": ("inverse-sqrt", "polynomial")},
+        ),
         (
             {"systems": {"teacher": {"model": {"dropout": 1.5}}}},
-            ["systems.teacher.model.dropout", "1.5", "below 1"],
+            {"setting": "systems.teacher.model.dropout", "allowed": "below 1"},
         ),
-        ({"systems": {"teacher": {"model": {"heads": 3}}}}, ["dim 32 must be a multiple of heads 3"]),
+        (
+            {"systems": {"teacher": {"model": {"heads": 3}}}},
+            {"setting": "systems.teacher.model", "problem": "dim 32 must be a multiple of heads 3"},
+        ),
         (
             {"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}},
-            ["batch_tokens", "'lots'", "a whole number"],
+            {"setting": "systems.teacher.training.batch_tokens", "allowed": "a whole number"},
         ),
-        ({"recipe": {"source": "English"}}, ["recipe.source", "'English'"]),
-        ({"recipe": {"target": "de"}}, ["source and target are both de; they must be different languages"]),
-        ({"recipe": {"subwords": {"vocabulary_size": 2}}}, ["vocabulary_size", "above 8"]),
-        ({"runtime": {"device": "tpu"}}, ["runtime.device", "'tpu'"]),
+        (
+            {"recipe": {"source": "English"}},
+            {"setting": "recipe.source", "allowed": "a code of two or three small letters"},
+        ),
+        ({"recipe": {"target": "de"}}, {"setting": "recipe.target", "problem": "source is the same"}),
+        (
+            {"recipe": {"subwords": {"vocabulary_size": 2}}},
+            {"setting": "recipe.subwords.vocabulary_size", "allowed": "above 8"},
+        ),
+        (
+            {"runtime": {"device": "tpu"}},
+            {"setting": "runtime.device", "nearest": "cpu"},
+        ),
         (
             {"report": {"remove_repetitions": True}},
-            ["report.remove_repetitions has the value True", "subwords, words or none", "true meant is now words"],
+            {"setting": "report.remove_repetitions", "allowed": ("none", "subwords", "words")},
         ),
-        ({"report": {"remove_repetitions": False}}, ["the value False", "false meant is now none"]),
+        (
+            {"report": {"remove_repetitions": False}},
+            {"setting": "report.remove_repetitions", "allowed": ("none", "subwords", "words")},
+        ),
         (
             {"report": {"remove_repetitions": "subword"}},
-            ["report.remove_repetitions", "'subwords'", "'words'", "'none'"],
+            {"setting": "report.remove_repetitions", "nearest": "subwords"},
         ),
-        ({"report": {"expected_convention": "intl"}}, ["report.expected_convention", "intl-lowercase"]),
-        ({"runtime": {"precision": "float8"}}, ["runtime.precision", "'float8'", "bfloat16"]),
+        (
+            {"report": {"expected_convention": "intl"}},
+            {"setting": "report.expected_convention", "allowed": ("intl-lowercase", "sacrebleu", "tokenised")},
+        ),
+        ({"runtime": {"precision": "float8"}}, {"setting": "runtime.precision", "nearest": "float32"}),
         (
             {"systems": {"Big Model": {"family": "lvm"}}},
-            ['systems: the name "Big Model" cannot be used: a system\'s name is made of small letters'],
+            {"setting": "a name in systems", "allowed": "small letters, digits, - and _, at most 100"},
         ),
         # A name that pydantic gives to an alternative of a union, too.
         (
             {"systems": {"BigConfig": {"family": "lvm"}}},
-            ['systems: the name "BigConfig" cannot be used: a system\'s name is made of small letters'],
+            {"setting": "a name in systems", "mentions": ("100",)},
         ),
         (
             {"systems": {"str": {"family": "lvm", "preset": "miniature", "training": {"max_steps": "many"}}}},
-            ["setting systems.str.training.max_steps has the value 'many'"],
+            {"setting": "systems.str.training.max_steps", "allowed": "a whole number, or auto"},
         ),
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
-    message = told(changes)
-    assert not [part for part in parts if part not in message], message
+def test_a_wrong_value_names_what_is_allowed(changes, fields):
+    assert fields_of(refusal(changes), fields) == fields
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "fields"),
     [
-        ({"recipe": {"dataset": "totoeba"}}, ['unknown dataset "totoeba"', "multi30k", 'Did you mean "tatoeba"?']),
-        ({"recipe": {"source": "fr"}}, ['unknown language "fr" in dataset toy-smoke', "de, en"]),
-        ({"systems": {"teacher": {"family": "transfomer"}}}, ["systems.teacher", 'Did you mean "transformer"?']),
-        ({"systems": {"teacher": {"preset": "tinny"}}}, ['unknown preset "tinny"', 'Did you mean "tiny"?']),
+        ({"recipe": {"dataset": "totoeba"}}, {"setting": "recipe.dataset", "nearest": "tatoeba"}),
+        ({"recipe": {"source": "fr"}}, {"setting": "recipe.source", "allowed": ("de", "en")}),
+        (
+            {"systems": {"teacher": {"family": "transfomer"}}},
+            {"setting": "systems.teacher.family", "nearest": "transformer"},
+        ),
+        ({"systems": {"teacher": {"preset": "tinny"}}}, {"setting": "systems.teacher.preset", "nearest": "tiny"}),
         (
             {"systems": {"score": {"base": "lvn"}}},
-            ['unknown system "lvn" in systems.score.base', 'Did you mean "lvm"?'],
+            {"setting": "systems.score.base", "nearest": "lvm"},
         ),
-        ({"systems": {"lvm": {"init_from": "teecher"}}}, ["systems.lvm.init_from", 'Did you mean "teacher"?']),
+        ({"systems": {"lvm": {"init_from": "teecher"}}}, {"setting": "systems.lvm.init_from", "nearest": "teacher"}),
         (
             {"systems": {"lvm": {"data": "distilled-by-teache"}}},
-            ['unknown system "teache" in systems.lvm.data', 'Did you mean "teacher"?'],
+            {"setting": "systems.lvm.data", "nearest": "distilled-by-teacher"},
         ),
-        ({"systems": {"lvm": {"data": "mine"}}}, ['systems.lvm.data is "mine"', "recipe.distilled"]),
-        ({"distillation": {"teechers": {}}}, ['unknown system "teechers" in distillation']),
-        ({"distillation": {"teacher": {"beam": 0}}}, ["distillation.teacher.beam is 0; it must be 1 or more"]),
+        (
+            {"systems": {"lvm": {"data": "mine"}}},
+            {"setting": "systems.lvm.data", "allowed": ("distilled-by-SYSTEM", "raw")},
+        ),
+        ({"distillation": {"teechers": {}}}, {"setting": "distillation.teechers", "nearest": "teacher"}),
+        ({"distillation": {"teacher": {"beam": 0}}}, {"setting": "distillation.teacher.beam", "allowed": "1 or more"}),
         (
             {"distillation": {"teacher": {"beams": 3}}},
-            ['unknown setting "beams"', "max_length_ratio", 'Did you mean "beam"?'],
+            {"setting": "distillation.teacher.beams", "nearest": "beam"},
         ),
-        ({"distillation": {"teacher": {"rescorer": "ctc"}}}, ['unknown setting "rescorer" in distillation.teacher']),
-        ({"decodes": [{"system": "teach", "search": "greedy"}]}, ['unknown system "teach" in decodes[0]']),
+        (
+            {"distillation": {"teacher": {"rescorer": "ctc"}}},
+            {"setting": "distillation.teacher.rescorer", "nearest": None},
+        ),
+        (
+            {"decodes": [{"system": "teach", "search": "greedy"}]},
+            {"setting": "decodes[0].system", "nearest": "teacher"},
+        ),
         (
             {"decodes": [{"system": "lvm", "search": "beam", "beam": 4}]},
-            ['unknown search "beam" in decodes[0] (system lvm)', "delta, latent-search, prior-mean"],
+            {"setting": "decodes[0].search", "allowed": ("delta", "latent-search", "prior-mean")},
         ),
         (
             {"decodes": [{"system": "lvm", "search": "dleta", "steps": 1}]},
-            ['unknown search "dleta" in decodes[0] (system lvm)', 'Did you mean "delta"?'],
+            {"setting": "decodes[0].search", "nearest": "delta"},
         ),
-        ({"extends": "smok"}, ['unknown experiment "smok"', 'Did you mean "smoke"?']),
+        ({"extends": "smok"}, {"setting": "extends", "nearest": "smoke"}),
     ],
 )
-def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
-    message = told(changes)
-    assert not [part for part in parts if part not in message], message
+def test_an_unknown_name_names_the_nearest(changes, fields):
+    assert fields_of(refusal(changes), fields) == fields
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "fields"),
     [
-        ({"systems": {"score": {"base": None}}}, ["systems.score", "needs base", "family lvm"]),
-        ({"systems": {"score": {"base": "teacher"}}}, ["systems.score.base is teacher", "must be of family lvm"]),
-        ({"systems": {"teacher": {"base": "lvm"}}}, ["systems.teacher", "remove the setting base"]),
-        ({"systems": {"lvm": {"data": "distilled-by-score"}}}, ["circle", "lvm -> score -> lvm"]),
-        ({"systems": {"teacher": {"init_from": "teacher"}}}, ["circle", "teacher -> teacher"]),
-        ({"systems": {"lvm": {"data": "distilled-by-energy"}, "energy": {"base": "lvm"}}}, ["circle"]),
-        ({"systems": {"score": {"model": {"latent_dim": 4}}}}, ["systems.score", "4", "its base lvm", "must agree"]),
-        ({"systems": {"lvm": {"training": {"max_steps": 0}}}}, ["max_steps is 0 without initial_weights"]),
-        ({"decodes": [{"system": "lvm", "search": "delta"}]}, ["decodes[0]", "needs steps"]),
-        ({"decodes": [{"system": "lvm", "search": "prior-mean", "steps": 1}]}, ["takes no steps"]),
-        ({"decodes": [{"system": "teacher", "search": "beam"}]}, ["decodes[0]", "add beam"]),
-        ({"decodes": [{"system": "teacher", "search": "greedy", "beam": 2}]}, ["remove beam"]),
+        ({"systems": {"score": {"base": None}}}, {"setting": "systems.score.base", "problem": "missing"}),
+        (
+            {"systems": {"score": {"base": "teacher"}}},
+            {"setting": "systems.score.base"},
+        ),
+        (
+            {"systems": {"teacher": {"base": "lvm"}}},
+            {"setting": "systems.teacher.base", "problem": "family transformer has no base"},
+        ),
+        (
+            {"systems": {"lvm": {"data": "distilled-by-score"}}},
+            {"setting": "systems", "problem": "a circle, lvm -> score -> lvm"},
+        ),
+        (
+            {"systems": {"teacher": {"init_from": "teacher"}}},
+            {"setting": "systems", "problem": "a circle, teacher -> teacher"},
+        ),
+        (
+            {"systems": {"lvm": {"data": "distilled-by-energy"}, "energy": {"base": "lvm"}}},
+            {"setting": "systems", "problem": "a circle, lvm -> energy -> lvm"},
+        ),
+        (
+            {"systems": {"score": {"model": {"latent_dim": 4}}}},
+            {"setting": "systems.score.model.latent_dim", "allowed": ("2",)},
+        ),
+        (
+            {"systems": {"lvm": {"training": {"max_steps": 0}}}},
+            {"setting": "systems.lvm.training.max_steps", "allowed": "1 or more"},
+        ),
+        ({"decodes": [{"system": "lvm", "search": "delta"}]}, {"setting": "decodes[0].steps", "hint": "add it"}),
+        (
+            {"decodes": [{"system": "lvm", "search": "prior-mean", "steps": 1}]},
+            {
+                "setting": "decodes[0].steps",
+                "problem": "no setting of search prior-mean but of delta, energy, latent-search, score",
+            },
+        ),
+        ({"decodes": [{"system": "teacher", "search": "beam"}]}, {"setting": "decodes[0].beam", "hint": "add it"}),
+        (
+            {"decodes": [{"system": "teacher", "search": "greedy", "beam": 2}]},
+            {"setting": "decodes[0].beam", "mentions": ("ctc-beam",)},
+        ),
         (
             {"decodes": [{"system": "lvm", "search": "prior-mean", "engine": "ctranslate2"}]},
-            ["decodes[0]: engine ctranslate2 translates with greedy, beam only, not with prior-mean"],
+            {
+                "setting": "decodes[0].engine",
+                "problem": "it translates with greedy, beam only, not with prior-mean; remove the engine",
+            },
         ),
         (
             {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},
-            ["decodes[0]: compute_type belongs to engine ctranslate2"],
+            {"setting": "decodes[0].compute_type", "problem": "engine continuum has none"},
         ),
         (
             {
@@ -209,21 +305,29 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
                     {"system": "lvm", "search": "delta", "steps": 8, "engine": "onnxruntime", "stop_threshold": 0.1}
                 ]
             },
-            ["decodes[0]: engine onnxruntime cannot compute search delta with stop_threshold; remove one of the two"],
+            {
+                "setting": "decodes[0].engine",
+                "problem": "it cannot compute search delta with stop_threshold; remove one of the two",
+            },
         ),
         (
             {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},
-            ['unknown engine "onnx" in decodes[0]; allowed: continuum, ctranslate2, onnxruntime'],
+            {"setting": "decodes[0].engine", "allowed": ("continuum", "ctranslate2", "onnxruntime")},
         ),
-        ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
-        ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols[0]", "'tpu'", "cpu-all-threads"]),
-        ({"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]}, ["decodes[0].beam is 0", "1 or more"]),
-        ({"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]}, ['two decodes named "delta-1"']),
+        ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "allowed": "at least 1 entry"}),
+        ({"speed": {"protocols": ["tpu"]}}, {"setting": "speed.protocols[0]", "nearest": "gpu"}),
+        (
+            {"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]},
+            {"setting": "decodes[0].beam", "allowed": "1 or more"},
+        ),
+        (
+            {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]},
+            {"setting": "decodes", "problem": "lvm has two named delta-1"},
+        ),
     ],
 )
-def test_systems_and_decodes_that_do_not_fit_are_told_with_the_remedy(changes, parts):
-    message = told(changes)
-    assert not [part for part in parts if part not in message], message
+def test_systems_and_decodes_that_do_not_fit_name_the_setting(changes, fields):
+    assert fields_of(refusal(changes), fields) == fields
 
 
 def readme() -> tuple[dict[str, Any], dict[str, Any], str]:
@@ -266,159 +370,159 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "fields"),
     [
         (
             {"decodes": [TEACHER | {"splits": ["test", "test"]}]},
-            "setting decodes[0].splits has the value ['test', 'test']: it has test twice; name every one once; ",
+            {"setting": "decodes[0].splits", "allowed": "each once"},
         ),
         (
             {"decodes": [TEACHER | {"splits": []}]},
-            "setting decodes[0].splits has the value []: it is empty; it must have at least 1 entry; ",
+            {"setting": "decodes[0].splits", "allowed": "at least 1 entry"},
         ),
         (
             {"decodes": [TEACHER | {"beam": []}]},
-            "decodes[0].beam is an empty list; give one value or more, or remove the decode.",
+            {"setting": "decodes[0].beam", "allowed": "one value or more"},
         ),
         (
             {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": []}]},
-            "decodes[0].compute_type is an empty list; give one value or more, or remove the decode.",
+            {"setting": "decodes[0].compute_type"},
         ),
         (
             {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": "int4"}]},
-            "decodes[0]: engine ctranslate2 computes in float32 or int8 or float16, not in int4; correct compute_type.",
+            {"setting": "decodes[0].compute_type", "nearest": "int8"},
         ),
         (
             {"decodes": [TEACHER | {"length_penalty": 1.0, "tune": {"length_penalty": [0.8, 1.0]}}]},
-            "decodes[0].length_penalty is 1.0, and tune.length_penalty lists values to choose from; remove one of the ",
+            {"setting": "decodes[0].length_penalty", "problem": "tune.length_penalty lists its values"},
         ),
         (
             {"decodes": [TEACHER | {"tune": {"length_penalty": [0.8, 0.8]}}]},
-            "setting decodes[0].tune.length_penalty has the value [0.8, 0.8]: it has 0.8 twice; name every one once; ",
+            {"setting": "decodes[0].tune.length_penalty", "allowed": "each once"},
         ),
         (
             {"decodes": [TEACHER | {"length_penalty": float("inf")}]},
-            "decodes[0].length_penalty is inf; it must be a finite number, 0 or more.",
+            {"setting": "decodes[0].length_penalty", "allowed": "a finite number, 0 or more"},
         ),
-        ({"seeds": 1}, "setting seeds has the value 1: it must be a list, such as [a, b]; "),
+        ({"seeds": 1}, {"setting": "seeds"}),
         (
             {"systems": {"teacher": "hello"}},
-            "setting systems.teacher has the value 'hello': it must be a section of `name: value` lines; ",
+            {"setting": "systems.teacher", "allowed": "a section of `name: value` lines"},
         ),
-        ({"systems": {5: {}}}, "systems: the name 5 is no text; write it in quotes, or choose another."),
+        ({"systems": {5: {}}}, {"setting": "systems", "problem": "the name 5 is no text"}),
         (
             {"systems": {"lehrer\n": {"family": "transformer", "preset": "tiny"}}},
-            'systems: the name "lehrer\\n" cannot be used: a system\'s name is made of small letters, digits, - and _.',
+            {"setting": "a name in systems", "mentions": ("100",)},
         ),
         (
             {"systems": {"a" * 101: {"family": "transformer", "preset": "tiny"}}},
-            f'systems: the name "{"a" * 37}..." cannot be used: a name has at most 100 characters, and this one '
-            "has 101.",
+            {"setting": "a name in systems", "mentions": ("100",)},
         ),
         (
             {"systems": {"teacher": {"training": {"keep": "average", "patience": 3}}}},
-            "setting systems.teacher.training: patience is 3, and keep is average; say keep: best, or remove patience.",
+            {"setting": "systems.teacher.training.patience", "problem": "keep is average"},
         ),
         (
             {"systems": {"teacher": {"training": {"betas": [1.5, 2]}}}},
-            "setting systems.teacher.training.betas[0] has the value 1.5: it must be below 1; ",
+            {"setting": "systems.teacher.training.betas[0]", "allowed": "below 1"},
         ),
         (
             {"systems": {"teacher": {"training": {"betas": [0.9]}}}},
-            "setting systems.teacher.training.betas has too few entries: entry 2 is missing; add it.",
+            {"setting": "systems.teacher.training.betas[1]", "hint": "add it"},
         ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": float("inf")}}}},
-            "setting systems.teacher.training.learning_rate has the value inf: it must be a finite number; ",
+            {"setting": "systems.teacher.training.learning_rate", "allowed": "a finite number"},
         ),
         (
             {"systems": {"lvm": {"init_from": "teacher", "initial_weights": "mine.safetensors"}}},
-            "setting systems.lvm: it starts from init_from and from initial_weights; remove one of them.",
+            {"setting": "systems.lvm.init_from", "problem": "initial_weights is set too"},
         ),
         (
             {"systems": {"lvm": {"init_from": "teacher", "model": {"dim": 64}}}},
-            "systems.lvm.model.dim is 64, its start teacher has 32; they must agree.",
+            {"setting": "systems.lvm.model.dim", "allowed": ("32",)},
         ),
         (
             {"systems": {"lvm": {"initial_weights": "{mine}.safetensors"}}},
-            "setting systems.lvm.initial_weights has the value '{mine}.safetensors': paths may not have { or }; ",
+            {
+                "setting": "systems.lvm.initial_weights",
+                "allowed": "a path without { or }, line breaks and other control characters",
+            },
         ),
         (
             {"runtime": {"device": "gpu"}},
-            "setting runtime.device has the value 'gpu': it must be auto, cpu, cuda, or cuda:N for one of several; ",
+            {"setting": "runtime.device", "allowed": ("auto", "cpu", "cuda", "cuda:N")},
         ),
         (
             {"speed": {"protocols": ["gpu", "gpu"]}},
-            "setting speed.protocols has the value ['gpu', 'gpu']: it has gpu twice; name every one once; ",
+            {"setting": "speed.protocols", "allowed": "each once"},
         ),
         (
             {"analyses": {"tokens": {"steps": [-1]}}},
-            "setting analyses.tokens.steps[0] has the value -1: it must be 0 or more; ",
+            {"setting": "analyses.tokens.steps[0]", "allowed": "0 or more"},
         ),
         (
             {"plugins": [".x"]},
-            "setting plugins[0] has the value '.x': a package is named as Python imports it, such as my_package; ",
+            {"setting": "plugins[0]", "allowed": "a package as Python imports it, such as my_package"},
         ),
         (
             {"distillation": {"lvm": {}}},
-            "distillation.lvm: a system of family lvm cannot teach; name one of family transformer or seq2seq, or ",
+            {"setting": "distillation.lvm"},
         ),
-        ({"extends": ["smoke", "demo"]}, "extends is ['smoke', 'demo']; it must name an experiment of "),
-        ({"extends": ""}, "extends is ''; it must name an experiment of config/experiments/."),
+        ({"extends": ["smoke", "demo"]}, {"setting": "extends", "allowed": "an experiment of config/experiments/"}),
+        ({"extends": ""}, {"setting": "extends"}),
         (
             {"recipe": {"dataset": {"generator": {"many": 3}}}},
-            'unknown setting "many" in recipe.dataset.generator; allowed: dev, kinds, seed, test, train.',
+            {"setting": "recipe.dataset.generator.many", "allowed": ("dev", "kinds", "seed", "test", "train")},
         ),
         (
             {"recipe": {"dataset": {"generator": {"train": -5}}}},
-            "setting recipe.dataset.generator.train has the value -5: it must be above 0; ",
+            {"setting": "recipe.dataset.generator.train", "allowed": "above 0"},
         ),
         (
             {"recipe": {"dataset": {"languages": ["fr", "it"]}, "source": "fr", "target": "it"}},
-            "setting recipe.dataset: a generated corpus is of de and en, not of fr and it.",
+            {"setting": "recipe.dataset.languages", "allowed": "de and en"},
         ),
         (
             {"recipe": {"limits": {"train": 2**63}}},
-            "setting recipe.limits has the value ",
+            {"setting": "recipe.limits", "allowed": "a smaller number"},
         ),
         (
             {"recipe": {"normalisation": {"lowercase": True}}},
-            "setting recipe.normalisation.lowercase leaves no capitals in outputs, and references as they are given "
-            "have them; say references: normalised beside it, or references: given to score outputs so.",
+            {"setting": "recipe.normalisation.lowercase", "problem": "outputs have no capitals, and references do"},
         ),
         (
             {"recipe": {"dataset": {"languages": ["de", "de"]}}},
-            "setting recipe.dataset.languages has the value ['de', 'de']: it has de twice; name every one once; ",
+            {"setting": "recipe.dataset.languages", "allowed": "each once"},
         ),
     ],
 )
-def test_one_sentence_says_what_is_wrong(changes, sentence):
-    message = told(changes)
-    assert message.startswith(sentence), message
+def test_a_wrong_value_names_its_setting(changes, fields):
+    assert fields_of(refusal(changes), fields) == fields
 
 
 OWN = {"name": "mine", "languages": ["de", "en"], "split": {"method": "connected-groups", "dev": 5, "test": 5}}
 
 
 @pytest.mark.parametrize(
-    ("part", "sentence"),
+    ("part", "fields"),
     [
-        ({"texts": {"de": "my.de"}}, "train[0].texts of dataset mine has no en; it has de. Add en."),
-        ({"table": "my.tsv", "columns": {"en": 0}}, "train[0].columns of dataset mine has no de; it has en. Add de."),
+        ({"texts": {"de": "my.de"}}, {"setting": "train[0].texts of dataset mine", "hint": "add en"}),
+        ({"table": "my.tsv", "columns": {"en": 0}}, {"setting": "train[0].columns of dataset mine", "hint": "add de"}),
         (
             {"texts": {"de": "a {b}.de", "en": "my.en"}},
-            "setting recipe.dataset.train[0].texts.de has the value 'a {b}.de': paths may not have { or }; rename the ",
+            {"setting": "recipe.dataset.train[0].texts.de"},
         ),
         (
             {"texts": {"de": "", "en": "my.en"}},
-            "setting recipe.dataset.train[0].texts.de has the value '': it must name a file; ",
+            {"setting": "recipe.dataset.train[0].texts.de"},
         ),
     ],
 )
-def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, sentence):
+def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, fields):
     with pytest.raises(ConfigError) as refused:
         load(SMOKE | {"recipe": {"name": "mine", "dataset": OWN | {"train": [part]}, "source": "de", "target": "en"}})
-    assert str(refused.value).startswith(sentence)
+    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize(("longest", "positions"), [(500, 501), (100, 101), (1, 2)])
@@ -434,12 +538,8 @@ def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longe
 
     with pytest.raises(ConfigError) as refused:
         loaded(positions)
-    said = str(refused.value)
-    assert said.startswith(f"systems.teacher.model.max_positions is {positions}, and the split of dataset mine takes ")
-    assert (
-        f"of up to {longest} characters" in said
-        and f"set split.longest of the dataset to {max(positions - 2, 1)}" in said
-    )
+    assert (refused.value.setting, refused.value.value) == ("systems.teacher.model.max_positions", positions)
+    assert refused.value.allowed == f"{longest + 2} or more" and str(max(positions - 2, 1)) in refused.value.hint
     assert loaded(longest + 2).dataset.split.longest == longest
     # Own dev and test are looked at when they are encoded.
     whole = own | {"split": None, "dev": [part], "test": [part]}
@@ -448,8 +548,8 @@ def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longe
 
 
 def test_long_values_are_cut_in_messages():
-    message = told({"seeds": [["a"] * 1000]})
-    assert len(message) < 250 and message.startswith("setting seeds[0] has the value ['a', 'a', ")
+    message = str(refusal({"seeds": [["a"] * 1000]}))
+    assert len(message) < 250 and "['a', 'a', " in message
 
 
 @pytest.mark.parametrize("key", ["systems", "decodes", "recipe", "experiment"])
@@ -464,27 +564,22 @@ def test_a_null_is_refused_by_check_as_by_snakemake(key, tmp_path):
         load(read_yaml(CONFIG_FOLDER / "config.yaml") | given)
     with pytest.raises(ConfigError) as of_check:
         read_configuration(str(file))
-    assert str(of_check.value) == str(of_snakemake.value) == f"missing setting {key}: add it to the configuration."
+    assert str(of_check.value) == str(of_snakemake.value) and of_check.value.setting == key
 
 
 def test_a_folder_is_no_configuration(tmp_path):
-    with pytest.raises(ConfigError, match=f"{re.escape(str(tmp_path))} is a folder; give the name of an experiment or"):
+    with pytest.raises(ArtifactError, match="is a folder") as refused:
         read_configuration(str(tmp_path))
-
-
-def test_no_part_of_a_message_is_pydantics_own():
-    message = told({"recipe": {"dataset": {"generator": 3}}})
-    assert message.startswith("setting recipe.dataset.generator has the value 3: ")
-    message = told({"decodes": [{"system": "lvm", "search": "delta", "steps": "many"}]})
-    assert message.startswith("decodes[0].steps is 'many': ")
+    assert refused.value.path == str(tmp_path)
 
 
 def test_experiments_that_do_not_exist_or_are_not_named():
-    with pytest.raises(ConfigError, match='unknown experiment "dmo"; allowed: .*Did you mean "demo"'):
+    with pytest.raises(ConfigError) as refused:
         load({"experiment": "dmo"})
-    with pytest.raises(ConfigError, match="missing setting experiment"):
+    assert refused.value.nearest == "demo"
+    with pytest.raises(ConfigError, match="^experiment: missing"):
         load({})
-    with pytest.raises(ConfigError, match=r"missing setting recipe.name"):
+    with pytest.raises(ConfigError, match=r"^recipe.name: missing"):
         load({"experiment": "mine", "recipe": {"dataset": "toy"}})
 
 
@@ -494,24 +589,38 @@ def test_parts_of_a_recipe_are_laid_over_a_shipped_experiment():
     assert loaded.config.recipe.name == "smoke"
 
 
-def refused_file(text: str | bytes, folder: Path) -> str:
+def problem_of_file(text: str | bytes, folder: Path) -> str:
     path = folder / "mine.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ArtifactError) as refused:
         read_yaml(path)
-    assert "\n" not in str(refused.value) and str(path) in str(refused.value)
-    return str(refused.value)
+    assert "\n" not in str(refused.value) and refused.value.path == str(path)
+    return refused.value.problem
 
 
-def test_files_that_are_no_configuration(tmp_path):
-    assert "is not valid YAML" in refused_file("a: [1", tmp_path)
-    assert "must hold settings" in refused_file("- a\n- b\n", tmp_path)
-    assert "is not valid YAML" in refused_file(b"a: \xff\xfe", tmp_path)
-    assert 'it has "seeds" twice in one section; remove one' in refused_file("seeds: [1]\na: 2\nseeds: [2]\n", tmp_path)
-    assert "nests too deeply; check its brackets." in refused_file("a: " + "[" * 3000, tmp_path)
-    with pytest.raises(ConfigError, match="is a folder; name a file."):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [1", "not valid YAML"),
+        ("- a\n- b\n", "no settings"),
+        (b"a: \xff\xfe", "invalid start byte"),
+        ("seeds: [1]\na: 2\nseeds: [2]\n", '"seeds" twice'),
+        ("a: " + "[" * 3000, "nests too deeply"),
+        ("a: {yes: 1, true: 2}", '"yes" twice'),
+        ("a: !!bool x", "'x'"),
+        ("a: 2024-13-45", "month must be in 1..12"),
+        ("a: " + "9" * 5000, "digits"),
+    ],
+    ids=range(9),
+)
+def test_files_that_are_no_configuration(text, problem, tmp_path):
+    assert problem in problem_of_file(text, tmp_path)
+
+
+def test_paths_that_are_no_configuration(tmp_path):
+    with pytest.raises(ArtifactError, match="is a folder"):
         read_yaml(tmp_path)
-    with pytest.raises(ConfigError, match="nothing.yaml does not exist"):
+    with pytest.raises(ArtifactError, match="does not exist"):
         read_yaml(tmp_path / "nothing.yaml")
 
 
@@ -521,24 +630,10 @@ def test_a_name_that_a_section_says_anew_beside_what_it_takes_in_is_not_twice(tm
     assert read_yaml(file) == {"x": {"y": {"a": {"k": 1}, "b": {"k": 3}}}, "c": {"k": 3}, "d": {1: "a", "1": "b"}}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: {yes: 1, true: 2}", 'it has "yes" twice in one section'),
-        ("a: !!bool x", "'x' is not what its tag says"),
-        ("a: 2024-13-45", "is not valid YAML: month must be in 1..12"),
-        ("a: " + "9" * 5000, "is not valid YAML: "),
-    ],
-)
-def test_values_that_yaml_cannot_read_are_told_with_the_file(text, message, tmp_path):
-    said = refused_file(text, tmp_path)
-    assert message in said and "mine.yaml" in said
-
-
 @pytest.mark.parametrize("tag", ["!!python/object/apply:os.system", "!!python/name:os.system", "!!python/tuple"])
 def test_tags_that_build_objects_are_refused_and_nothing_runs(tag, tmp_path):
     trace = tmp_path / "trace"
-    message = refused_file(f"experiment: {tag} ['touch {trace}']\n", tmp_path)
+    message = problem_of_file(f"experiment: {tag} ['touch {trace}']\n", tmp_path)
     assert "python" in message and not trace.exists()
 
 
@@ -574,9 +669,7 @@ def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
 
 @pytest.mark.parametrize("name", ["raw", "../x", "distilled-by-teacher", "A b", "mine\n"])
 def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refused(name):
-    with pytest.raises(
-        ConfigError, match=r"recipe\.distilled: the name .*: a distilled text is named by small letters"
-    ):
+    with pytest.raises(ConfigError, match="a name in recipe.distilled"):
         load_experiment("demo", recipe={"distilled": {name: "mine.en"}})
 
 

@@ -6,10 +6,12 @@ import dataclasses
 from typing import Any
 
 import pytest
+from refusals import fields_of
 
-from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.costs import operations_a_position, parts
+from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -50,72 +52,69 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
 
 
 @pytest.mark.parametrize(
-    ("decode", "changes", "told"),
+    ("decode", "changes", "fields"),
     [
         (
             ENGINE,
             {"engine": {"objective": {"input_operator": "SOFT"}}},
-            "setting systems.engine.objective.input_operator has the value 'SOFT': it must be 'SX', 'STL', 'SG', "
-            "'ST' or 'GX'; change it in the configuration.",
+            {"setting": "systems.engine.objective.input_operator", "nearest": "ST"},
         ),
         (
             ENGINE,
             {"engine": {"objective": {"length_weight": 0}}},
-            "setting systems.engine.objective.length_weight has the value 0: it must be above 0; change it",
+            {"setting": "systems.engine.objective.length_weight", "allowed": "above 0"},
         ),
         (
             ENGINE,
             {"engine": {"roles": None}},
-            "systems.engine: family inference-network needs roles.energy, the name of a system of family transformer",
+            {"setting": "systems.engine.roles.energy", "problem": "missing"},
         ),
         (
             ENGINE,
             {"engine": {"roles": {"energy": "cmlm"}}},
-            "systems.engine.roles.energy is cmlm, of family cmlm; it must be of family transformer",
+            {"setting": "systems.engine.roles.energy"},
         ),
         (
             ENGINE,
             {"teacher": {"model": {"max_positions": 64}}},
-            "systems.engine.model.max_positions is 512, its energy teacher has 64; they must agree.",
+            {"setting": "systems.engine.model.max_positions", "allowed": ("64",)},
         ),
         (
             ENGINE,
             {"engine": {"init_from": None}},
-            "systems.engine: family inference-network continues a trained system; add init_from, the name of one of "
-            "family cmlm or inference-network, or initial_weights.",
+            {"setting": "systems.engine.init_from", "problem": "missing"},
         ),
         (
             ENGINE,
             {"engine": {"init_from": "teacher"}},
-            "systems.engine.init_from is teacher, of family transformer; it must be of family cmlm or "
-            "inference-network, which have the same network.",
+            {"setting": "systems.engine.init_from", "mentions": ("inference-network",)},
         ),
         (
             ENGINE,
             {"engine": {"init_from": "tagger"}},
-            "systems.engine.init_from is tagger, of family tagger; it must be of family cmlm or inference-network",
+            {"setting": "systems.engine.init_from", "mentions": ("inference-network",)},
         ),
         (
             ENGINE,
             {"engine": {"model": {"layers": 2}}},
-            "systems.engine.model.layers is 2, its start cmlm has 1; they must agree.",
+            {"setting": "systems.engine.model.layers", "allowed": ("1",)},
         ),
         (
             {"system": "tagged", "search": "mask-predict", "iterations": 4},
             {},
-            'unknown search "mask-predict" in decodes[0] (system tagged); allowed: argmax.',
+            {"setting": "decodes[0].search", "allowed": ("argmax",)},
         ),
         (
             {"system": "tagged", "search": "argmax", "iterations": 4},
             {},
-            "decodes[0]: search argmax takes no iterations, which belongs to mask-predict; remove iterations.",
+            {"setting": "decodes[0].iterations", "mentions": ("mask-predict",)},
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(decode, changes, told):
+def test_what_cannot_be_is_told_in_a_sentence(decode, changes, fields):
     with pytest.raises(ConfigError) as refused:
         loaded(decode, **changes)
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_a_start_may_have_other_dropout_and_be_an_inference_network():

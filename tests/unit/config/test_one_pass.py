@@ -8,13 +8,15 @@ import re
 from typing import Any
 
 import pytest
+from refusals import fields_of
 
-from workflow_src.config import ConfigError, load
+from workflow_src.config import load
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
+from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -58,74 +60,106 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
 
 
 @pytest.mark.parametrize(
-    "system, decode, sentence",
+    ("system", "decode", "fields"),
     [
         (
             {"model": {"loss": "ce"}},
             {"search": "ctc-beam", "beam": 5},
-            "decodes[0]: search ctc-beam of system one needs model.loss: ctc, and that is ce; use search argmax.",
+            {
+                "setting": "decodes[0]",
+                "problem": "search ctc-beam of system one needs model.loss: ctc, and that is ce; use search argmax",
+            },
         ),
         (
             {"model": {"latent": "vae"}},
             {"search": "delta", "steps": 1, "tune": {"length_quantile": [0.5, 0.6]}},
-            "decodes[0]: search delta of system one takes no length_quantile: its latents are those of source "
-            "positions; remove length_quantile.",
+            {
+                "setting": "decodes[0]",
+                "problem": "search delta of system one takes no length_quantile: its latents are those of source "
+                "positions; remove length_quantile",
+            },
         ),
         (
             {"objective": {"skip_penalty": 3.0}},
             {"search": "ctc-greedy"},
-            "systems.one: objective.skip_penalty is for model.loss: axe, and that is ctc; remove one of the two.",
+            {"setting": "systems.one", "mentions": ("objective.skip_penalty", "model.loss")},
         ),
-        ({"model": {"latent_dim": 4}}, {"search": "ctc-greedy"}, "latent_dim is 4 where latent is none"),
-        ({"model": {"loss": "axes"}}, {"search": "ctc-greedy"}, "'ctc', 'axe' or 'ce'"),
-        ({"objective": {"glance": "all"}}, {"search": "ctc-greedy"}, "'none', 'random' or 'glat'"),
-        ({"model": {"loss": "axe"}}, {"search": "argmax", "lengths": 0}, "lengths is 0; it must be 1 or more"),
+        (
+            {"model": {"latent_dim": 4}},
+            {"search": "ctc-greedy"},
+            {
+                "setting": "systems.one.model",
+                "problem": "latent_dim is 4 where latent is none; say latent: vae with a width above 0, or neither",
+            },
+        ),
+        (
+            {"model": {"loss": "axes"}},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one.model.loss", "nearest": "axe"},
+        ),
+        (
+            {"objective": {"glance": "all"}},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one.objective.glance", "allowed": ("glat", "none", "random")},
+        ),
+        (
+            {"model": {"loss": "axe"}},
+            {"search": "argmax", "lengths": 0},
+            {"setting": "decodes[0].lengths", "allowed": "1 or more"},
+        ),
         (
             {"model": {"loss": "axe"}},
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
-            "decodes[0]: length_quantile gives one length, and lengths is 2",
+            {"setting": "decodes[0]", "mentions": ("length_quantile", "2")},
         ),
         # What latents and length heads alone have; a preset may say it, too.
         (
             {"model": {"posterior_layers": 1}},
             {"search": "ctc-greedy"},
-            "systems.one: model.posterior_layers is for model.latent: vae, and that is none; remove one of the two.",
+            {"setting": "systems.one", "mentions": ("model.posterior_layers", "model.latent")},
         ),
         (
             {"model": {"copy_source": "uniform", "copy_temperature": 0.5}},
             {"search": "ctc-greedy"},
-            "model.copy_temperature is for model.copy_source: soft, and that is uniform; remove one of the two.",
+            {"setting": "systems.one", "mentions": ("model.copy_temperature", "model.copy_source")},
         ),
-        ({"model": {"head_scale": 0.2}}, {"search": "ctc-greedy"}, "model.head_scale is for model.latent: vae, and"),
+        (
+            {"model": {"head_scale": 0.2}},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one", "mentions": ("model.head_scale", "model.latent")},
+        ),
         (
             {"model": {"max_length_difference": 9}},
             {"search": "ctc-greedy"},
-            "systems.one: model.max_length_difference is for model.loss: axe or ce, and that is ctc; remove one",
+            {"setting": "systems.one", "mentions": ("model.max_length_difference", "model.loss")},
         ),
         (
             {"preset": "tiny-vae", "model": {"latent": "none"}},
             {"search": "ctc-greedy"},
-            "systems.one: model.posterior_layers is for model.latent: vae, and that is none",
+            {"setting": "systems.one", "mentions": ("model.posterior_layers", "model.latent")},
         ),
         # What draws alone have.
         (
             {"model": {"latent": "vae"}},
             {"search": "ctc-beam", "beam": 2, "temperature": 0.5},
-            "decodes[0].temperature is 0.5, and without draws nothing but the default, 0.1, is allowed: add draws, or "
-            "remove temperature.",
+            {"setting": "decodes[0].temperature", "allowed": ("0.1",)},
         ),
-        ({}, {"search": "ctc-beam", "beam": 2, "search_seed": 7}, "decodes[0].search_seed is 7, and without draws"),
+        (
+            {},
+            {"search": "ctc-beam", "beam": 2, "search_seed": 7},
+            {"setting": "decodes[0].search_seed", "allowed": ("1",)},
+        ),
         (
             {"model": {"latent": "vae"}},
             {"search": "ctc-beam", "beam": 2, "tune": {"temperature": [0.1, 0.2]}},
-            "decodes[0].tune.temperature is [0.1, 0.2], and without draws nothing",
+            {"setting": "decodes[0].tune.temperature", "allowed": ("0.1",)},
         ),
     ],
 )
-def test_what_is_refused_says_why(system, decode, sentence):
+def test_what_is_refused_says_why(system, decode, fields):
     with pytest.raises(ConfigError) as refused:
         load(experiment(system, [{"system": "one", **decode}]))
-    assert sentence in str(refused.value)
+    assert fields_of(refused.value, fields) == fields
 
 
 def score(**model: Any) -> dict[str, Any]:
@@ -142,43 +176,43 @@ def test_refiners_work_in_the_latents_of_source_positions():
 
 
 @pytest.mark.parametrize(
-    "system, decode, sentence",
+    ("system", "decode", "fields"),
     [
         (
             {},
             {"search": "score", "steps": 1},
-            "systems.refined: its base must be a system that has latents, ",
+            {"setting": "systems.refined.base", "problem": "with its model settings no system that has latents"},
         ),
         (
             {"model": {"latent": "vae"}},
             {"search": "latent-search", "steps": 1},
-            "search latent-search of system refined, whose base is one, tries several lengths",
+            {"setting": "decodes[0]", "mentions": ("latent-search",)},
         ),
         (
             {"model": {"latent": "vae"}},
             {"search": "score", "steps": 1, "lengthening": 0.1},
-            "search score of system refined, whose base is one, takes no lengthening",
+            {"setting": "decodes[0]"},
         ),
     ],
 )
-def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, sentence):
+def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, fields):
     with pytest.raises(ConfigError) as refused:
         load(experiment(system, [{"system": "refined", **decode}], refined=score()))
-    assert sentence in str(refused.value)
+    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.0], [0.0, 0.1], [0.0, 0.1, 0.2]])
 def test_every_value_that_dev_may_choose_is_checked(values):
     system = {"model": {"latent": "vae"}}
     decode = {"system": "one", "search": "delta", "steps": 1, "tune": {"lengthening": values}}
-    with pytest.raises(ConfigError, match="search delta of system one takes no lengthening: its latents are those of"):
+    with pytest.raises(ConfigError, match="search delta of system one takes no lengthening"):
         load(experiment(system, [decode]))
     assert load(experiment(system, [decode | {"tune": {"lengthening": [0.0]}}])).decodes
 
 
 def test_values_that_dev_may_choose_go_together():
     decode = {"system": "one", "search": "argmax", "length_quantile": 0.5, "tune": {"lengths": [1, 3]}}
-    with pytest.raises(ConfigError, match=r"^decodes\[0\].tune: length_quantile gives one length, and lengths is 3;"):
+    with pytest.raises(ConfigError, match=r"^decodes\[0\].tune.*length_quantile"):
         load(experiment({"model": {"loss": "axe"}}, [decode]))
     assert load(experiment({"model": {"loss": "axe"}}, [decode | {"tune": {"lengths": [1]}}])).decodes
 
@@ -188,7 +222,7 @@ def test_only_alignments_rank_the_outputs_of_others():
     decode = {"system": "one", "search": "ctc-beam", "beam": 2, "rescorer": "other"}
     other = {"family": "nat", "preset": "miniature", "training": TRAINING}
     assert load(experiment({}, [decode], other=other)).decodes
-    with pytest.raises(ConfigError, match='unknown rescorer "other" in decodes'):
+    with pytest.raises(ConfigError, match="rescorer is 'other'"):
         load(experiment({}, [decode], other={**other, "model": {"loss": "axe"}}))
 
 
@@ -312,35 +346,49 @@ def test_a_finished_bundle_is_told_what_its_searches_take_by_default_and_nothing
 
 
 @pytest.mark.parametrize(
-    "defaults, system, sentence",
+    ("defaults", "system", "fields"),
     [
         (
             {"ctc-bem": {}},
             {},
-            'unknown search "ctc-bem" in systems.one.search_defaults (family nat); allowed: ',
+            {"setting": "systems.one.search_defaults.ctc-bem", "nearest": "ctc-beam"},
         ),
-        ({"beam": {"beam": 3}}, {}, 'unknown search "beam" in systems.one.search_defaults (family nat); allowed: '),
-        ({"ctc-beam": {"weight": 1}}, {}, "systems.one.search_defaults.ctc-beam.weight is no setting here; allowed: "),
-        ({"ctc-beam": {"beam": 0}}, {}, "systems.one.search_defaults.ctc-beam.beam is 0; it must be 1 or more."),
+        ({"beam": {"beam": 3}}, {}, {"setting": "systems.one.search_defaults.beam", "nearest": "ctc-beam"}),
+        (
+            {"ctc-beam": {"weight": 1}},
+            {},
+            {"setting": "systems.one.search_defaults.ctc-beam.weight", "nearest": "lm_weight"},
+        ),
+        (
+            {"ctc-beam": {"beam": 0}},
+            {},
+            {"setting": "systems.one.search_defaults.ctc-beam.beam", "allowed": "1 or more"},
+        ),
         (
             {"ctc-beam": {"language_model": "lm"}},
             {},
-            "systems.one.search_defaults.ctc-beam.language_model names a system, and a bundle has those that carries "
-            "says; remove language_model.",
+            {
+                "setting": "systems.one.search_defaults.ctc-beam.language_model",
+                "problem": "bundles carry the systems that `carries` names",
+            },
         ),
         (
             {"ctc-beam": {"lm_weight": 0.3}},
             {"carries": {}},
-            "systems.one.search_defaults.ctc-beam.lm_weight is 0.3, and without a language_model nothing but",
+            {"setting": "systems.one.search_defaults.ctc-beam.lm_weight", "allowed": ("0.2",)},
         ),
         (
             {"argmax": {"lengths": 3}},
             {},
-            "systems.one.search_defaults.argmax: search argmax of system one needs model.loss: axe or ce",
+            {
+                "setting": "systems.one.search_defaults.argmax",
+                "problem": "search argmax of system one needs model.loss: axe or ce, and that is ctc; use search "
+                "ctc-greedy",
+            },
         ),
     ],
 )
-def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, system, sentence):
+def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, system, fields):
     with pytest.raises(ConfigError) as refused:
         with_defaults(defaults, CARRYING | system)
-    assert str(refused.value).startswith(sentence) and "\n" not in str(refused.value)
+    assert fields_of(refused.value, fields) == fields

@@ -11,10 +11,10 @@ import pytest
 from workflow_src import cli
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.base import ConfigError
 from workflow_src.config.compose import experiment_names
 from workflow_src.config.costs import decode_operations, parts
 from workflow_src.config.resources import Requests
+from workflow_src.errors import ConfigError
 
 
 def asked(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
@@ -52,11 +52,10 @@ def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
         "family",
         property(lambda system: poor if system.family_name == poor.name else declared.__get__(system)),
     )
-    told = "systems.teacher: search [a-z]+ counts the weights of 'output', which family"
-    with pytest.raises(ConfigError, match=f"^{told}"):
+    with pytest.raises(ConfigError, match="reads weights of 'output'"):
         decode_operations(plan, decode, 10, 12.0)
     # The command says it where the configuration is checked, not where a job is planned.
-    with pytest.raises(SystemExit, match=f"^error: {told}"):
+    with pytest.raises(SystemExit, match="^error: systems.teacher: .*'output'"):
         cli.main(["check", "smoke"])
 
 
@@ -66,7 +65,7 @@ def test_parts_that_a_training_counts_and_a_family_does_not_tell(monkeypatch):
     teacher = plan.system("teacher")
     poor = dataclasses.replace(teacher.family, training_cost=lambda objective, weights: weights["critic"]["output"])
     monkeypatch.setattr(type(teacher), "family", property(lambda system: poor))
-    with pytest.raises(ConfigError, match="^systems.teacher: training counts the weights of 'critic', which"):
+    with pytest.raises(ConfigError, match="^systems.teacher: `training_cost` .*'critic'"):
         costs.check(plan)
 
 

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from refusals import fields_of
 
-from workflow_src.config import ConfigError, load
+from workflow_src.config import load
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import Plan
 from workflow_src.config.resources import Requests
+from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -45,24 +47,28 @@ def test_it_teaches_ranks_and_is_decoded_by_the_searches_that_exist():
 
 
 @pytest.mark.parametrize(
-    "decode, sentence",
+    ("decode", "fields"),
     [
         (
             {"search": "beam", "beam": 4, "engine": "ctranslate2"},
-            "decodes[0]: engine ctranslate2 computes systems of family transformer only, not of seq2seq; remove the "
-            "engine.",
+            {
+                "setting": "decodes[0].engine",
+                "problem": "it computes systems of family transformer only, not of seq2seq; remove the engine",
+            },
         ),
         (
             {"search": "greedy", "engine": "onnxruntime"},
-            "decodes[0]: engine onnxruntime computes searches that have a program, and greedy has none; remove the "
-            "engine.",
+            {
+                "setting": "decodes[0].engine",
+                "problem": "it computes searches that have a program, and greedy has none; remove the engine",
+            },
         ),
     ],
 )
-def test_engines_that_do_not_know_it_are_refused_in_one_sentence(decode, sentence):
+def test_engines_that_do_not_know_it_are_refused_in_one_sentence(decode, fields):
     with pytest.raises(ConfigError) as refused:
         load(experiment({"system": "lstm", **decode}))
-    assert str(refused.value) == sentence
+    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize("given", [{}, {"beam": 3, "max_length_ratio": 1.5, "shards": 3}])
@@ -81,20 +87,18 @@ def test_it_distils_with_the_engine_that_computes_it(engine, refused):
         return
     with pytest.raises(ConfigError) as message:
         load(given)
-    assert str(message.value) == (
-        f"distillation.lstm: engine {engine} computes systems of family transformer only, not of seq2seq; remove the "
-        "engine."
-    )
+    assert message.value.setting == "distillation.lstm.engine"
 
 
 @pytest.mark.parametrize(
-    "model, sentence",
+    ("model", "fields"),
     [
-        ({"heads": 4}, "heads"),
-        ({"encoder_dim": 0}, "systems.lstm.model.encoder_dim has the value 0: it must be above 0"),
-        ({"dropout": 1.0}, "systems.lstm.model.dropout has the value 1.0: it must be below 1"),
+        ({"heads": 4}, {"setting": "systems.lstm.model.heads", "nearest": None}),
+        ({"encoder_dim": 0}, {"setting": "systems.lstm.model.encoder_dim", "allowed": "above 0"}),
+        ({"dropout": 1.0}, {"setting": "systems.lstm.model.dropout", "allowed": "below 1"}),
     ],
 )
-def test_settings_that_it_has_not_are_refused(model, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+def test_settings_that_it_has_not_are_refused(model, fields):
+    with pytest.raises(ConfigError) as refused:
         load(experiment({"system": "lstm", "search": "greedy"}, lstm=LSTM | {"model": model}))
+    assert fields_of(refused.value, fields) == fields

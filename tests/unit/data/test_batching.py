@@ -139,7 +139,7 @@ def test_the_label_of_a_length_head_is_independent_of_the_batch():
 
 
 def test_refuses_a_budget_below_one():
-    with pytest.raises(ValueError, match="batch_tokens is 0; it must be 1 or more"):
+    with pytest.raises(ValueError, match="batch_tokens is 0; allowed: 1 or more"):
         batching.epoch_batches(realistic(10), 0, 1, 0)
 
 

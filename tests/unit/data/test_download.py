@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Patience, fetch, places
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -117,7 +117,7 @@ def test_gives_up_with_one_sentence_and_leaves_nothing(tmp_path, server, answer,
     with pytest.raises(ArtifactError) as failure:
         fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=QUICK)
     message = str(failure.value)
-    assert message.startswith(f"cannot download {server.url} (")
+    assert message.startswith(f"{server.url} cannot be downloaded (")
     assert "mirror folder as 127.0.0.1_" in message and "CONTINUUM_MIRRORS" in message and "\n" not in message
     assert len(server.asked) == times and time.monotonic() - began < 4 * QUICK.timeout + 3
     assert files_in(tmp_path) == []
@@ -130,7 +130,7 @@ UNPINNED = {"allow_unpinned": True, "patience": QUICK}
 def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, answer):
     file = RemoteFile(url=server.url, size=len(CONTENT))
     server.answers = [answer] * 10
-    with pytest.raises(ArtifactError, match="^cannot download .* bytes "):
+    with pytest.raises(ArtifactError, match="cannot be downloaded .* bytes "):
         fetch("f", file, tmp_path, **UNPINNED)
     assert len(server.asked) == QUICK.attempts and files_in(tmp_path) == []
     server.answers = [answer]
@@ -139,13 +139,13 @@ def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, a
 
 def test_a_file_of_another_size_than_declared_is_told_wherever_it_is(tmp_path, server):
     file = RemoteFile(url=server.url, size=7)
-    sentence = f"has {len(CONTENT)} bytes, but 7 are expected; delete or replace it, or, .* correct size of files.f in"
-    with pytest.raises(ArtifactError, match=f"^file from {server.url} .f. {sentence}"):
+    sentence = f"has {len(CONTENT)} bytes, but 7 are expected; .* correct size of files.f in"
+    with pytest.raises(ArtifactError, match=f"^{server.url} {sentence}"):
         fetch("f", file, tmp_path, **UNPINNED)
     assert files_in(tmp_path) == []
     path, _ = fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)
     for folders in ((tmp_path, []), (tmp_path / "downloads", [tmp_path])):
-        with pytest.raises(ArtifactError, match=f"^file {path} .f. {sentence}"):
+        with pytest.raises(ArtifactError, match=f"^{path} {sentence}"):
             fetch("f", file, *folders, **UNPINNED)
     # A right sum says more than a size does.
     assert fetch("f", file.model_copy(update={"sha256": SUM}), tmp_path) == (path, SUM)
@@ -165,7 +165,7 @@ def test_a_server_that_announces_two_lengths_is_asked_again(tmp_path, server):
 
 
 def test_no_server_at_all(tmp_path):
-    with pytest.raises(ArtifactError, match="cannot download http://127.0.0.1:9/x"):
+    with pytest.raises(ArtifactError, match="^http://127.0.0.1:9/x cannot be downloaded"):
         fetch("f", RemoteFile(url="http://127.0.0.1:9/x", sha256=SUM), tmp_path, patience=QUICK)
 
 
@@ -173,7 +173,7 @@ def test_a_wrong_sum_from_the_network_names_both_sums_and_leaves_nothing(tmp_pat
     with pytest.raises(ArtifactError) as failure:
         fetch("f", RemoteFile(url=server.url, sha256=OTHER, size=7), tmp_path, patience=QUICK)
     message = str(failure.value)
-    assert SUM in message and OTHER in message and server.url in message and "delete or replace it" in message
+    assert SUM in message and OTHER in message and server.url in message
     assert f"({len(CONTENT)} bytes instead of 7)" in message
     assert len(server.asked) == 2 and files_in(tmp_path) == []
 
@@ -203,7 +203,7 @@ def test_the_stage_gives_up_with_one_sentence(tmp_path, server):
     told = done.communicate(timeout=60)[1].splitlines()
     assert done.returncode == 1 and len(server.asked) == 2
     (error,) = [line for line in told if line.startswith("error: ")]
-    assert error.startswith(f"error: cannot download {server.url} (") and told[-1] == error
+    assert error.startswith(f"error: {server.url} cannot be downloaded (") and told[-1] == error
     assert files_in(tmp_path) == []
 
 
@@ -225,7 +225,7 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, serv
 
 def test_a_web_page_instead_of_the_file_is_told(tmp_path, server):
     server.answers = ["page"]
-    with pytest.raises(ArtifactError, match="is a web page, not the file f"):
+    with pytest.raises(ArtifactError, match="answers with a web page"):
         fetch("f", RemoteFile(url=server.url), tmp_path, allow_unpinned=True)
     assert files_in(tmp_path) == []
 
@@ -266,7 +266,7 @@ def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, ser
     with pytest.raises(ArtifactError) as failure:
         fetch("f", file, tmp_path / "downloads", [tmp_path / "mirror"])
     message = str(failure.value)
-    assert str(wrong) in message and SUM in message and OTHER in message and "delete or replace it" in message
+    assert str(wrong) in message and SUM in message and OTHER in message
     assert wrong.exists() and server.asked == []
     with pytest.raises(ArtifactError, match="the dataset gives none to compare it with"):
         fetch("f", RemoteFile(url=server.url), tmp_path / "downloads", [tmp_path / "mirror"])
@@ -293,5 +293,5 @@ def test_addresses_cannot_lead_out_of_the_folder(url):
 
 
 def test_filenames_cannot_lead_out_of_the_folder():
-    with pytest.raises(ValidationError, match="a file's name has no /"):
+    with pytest.raises(ValidationError, match="filename\n.*a name without /"):
         RemoteFile(url="https://a.org/x", filename="../x")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from workflow_src.data import encoded
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 SOURCES = [[5, 6, 7], [], [65535]]
 TARGETS = [[9], [8, 4], []]
@@ -105,7 +105,7 @@ def test_file_of_another_corpus_is_refused(prefix, tmp_path):
 
 def test_description_of_something_else_is_refused(prefix):
     (prefix.parent / "train.json").write_text(json.dumps({"pairs": 3}))
-    with pytest.raises(ArtifactError, match=r"train\.json has format None; .* format 1; encode the corpus again"):
+    with pytest.raises(ArtifactError, match=r"train\.json has format None, .* format 1"):
         EncodedCorpus.open(prefix)
     (prefix.parent / "train.json").write_text(json.dumps({"pairs": 3, "format": encoded.FORMAT}))
     with pytest.raises(ArtifactError, match="lacks counts"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workflow_src.data.formats import other_format
 from workflow_src.data.lines import read_lines
 from workflow_src.data.unpack import Archives
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 TMX = '<?xml version="1.0" encoding="{}"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<!-- made by x -->\n<tmx version="1.4">'
 
@@ -57,7 +57,7 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
 def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
     path = tmp_path / "a.7z"
     path.write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
-    with pytest.raises(ArtifactError, match="archive .*a.7z is a 7-Zip archive, which cannot be read here; unpack it"):
+    with pytest.raises(ArtifactError, match="a.7z is a 7-Zip archive"):
         with Archives() as archives, archives.open(path, "text.de"):
             pass
 
@@ -72,7 +72,9 @@ def test_comments_before_the_root_are_passed_in_one_go():
     """A pattern that tries every way to divide them would take minutes."""
     comments = b"<?xml version='1.0'?>\n" + b"<!-- x -->\n" * 60
     assert other_format(comments + b"<mteval>", "text.xml") is None
-    assert other_format(comments + b"<tmx version='1.4'>", "text.tmx").startswith("is a translation memory (TMX)")
+    assert other_format(comments + b"<tmx version='1.4'>", "text.tmx").problem.startswith(
+        "is a translation memory (TMX)"
+    )
 
 
 def test_text_with_tags_or_braces_is_text():
@@ -83,9 +85,9 @@ def test_text_with_tags_or_braces_is_text():
 def test_what_lines_cannot_be_read_of_is_named_too(tmp_path):
     path = tmp_path / "input.xlsx"
     path.write_bytes(office("xl/workbook.xml") + b"\xff")
-    with pytest.raises(ValueError, match=r"text .*input.xlsx is an Excel workbook.*save it as CSV"):
+    with pytest.raises(ValueError, match=r"input.xlsx is an Excel workbook"):
         list(read_lines(path))
     path = tmp_path / "input.de.xz"
     path.write_bytes(b"\xfd7zXZ\0\xff")
-    with pytest.raises(ValueError, match=r"text .*input.de.xz is compressed with xz; unpack it"):
+    with pytest.raises(ValueError, match=r"input.de.xz is compressed with xz; unpack it"):
         list(read_lines(path))

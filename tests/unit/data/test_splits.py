@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workflow_src.config.datasets import Split, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits, key
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 SETTINGS = Split(method="connected-groups", dev=20, test=30, largest_group=4)
 SPLITS = ("train", "dev", "test")

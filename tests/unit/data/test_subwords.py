@@ -10,7 +10,7 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.subwords import Subwords
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 GERMAN = """Der Hund schläft im Garten .
 Die Hunde schlafen heute im großen Garten .
@@ -226,24 +226,22 @@ def test_rare_characters_are_escaped_at_lower_coverage(texts, tmp_path):
 def test_too_large_a_vocabulary_names_the_largest_which_then_works(texts, tmp_path, method, model):
     with pytest.raises(ValueError, match="vocabulary_size") as refused:
         learn(texts, tmp_path / "s", method, model, size=30000)
-    words = str(refused.value).split()
-    largest = int(words[words.index("most") + 1].rstrip(";"))
-    message = f"recipe.subwords.vocabulary_size is 30000, but the two texts allow at most {largest}; lower it."
-    assert str(refused.value) == message
+    assert (refused.value.setting, refused.value.value) == ("recipe.subwords.vocabulary_size", 30000)
+    largest = int(refused.value.allowed.removesuffix(" or less"))
     assert list(tmp_path.iterdir()) == []
     assert learn(texts, tmp_path / "s", method, model, size=largest).source_size > SIZES[method]
-    with pytest.raises(ValueError, match=f"allow at most {largest}; lower it"):
+    with pytest.raises(ValueError, match=f"is {largest + 1}: for both texts together; allowed: {largest} or less"):
         learn(texts, tmp_path / "s", method, model, size=largest + 1)
-    with pytest.raises(ValueError, match="the source text allows at most"):
+    with pytest.raises(ValueError, match="is 30000: for the source text"):
         learn(texts, tmp_path / "s", method, model, joint=False, size=30000)
 
 
 @pytest.mark.parametrize(("method", "model"), METHODS)
 def test_too_small_a_vocabulary_names_the_smallest(texts, tmp_path, method, model):
-    with pytest.raises(ValueError, match="is 30, but the characters of the two texts alone need") as refused:
+    with pytest.raises(ValueError, match="is 30: for the characters of both texts") as refused:
         learn(texts, tmp_path / "s", method, model, size=30)
-    needed = int(str(refused.value).split("need ")[1].split(";")[0])
-    assert "raise it, or lower recipe.subwords.character_coverage" in str(refused.value)
+    needed = int(refused.value.allowed.removesuffix(" or more"))
+    assert "character_coverage" in refused.value.hint
     # Nothing but characters: every word is spelt.
     spelling = learn(texts, tmp_path / "s", method, model, size=needed)
     assert spelling.decode_source(spelling.encode_source(["Der Hund"])) == ["Der Hund"]
@@ -253,7 +251,7 @@ def test_too_small_a_vocabulary_names_the_smallest(texts, tmp_path, method, mode
 def test_texts_without_words(tmp_path, method, model):
     for name in ("de", "en"):
         (tmp_path / name).write_text("\n\n")
-    with pytest.raises(ValueError, match="no word to learn subwords from in .*de and .*en"):
+    with pytest.raises(ValueError, match="de and .*en has no word to learn"):
         learn(tmp_path, tmp_path / "s", method, model)
     (tmp_path / "en").write_text("")
     with pytest.raises(ValueError, match="en is empty"):
@@ -273,7 +271,7 @@ def test_missing_damaged_and_foreign_models_are_refused(texts, tmp_path):
     with pytest.raises(ArtifactError, match=r"joint\.model does not exist"):
         Subwords.load(folder)
     description.write_text("{}")
-    with pytest.raises(ArtifactError, match=r"subwords\.json has format None; .* format 1; learn subwords again"):
+    with pytest.raises(ArtifactError, match=r"subwords\.json has format None, .*learn subwords again"):
         Subwords.load(folder)
     description.unlink()
     with pytest.raises(ArtifactError, match=r"subwords\.json does not exist"):

@@ -11,7 +11,7 @@ import pytest
 
 from workflow_src.data import unpack
 from workflow_src.data.unpack import Archives, is_unsafe, zstd
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 
 def tar_bytes(members: dict[str, bytes], mode: str = "w:gz", links: dict[str, str] | None = None) -> bytes:
@@ -144,7 +144,7 @@ def test_members_that_point_outside_are_refused_even_when_another_is_wanted(tmp_
     assert is_unsafe(name)
     path = tmp_path / "archive"
     path.write_bytes(make({"good": TEXT, name: b"evil"}))
-    with pytest.raises(ArtifactError, match=r"archive .* is refused: its member .*evil\" points outside"):
+    with pytest.raises(ArtifactError, match='evil" points outside'):
         read(path, "good")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -162,13 +162,13 @@ def zip_with_link(path, target):
 def test_links_out_of_a_tar_are_refused(tmp_path, target):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"good": TEXT}, links={"a/link": target}))
-    with pytest.raises(ArtifactError, match='its member "a/link" is a link to ".*", outside the archive'):
+    with pytest.raises(ArtifactError, match='"a/link" is a link to ".*", outside'):
         read(path, "good")
 
 
 def test_links_out_of_a_zip_are_refused(tmp_path):
     path = zip_with_link(tmp_path / "archive.zip", "../secret")
-    with pytest.raises(ArtifactError, match='its member "link" is a link'):
+    with pytest.raises(ArtifactError, match='"link" is a link'):
         read(path, "link")
 
 
@@ -176,7 +176,7 @@ def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"a/good": TEXT}, links={"a/link": "../a/good"}))
     assert read(path, "a/good") == TEXT
-    with pytest.raises(ArtifactError, match="is a folder or a link, not a file"):
+    with pytest.raises(ArtifactError, match="as a folder or a link"):
         read(path, "a/link")
 
 
@@ -190,9 +190,7 @@ def test_what_is_no_file_is_never_opened_as_one(tmp_path, kind):
             entry.size = len(TEXT) if type_ == tarfile.REGTYPE else 0
             archive.addfile(entry, io.BytesIO(TEXT) if entry.size else None)
     assert read(path, "good") == TEXT
-    with pytest.raises(
-        ArtifactError, match='member "odd" of archive .* is a folder or a link, not a file; name a file'
-    ):
+    with pytest.raises(ArtifactError, match='has "odd" as a folder or a link'):
         read(path, "odd")
 
 
@@ -203,7 +201,7 @@ def test_hard_links_out_of_a_tar_are_refused(tmp_path, target):
         entry = tarfile.TarInfo("link")
         entry.type, entry.linkname = tarfile.LNKTYPE, target
         archive.addfile(entry)
-    with pytest.raises(ArtifactError, match='its member "link" is a link to ".*", outside the archive'):
+    with pytest.raises(ArtifactError, match='"link" is a link to'):
         read(path, "link")
 
 
@@ -229,7 +227,7 @@ FILE, FOLDER, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
 def test_of_two_members_of_one_name_none_is_read(tmp_path, first, wanted):
     path = tmp_path / "archive.tar"
     packed(path, ("good", FILE, TEXT), first, ("a/text", FILE, b"new"))
-    with pytest.raises(ArtifactError, match='archive .* has 2 members of the name "a/text", so that it is not clear'):
+    with pytest.raises(ArtifactError, match='has 2 members of the name "a/text"'):
         read(path, wanted)
     # Another member's name is as clear as before.
     assert read(path, "good") == TEXT
@@ -240,7 +238,7 @@ def test_of_two_members_of_one_name_in_a_zip_none_is_read(tmp_path):
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "w") as archive:
         for content in ("old", "new"):
             archive.writestr("text", content)
-    with pytest.raises(ArtifactError, match='archive .* has 2 members of the name "text"'):
+    with pytest.raises(ArtifactError, match='has 2 members of the name "text"'):
         read(path, "text")
 
 
@@ -248,7 +246,7 @@ def test_a_folder_may_come_twice(tmp_path):
     path = tmp_path / "archive.tar"
     packed(path, ("a", FOLDER, b""), ("a/text", FILE, TEXT), ("a", FOLDER, b""))
     assert read(path, "a/text") == TEXT
-    with pytest.raises(ArtifactError, match='member "a" of archive .* is a folder or a link, not a file; name a file'):
+    with pytest.raises(ArtifactError, match='has "a" as a folder or a link'):
         read(path, "a")
 
 
@@ -280,21 +278,19 @@ def test_members_of_a_zip_that_cannot_be_read_here_are_told(tmp_path, flags, met
     content = marked(zip_bytes({"deu.txt": TEXT}), flags, method)
     path.write_bytes(zip_bytes({"in.zip": content}) if inside else content)
     names = ["in.zip", "deu.txt"] if inside else ["deu.txt"]
-    with pytest.raises(ArtifactError, match=f'member "deu.txt" of archive .* {how}; unpack the archive yourself'):
+    with pytest.raises(ArtifactError, match=f'a member "deu.txt" that {how}'):
         read(path, *names)
 
 
 def test_an_encrypted_link_and_a_newer_zip_are_told(tmp_path):
     path = zip_with_link(tmp_path / "archive.zip", "text")
     path.write_bytes(marked(path.read_bytes(), flags=1))
-    with pytest.raises(ArtifactError, match='member "link" of archive .* is encrypted'):
+    with pytest.raises(ArtifactError, match='a member "link" that is encrypted'):
         read(path, "text")
     newer = bytearray(zip_bytes({"deu.txt": TEXT}))
     newer[newer.index(b"PK\1\2") + 6] = 99
     path.write_bytes(newer)
-    with pytest.raises(
-        ArtifactError, match=r"archive .* cannot be read here \(zip file version 9.9\); unpack it yourself"
-    ):
+    with pytest.raises(ArtifactError, match=r"cannot be read here \(zip file version 9.9\)"):
         read(path, "deu.txt")
 
 
@@ -348,7 +344,7 @@ def test_a_sparse_member_counts_as_what_it_unpacks_to(tmp_path):
     header = tarfile.TarInfo("hole")
     header.size = 10**12
     path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
-    with pytest.raises(ArtifactError, match="archive .*sparse.tar is refused: unpacked it has more than"):
+    with pytest.raises(ArtifactError, match="sparse.tar is refused"):
         read(path, "hole")
 
 
@@ -373,7 +369,7 @@ def noise(size: int) -> bytes:
 def test_truncated_files_are_named(tmp_path, content, members, share):
     path = tmp_path / "cut"
     path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(ArtifactError, match="cut is truncated or damaged .*download or copy it again"):
+    with pytest.raises(ArtifactError, match="cut is truncated"):
         read(path, *members)
 
 
@@ -383,14 +379,14 @@ def test_a_damaged_bzip2_is_named(tmp_path):
     content = bytearray(tar_bytes({"a": noise(3_000_000), "b": noise(30_000)}, "w:bz2"))
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match="damaged is truncated or damaged .*download or copy it again"):
+    with pytest.raises(ArtifactError, match="damaged is truncated"):
         read(path, "b")
 
 
 def test_a_truncated_archive_inside_an_archive_is_named(tmp_path):
     path = tmp_path / "outer.tgz"
     path.write_bytes(tar_bytes({"inner.tgz": tar_bytes({"a": noise(50_000)})[:30_000]}))
-    with pytest.raises(ArtifactError, match="outer.tgz!inner.tgz is truncated or damaged"):
+    with pytest.raises(ArtifactError, match="outer.tgz!inner.tgz is truncated"):
         read(path, "inner.tgz", "a")
 
 
@@ -399,7 +395,7 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     path.write_bytes(tar_bytes({"x/a.de": TEXT, "y/a.de": TEXT}))
     with pytest.raises(ArtifactError, match=r'has no member "b.de"; it has x/a.de, y/a.de'):
         read(path, "b.de")
-    with pytest.raises(ArtifactError, match="fits x/a.de and y/a.de; write its whole path"):
+    with pytest.raises(ArtifactError, match="several members .*x/a.de, y/a.de"):
         read(path, "a.de")
     with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
         read(path)
@@ -409,5 +405,5 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     with pytest.raises(ArtifactError, match="empty.tgz is empty"):
         read(tmp_path / "empty.tgz", "a")
     (tmp_path / "page.tgz").write_bytes(b"<html>not here</html>")
-    with pytest.raises(ArtifactError, match="page.tgz is truncated or damaged"):
+    with pytest.raises(ArtifactError, match="page.tgz is truncated"):
         read(tmp_path / "page.tgz", "a")

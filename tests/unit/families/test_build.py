@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from workflow_src.config.base import ConfigError
+from workflow_src.errors import ConfigError
 from workflow_src.families.build import build_objective
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"sharpness": 1.0}, 'unknown setting "sharpness" in transformer.objective'),
+        ({"sharpness": 1.0}, "transformer.objective.sharpness: no such setting"),
         ({"label_smoothing": "much"}, "transformer.objective.label_smoothing"),
     ],
 )

@@ -47,12 +47,12 @@ def cost(scores, row: int, path, penalty: float):
 
 
 def enumerated(scores, penalty: float):
-    actual = []
+    losses = []
     for row in range(len(TARGET)):
         tokens = int((TARGET[row] != PAD).sum())
         paths = [cost(scores, row, path, penalty) for path in alignments(tokens, int(PREDICTIONS[row]))]
-        actual.append(min(paths, key=torch.Tensor.item))
-    return torch.stack(actual)
+        losses.append(min(paths, key=torch.Tensor.item))
+    return torch.stack(losses)
 
 
 @pytest.mark.parametrize("seed", range(4))

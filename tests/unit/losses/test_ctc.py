@@ -39,11 +39,11 @@ def log_probability(scores, row: int, path) -> torch.Tensor:
 
 def enumerated(scores) -> torch.Tensor:
     """-log p of every target; 0 where there is no alignment."""
-    actual = []
+    losses = []
     for row in range(len(SLOTS)):
         paths = [log_probability(scores, row, path) for path in alignments(row)]
-        actual.append(-torch.logsumexp(torch.stack(paths), 0) if paths else torch.zeros((), dtype=torch.float64))
-    return torch.stack(actual)
+        losses.append(-torch.logsumexp(torch.stack(paths), 0) if paths else torch.zeros((), dtype=torch.float64))
+    return torch.stack(losses)
 
 
 def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 from miniatures import cmlm, lvm, nat, transformer
 
+from workflow_src.errors import ArtifactError
 from workflow_src.nn.weights import copy_matching, count_parameters, load_weights, set_weights, weights_of
-from workflow_src.records.atomic import ArtifactError, save_tensors
+from workflow_src.records.atomic import save_tensors
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -20,35 +19,36 @@ def test_round_trip_through_a_file(tmp_path, joint):
     assert count_parameters(model) == sum(tensor.numel() for tensor in weights_of(model).values())
 
 
-def refuse(change, message: str) -> None:
+def refuse(change, problem: str) -> None:
     """`change` the weights of another model: loading them names what is wrong and changes nothing."""
     model = lvm(seed=1)
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     weights = {name: tensor.clone() for name, tensor in weights_of(lvm(seed=2)).items()}
     change(weights)
-    with pytest.raises(ArtifactError, match=re.escape(message)):
+    with pytest.raises(ArtifactError) as refused:
         set_weights(model, weights, "some/model.safetensors")
+    assert (refused.value.path, refused.value.problem) == ("some/model.safetensors", problem)
     assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(model).items())
 
 
 def test_missing():
     refuse(
         lambda weights: weights.pop("length.inner.bias"),
-        "weights some/model.safetensors lack length.inner.bias: they belong to another model or configuration.",
+        "has no length.inner.bias",
     )
 
 
 def test_unknown():
     refuse(
         lambda weights: weights.update(surplus=torch.ones(1)),
-        "weights some/model.safetensors have surplus, which the model lacks: they belong to another model.",
+        "has surplus, which the model lacks",
     )
 
 
 def test_another_shape():
     refuse(
         lambda weights: weights.update({"output_bias": torch.zeros(12)}),
-        "weights some/model.safetensors: output_bias has shape (12,), the model needs (11,).",
+        "has output_bias of shape (12,), the model needs (11,)",
     )
 
 
@@ -57,18 +57,16 @@ def test_not_finite(value):
     def change(weights):
         weights["output_bias"][3] = value
 
-    refuse(
-        change, "weights some/model.safetensors: output_bias has values that are not finite; make or copy them again."
-    )
+    refuse(change, "has values in output_bias that are not finite")
 
 
 def test_missing_file_and_damaged_file(tmp_path):
     path = tmp_path / "model.safetensors"
-    with pytest.raises(ArtifactError, match=r"model\.safetensors"):
+    with pytest.raises(ArtifactError, match="model.safetensors does not exist"):
         load_weights(lvm(), path)
     save_tensors(path, weights_of(lvm()))
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ArtifactError, match="are damaged or not a safetensors file"):
+    with pytest.raises(ArtifactError, match="is damaged or"):
         load_weights(lvm(), path)
 
 

@@ -1,14 +1,14 @@
 """Contents of the user's text, and files dated in the future."""
 
 import os
-import re
 import subprocess
 import time
 
 import pytest
 
+from workflow_src.errors import ArtifactError
 from workflow_src.records import dates
-from workflow_src.records.atomic import ArtifactError, sha256
+from workflow_src.records.atomic import sha256
 
 
 def dated(path, seconds):
@@ -39,9 +39,8 @@ def test_a_file_of_the_future_is_named_with_its_cure(tmp_path):
     dated(tmp_path / "a/c", -100)
     with pytest.raises(ArtifactError) as refused:
         dates.check_dates([tmp_path / "a"])
-    said = str(refused.value)
-    assert said.startswith(f"{ahead} is dated in the future (2") and "more" not in said
-    subprocess.run(["sh", "-c", said.partition("Run: ")[2]], check=True)
+    assert refused.value.path == str(ahead) and "more" not in refused.value.problem
+    subprocess.run(["sh", "-c", refused.value.fix.removeprefix("run ").strip("`")], check=True)
     dates.check_dates([tmp_path / "a"])
     assert abs(ahead.stat().st_mtime - time.time()) < 30
 
@@ -51,8 +50,8 @@ def test_the_cure_of_many_leaves_none_newer_than_what_was_made_from_it(tmp_path)
     files = [dated(tmp_path / name, 7200) for name in ("raw/a", "made of raw/b", "raw/c")]
     past = dated(tmp_path / "raw/d", -1000)
     before = past.stat().st_mtime
-    with pytest.raises(ArtifactError, match=re.escape("), and so are 2 more files, as files of")) as refused:
+    with pytest.raises(ArtifactError, match="2 more files") as refused:
         dates.check_dates([tmp_path, tmp_path / "raw"])
-    subprocess.run(["sh", "-c", str(refused.value).partition("Run: ")[2]], check=True)
+    subprocess.run(["sh", "-c", refused.value.fix.removeprefix("run ").strip("`")], check=True)
     dates.check_dates([tmp_path])
     assert len({path.stat().st_mtime for path in files}) == 1 and past.stat().st_mtime == before

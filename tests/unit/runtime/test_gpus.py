@@ -256,8 +256,8 @@ def test_only_those_who_have_gpus_are_named(job):
 def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     """A real stage's command: its environment names one free GPU before anything of it runs."""
     code = (
-        "import os\nfrom workflow_src import jobs\nmade = jobs.parser('x')\njobs.add_runtime(made)\n"
-        "jobs.start(lambda given: print(os.environ.get('CUDA_VISIBLE_DEVICES')), made)\n"
+        "import os\nfrom workflow_src import jobs\n"
+        "jobs.start(lambda inputs: print(os.environ.get('CUDA_VISIBLE_DEVICES')), jobs.DeviceJobInputs)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     held = gpus.lease(1)
@@ -265,7 +265,7 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     auto = "None" if torch.version.cuda is None else "GPU-bbbb"
     for device, shown in (("auto", auto), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
         fresh = {name: value for name, value in environment.items() if name not in (gpus.VISIBLE, gpus.LEASED)}
-        words = [sys.executable, "-c", code, "--settings", "{}", "--device", device]
+        words = [sys.executable, "-c", code, "--device", device]
         done = subprocess.run(words, env=fresh, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == shown, done.stderr
     held.release()

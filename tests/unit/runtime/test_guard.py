@@ -13,19 +13,17 @@ from workflow_src.runtime import guard
 
 PROJECT = Path(__file__).resolve().parents[3]
 JOB = """
-import argparse, sys, time
+import sys, time
 from workflow_src.records.atomic import atomic
 from workflow_src import jobs
 
-def run(given):
+def run(inputs):
     with atomic(sys.argv[1]) as file:
         file.write("a part")
         print("writing", flush=True)
         time.sleep(60)
 
-made = argparse.ArgumentParser()
-made.add_argument("--log")
-jobs.start(run, made, [])
+jobs.start(run, jobs.JobInputs, words=[])
 """
 
 

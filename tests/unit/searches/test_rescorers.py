@@ -39,21 +39,21 @@ def by_alignments(model, source, _outputs=None) -> dict[tuple[int, ...], float]:
     assert mask.all()
     logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
     scores = logits.log_softmax(-1)
-    actual: dict[tuple[int, ...], float] = {}
+    probabilities: dict[tuple[int, ...], float] = {}
     for path in itertools.product(range(3, V + 1), repeat=len(scores)):
         output = tuple(collapse(list(path), model.blank))
         p = math.exp(sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
-        actual[output] = actual.get(output, 0.0) + p
-    return {output: math.log(p) / (len(output) + 1) for output, p in actual.items()}
+        probabilities[output] = probabilities.get(output, 0.0) + p
+    return {output: math.log(p) / (len(output) + 1) for output, p in probabilities.items()}
 
 
 @torch.no_grad()
 def word_by_word(model, source, outputs=OUTPUTS) -> dict[tuple[int, ...], float]:
-    actual = {}
+    scores = {}
     for words in outputs:
         values = model.log_probabilities(source, torch.tensor([words], dtype=torch.int64))
-        actual[words] = float(values.sum()) / (len(words) + 1)
-    return actual
+        scores[words] = float(values.sum()) / (len(words) + 1)
+    return scores
 
 
 KINDS = {"nat": (one_pass, by_alignments), "transformer": (lambda: transformer(V, V, seed=2), word_by_word)}
@@ -177,7 +177,7 @@ def test_prefixes_of_a_one_pass_model_are_ranked_by_any_scorer(kind):
     hypotheses = ctc_beam(model, SOURCE, settings, rescorer=rescorer)
     for row in range(3):
         source = one(BATCH, row).source
-        ranked = right(rescorer, source, outputs=by_alignments(model, source))
+        ranked = right(rescorer, source, by_alignments(model, source))
         best = max(ranked, key=ranked.__getitem__)
         assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-9)
 
@@ -238,9 +238,9 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
     # The first and the last sentence have one output twice.
     outputs = torch.tensor([[3, 4], [3, 4], [3, 4], [4, 4], [5, 0], [5, 0]])
     scores = torch.tensor([-1.0, -0.5, -2.0, -3.0, -1.5, -1.0])
-    wanted = winners(outputs, scores, 2, SOURCE, rescorer)
+    wanted = winners(outputs, scores, SOURCE, rescorer)
     assert rescorer.asked == 4
-    ranked = winners(outputs, scores, 2, SOURCE, rescorer, scored=False)
+    ranked = winners(outputs, scores, SOURCE, rescorer, scored=False)
     assert rescorer.asked == 4 + 2 and ranked.tokens == wanted.tokens and ranked.candidates == [1, 2, 1]
     assert ranked.scores == pytest.approx([-0.5, wanted.scores[1], -1.0], abs=1e-12)
 

@@ -67,7 +67,7 @@ def test_a_bundle_translates_in_python_and_as_a_command(made, translator, capfd)
     assert capfd.readouterr().out.splitlines() == eight
     with pytest.raises(SystemExit) as left:
         command.main([*words, "--stop", "sometimes"])
-    assert str(left.value.code).endswith("stop is 'sometimes': it must be 'fixed' or 'adaptive'.")
+    assert str(left.value.code).endswith("stop is 'sometimes'; allowed: adaptive, fixed.")
 
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])

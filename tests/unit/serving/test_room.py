@@ -143,7 +143,7 @@ def translators(tiny_bundles):
 def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
     translator = translators["transformer"]
     size = translator.subwords.target_size
-    with pytest.raises(ValueError, match=rf"beam is 100000\b.*\b{size} subwords"):
+    with pytest.raises(ValueError, match=f"^beam is 100000; allowed: {size} or less"):
         translator.translate(["Der Hund."], "beam", beam=100_000)
     # Also before there is a line, as the command asks.
     with pytest.raises(ValueError, match="beam is 100000"):

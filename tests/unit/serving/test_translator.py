@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.records.atomic import ArtifactError, load_tensors, save_tensors, sha256
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
@@ -87,7 +88,7 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
     text = translators["lvm"].text
     assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
     assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
-    with pytest.raises(ValueError, match='remove_repetitions "all"'):
+    with pytest.raises(ValueError, match="^remove_repetitions is 'all'; allowed: none, subwords, words"):
         text(tokens, "all")
 
 
@@ -171,7 +172,7 @@ def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundle
     with pytest.raises(ValueError, match="subwords"):
         translators["score"].translate(["Hund"], search="latent-search", rescorer=other)
     for name in ("lengths", "samples"):
-        with pytest.raises(ValueError, match=f"{name} is 0; it must be 1 or more"):
+        with pytest.raises(ValueError, match=f"^{name} is 0; allowed: 1 or more"):
             translators["score"].translate(["Hund"], search="latent-search", **{name: 0})
 
 
@@ -203,33 +204,32 @@ def test_normalised_lines_are_not_normalised_again(bundle):
     assert seen[1] == [tokenised] != seen[2]
 
 
+SEARCHED = ("delta", "latent-search", "prior-mean", "score")
+
+
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "fields"),
     [
-        (
-            {"search": "scor"},
-            'unknown search "scor"; allowed: delta, prior-mean, latent-search, score. Did you mean "score"?',
-        ),
-        ({"search": "energy"}, 'unknown search "energy"; allowed: delta, prior-mean, latent-search, score.'),
-        ({"search": "beam"}, 'unknown search "beam"; allowed: delta, prior-mean, latent-search, score.'),
-        ({"steps": -1}, "steps is -1; it must be 0 or more."),
-        ({"batch": 0}, "batch is 0; it must be a whole number from 1 to 1,000,000."),
-        (
-            {"step": 2},
-            "search score takes no step; it takes steps, step_size, length_quantile, lengthening, stop_threshold."
-            ' Did you mean "steps"?',
-        ),
+        ({"search": "scor"}, {"setting": "search", "allowed": SEARCHED, "nearest": "score"}),
+        ({"search": "energy"}, {"setting": "search", "allowed": SEARCHED}),
+        ({"search": "beam"}, {"setting": "search", "allowed": SEARCHED}),
+        ({"steps": -1}, {"setting": "steps", "value": -1, "allowed": "0 or more"}),
+        ({"batch": 0}, {"setting": "batch", "value": 0}),
+        ({"step": 2}, {"setting": "step", "nearest": "steps"}),
         (
             {"beam": 2},
-            "search score takes no beam; it takes steps, step_size, length_quantile, lengthening, stop_threshold.",
+            {
+                "setting": "beam",
+                "allowed": ("length_quantile", "lengthening", "step_size", "steps", "stop_threshold"),
+            },
         ),
     ],
     ids=str,
 )
-def test_settings_that_do_not_serve_are_named(translators, settings, message):
+def test_settings_that_do_not_serve_are_named(translators, settings, fields):
     with pytest.raises(ValueError) as caught:
         translators["score"].translate(LINES, **settings)
-    assert str(caught.value) == message
+    assert fields_of(caught.value, fields) == fields
 
 
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
@@ -288,116 +288,116 @@ def pickled(bundle):
 
 
 SPOILT = {
-    "no bundle": (lambda b: (b / "bundle.json").unlink(), "{b} is no bundle: it has no bundle.json; export a trained"),
+    "no bundle": (lambda b: (b / "bundle.json").unlink(), "{b} is no bundle"),
     "other format": (
         lambda b: rewrite(b, lambda d: d.update(format=0)),
-        "{b}/bundle.json has format 0; this version reads format 1; export the system again.",
+        "{b}/bundle.json has format 0",
     ),
-    "a list": (lambda b: (b / "bundle.json").write_text("[]"), "{b}/bundle.json has format None; this version reads"),
-    "damaged": (lambda b: (b / "bundle.json").write_text('{"format": 1,'), "file {b}/bundle.json is damaged ("),
+    "a list": (lambda b: (b / "bundle.json").write_text("[]"), "{b}/bundle.json has format None"),
+    "damaged": (lambda b: (b / "bundle.json").write_text('{"format": 1,'), "{b}/bundle.json is damaged ("),
     "incomplete": (
         lambda b: rewrite(b, lambda d: d.pop("searches")),
-        "{b}/bundle.json: searches is missing; export the system again.",
+        "{b}/bundle.json cannot be used (searches: missing)",
     ),
     "no weights": (
         lambda b: (b / "lvm.safetensors").unlink(),
-        "bundle {b} lacks lvm.safetensors; export the system again.",
+        "{b} lacks lvm.safetensors",
     ),
     "flipped bit": (
         lambda b: flip(b / "score.safetensors"),
-        "weights {b}/score.safetensors do not match the checksum in bundle.json; copy the bundle again.",
+        "{b}/score.safetensors does not match the checksum in bundle.json",
     ),
     "cut": (
         lambda b: (b / "lvm.safetensors").write_bytes((b / "lvm.safetensors").read_bytes()[:-1]),
-        "weights {b}/lvm.safetensors do not match the checksum in bundle.json; copy the bundle again.",
+        "{b}/lvm.safetensors does not match",
     ),
     "other shape": (
         reshape,
-        "weights {b}/lvm.safetensors: length.outer.bias has shape (100,), the model needs (101,).",
+        "{b}/lvm.safetensors has length.outer.bias of shape (100,)",
     ),
-    "not finite": (poison, "weights {b}/lvm.safetensors: output_bias has values that are not finite; make or copy"),
-    "pickle": (pickled, "weights {b}/score.safetensors are refused: they are a pickle"),
+    "not finite": (poison, "{b}/lvm.safetensors has values in output_bias"),
+    "pickle": (pickled, "{b}/score.safetensors is refused"),
     "other model": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(layers=2)),
-        "weights {b}/lvm.safetensors lack prior_stack.layers.1.",
+        "{b}/lvm.safetensors has no prior_stack.layers.1.",
     ),
     "wrong model": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(head=2)),
-        "{b}/bundle.json: models.lvm.model: head is 2: there is no such setting; export the system again.",
+        "{b}/bundle.json: models.lvm.model cannot be used (head: no such",
     ),
     "no network": (
         lambda b: rewrite(b, lambda d: d.update(models={})),
-        "{b}/bundle.json: models is {{}}: it is empty; ",
+        "{b}/bundle.json cannot be used (models is {{}}; allowed: at least 1",
     ),
     "networks in a list": (
         lambda b: replace(b, models=[]),
-        "{b}/bundle.json: models is []: it must",
+        "{b}/bundle.json cannot be used (models is []; allowed: a section",
     ),
     "a word for a network": (
         lambda b: replace(b, models={"lvm": "x"}),
-        "{b}/bundle.json: models.lvm is 'x': it must be a section",
+        "{b}/bundle.json cannot be used (models.lvm is 'x'; allowed: a section",
     ),
     "no sizes": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"].pop("sizes")),
-        "{b}/bundle.json: models.lvm.sizes is missing; export the system again.",
+        "{b}/bundle.json cannot be used (models.lvm.sizes: missing)",
     ),
     "negative sizes": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(target=-10)),
-        "{b}/bundle.json: models.lvm.sizes.target is -10: it must be above 0; export the system again.",
+        "{b}/bundle.json cannot be used (models.lvm.sizes.target is -10; allowed: above 0)",
     ),
     "other roles": (
         lambda b: rewrite(b, lambda d: [part.update(role="foo") for part in d["models"].values()]),
-        "{b}/bundle.json: no network has the role model; export the system again.",
+        "{b}/bundle.json cannot be used (its content: no network has the role model)",
     ),
     "unknown search": (
         lambda b: rewrite(b, lambda d: d.update(searches=["foo"])),
-        '{b} has search "foo", which is not declared here; export the system again.',
+        "{b} has the search foo",
     ),
     "unknown engine": (
         lambda b: rewrite(b, lambda d: d.update(engine="foo")),
-        '{b} is for engine "foo", which has no folders of its own here; export the system again.',
+        "{b} is for engine foo",
     ),
     "an engine for bundles": (
         lambda b: rewrite(b, lambda d: d.update(engine="onnxruntime")),
-        '{b} is for engine "onnxruntime", which has no folders of its own here; export the system again.',
+        "{b} is for engine onnxruntime",
     ),
     "no engine": (
         lambda b: rewrite(b, lambda d: d.update(engine=None)),
-        '{b} is for engine "None", which has no folders of its own here; export the system again.',
+        "{b} is for engine None",
     ),
     "no search by default": (
         lambda b: rewrite(b, lambda d: d.update(defaults={})),
-        "{b}/bundle.json: defaults.search is None; allowed: delta, prior-mean, latent-search, score; export the system",
+        "{b}/bundle.json has defaults.search None, none of delta, prior-mean, latent-search, score",
     ),
     "sizes in words": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(source="300")),
-        "{b}/bundle.json: models.lvm.sizes.source is '300': it must be a whole number; export the system again.",
+        "{b}/bundle.json cannot be used (models.lvm.sizes.source is '300'; ",
     ),
     "no defaults": (
         lambda b: rewrite(b, lambda d: d.update(defaults=None)),
-        "{b}/bundle.json: defaults is None: it must be a section",
+        "{b}/bundle.json cannot be used (defaults is None; ",
     ),
     "no language": (
         lambda b: rewrite(b, lambda d: d["languages"].pop("source")),
-        "{b}/bundle.json: languages.source is missing; export the system again.",
+        "{b}/bundle.json cannot be used (languages.source: missing)",
     ),
     "plug-ins without a version": (
         lambda b: rewrite(b, lambda d: d.update(plugins=[{"name": "x"}])),
-        "{b}/bundle.json: plugins[0].version is missing; export the system again.",
+        "{b}/bundle.json cannot be used (plugins[0].version: missing)",
     ),
     "other normalisation": (
         lambda b: rewrite(b, lambda d: d["normalisation"].update(unicode="X")),
-        "{b}/bundle.json: normalisation.unicode is 'X': it must be 'NFC' or 'NFKC'; export the system again.",
+        "{b}/bundle.json cannot be used (normalisation.unicode is 'X'; allowed: NFC, NFKC)",
     ),
     "width in words": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(dim="abc")),
-        "{b}/bundle.json: models.lvm.model: dim is 'abc': it must be a whole number; export the system again.",
+        "{b}/bundle.json: models.lvm.model cannot be used (dim is 'abc'; ",
     ),
-    "deep": (lambda b: (b / "bundle.json").write_text("[" * 100_000), "file {b}/bundle.json is damaged ("),
-    "no subwords": (lambda b: shutil.rmtree(b / "subwords"), "file {b}/subwords/subwords.json does not exist."),
+    "deep": (lambda b: (b / "bundle.json").write_text("[" * 100_000), "{b}/bundle.json is damaged ("),
+    "no subwords": (lambda b: shutil.rmtree(b / "subwords"), "{b}/subwords/subwords.json does not exist"),
     "damaged subwords": (
         lambda b: flip(b / "subwords/joint.model"),
-        "subword model {b}/subwords/joint.model is not the one that subwords.json describes; learn it again.",
+        "{b}/subwords/joint.model is not the one",
     ),
 }
 
@@ -414,11 +414,9 @@ def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
 def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_path):
     with pytest.raises(ArtifactError, match="none is no bundle"):
         Translator.load(tmp_path / "none")
-    there = torch.cuda.device_count()
-    message = f'device "cuda:7" is not there ({there} CUDA devices found); use cpu or auto.'
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ConfigError, match="^device is 'cuda:7'"):
         Translator.load(tiny_bundles["lvm"], device="cuda:7")
-    with pytest.raises(ValueError, match='precision "half"'):
+    with pytest.raises(ValueError, match="^precision is 'half'"):
         Translator.load(tiny_bundles["lvm"], device="cpu", precision="half")
 
 
@@ -470,8 +468,7 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
 
 def test_engines_are_chosen_at_loading(tiny_bundles, translators):
     assert translators["transformer"].engine == "eager"
-    message = 'engine "fast" serves searches that have a program, and this system has none; use engine eager.'
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ConfigError, match="^engine is 'fast': it serves searches"):
         Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
 
 
@@ -589,15 +586,14 @@ def test_the_module_is_the_command_too(tiny_bundles):
     done = subprocess.run([*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT)
     assert (done.returncode, done.stdout) == (0, "")
     done = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
-    assert done.returncode == 1 and done.stderr.startswith("error: unknown search")
+    assert done.returncode == 1 and done.stderr.startswith("error: search is 'beam'")
 
 
 def test_the_command_refuses_text_that_is_not_utf8(tiny_bundles):
     done = run_command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
     assert done.returncode == 1 and done.stdout == b""
-    assert done.stderr.decode() == (
-        "error: text /dev/stdin is not UTF-8 in line 2, byte 15 of the file (0xe4): convert the file to UTF-8.\n"
-    )
+    error = done.stderr.decode()
+    assert error.startswith("error: /dev/stdin, line 2, is not UTF-8: byte 15 ") and error.count("\n") == 1
 
 
 @pytest.fixture
@@ -627,12 +623,10 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
     # The fault lies beyond the first chunk, which is translated by then.
     text.write_text("der Hund\n" * 70 + "Hund " * 100 + "\n")
     code, output, error = in_process(*words)
-    assert (code, output) == (1, "") and re.fullmatch(
-        r"error: line 71 has \d+ subwords, the model takes at most 59; split it into sentences.\n", error
-    )
+    assert (code, output) == (1, "") and re.fullmatch(r"error: line 71 has \d+ subwords, .*\n", error)
     assert out.read_bytes() == before
     out.unlink()
-    for content, message in ((b"der Hund\n" * 70 + b"\xff", "is not UTF-8 in line 71"), (None, "does not exist.")):
+    for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, is not UTF-8"), (None, "does not exist.")):
         text.unlink()
         if content:
             text.write_bytes(content)
@@ -648,34 +642,33 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
     [
         (
             ("--search", "prior_mean"),
-            'error: unknown search "prior_mean"; allowed: delta, prior-mean, latent-search. Did you mean',
+            "error: --search is 'prior_mean'; allowed: delta, latent-search, prior-mean; ",
         ),
-        (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
-        (("--batch", "0"), "error: batch is 0; it must be a whole number from 1 to 1,000,000.\n"),
-        (("--search", "latent-search", "--step-size", "0"), "error: step_size is 0; it must be above 0.\n"),
+        (("--steps", "-2"), "error: steps is '-2'; allowed: 0 or more.\n"),
+        (("--batch", "0"), "error: batch is 0; "),
+        (("--search", "latent-search", "--step-size", "0"), "error: step_size is '0'; allowed: above 0.\n"),
         (
             ("--search", "latent-search", "--step-size", "nan"),
-            "error: step_size is nan; it must be a finite number, above 0.\n",
+            "error: step_size is 'nan'; allowed: a finite number, above 0.\n",
         ),
-        (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
-        (("--lengthening", "-0.1"), "error: lengthening is -0.1; it must be 0 or more.\n"),
-        (("--lengthening", "inf"), "error: lengthening is inf; it must be a finite number, 0 or more.\n"),
-        (("--beam", "4"), "error: --beam belongs to beam, ctc-beam, and the search is delta; remove one of the two.\n"),
+        (("--length-quantile", "1.5"), "error: length_quantile is '1.5'; allowed: above 0 and below 1.\n"),
+        (("--lengthening", "-0.1"), "error: lengthening is '-0.1'; allowed: 0 or more.\n"),
+        (("--lengthening", "inf"), "error: lengthening is 'inf'; allowed: a finite number, 0 or more.\n"),
+        (("--beam", "4"), "error: --beam is '4': no setting of search delta but of beam, ctc-beam; "),
         (
             ("--lengths", "3"),
-            "error: --lengths belongs to argmax, iterative-refinement, latent-search, and the search is delta; remove "
-            "one",
+            "error: --lengths is '3': no setting of search delta but of argmax, iterative-refinement, latent-search; ",
         ),
         (
             ("--search", "latent-search", "--search-seed", "-1"),
-            "error: search_seed is -1; it must be 0 or more and below 2147483648.\n",
+            "error: search_seed is '-1'; allowed: 0 or more and below 2147483648.\n",
         ),
-        (("--engine", "eagre"), 'error: unknown engine "eagre"; allowed: auto, eager, fast, fast-int8. Did you mean'),
-        (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),
-        (("--batch", "x"), "error: batch is 'x'; it must be a whole number from 1 to 1,000,000.\n"),
-        (("--batch", "9" * 23), "error: batch is 99999999999999999999999; it must be a whole number from 1 to "),
-        (("--threads", "0"), "error: threads is 0; it must be a whole number from 1 to 1,024.\n"),
-        (("--threads", "1000000"), "error: threads is 1000000; it must be a whole number from 1 to 1,024.\n"),
+        (("--engine", "eagre"), "error: engine is 'eagre'; allowed: auto, eager, fast, fast-int8; did"),
+        (("--device", "cuda:7"), "error: device is 'cuda:7': "),
+        (("--batch", "x"), "error: batch is 'x'; "),
+        (("--batch", "9" * 23), "error: batch is 99999999999999999999999; "),
+        (("--threads", "0"), "error: threads is 0; allowed: a whole number from 1 to 1,024.\n"),
+        (("--threads", "1000000"), "error: threads is 1000000; "),
     ],
     ids=str,
 )
@@ -692,12 +685,12 @@ def test_an_output_that_cannot_be_is_refused_before_anything_is_read(tiny_bundle
     (tmp_path / "file").write_text("kept")
     os.mkfifo(tmp_path / "pipe")
     output, message = {
-        "folder": (tmp_path, f"{tmp_path} is a folder; name a file in it."),
+        "folder": (tmp_path, f"{tmp_path} is a folder; "),
         "below a file": (tmp_path / "file/x", f"{tmp_path}/file/x cannot be written: a part of its path is a file; "),
-        "pipe": (tmp_path / "pipe", f"{tmp_path}/pipe is a pipe or a device, which cannot be replaced as a whole; "),
-        "nothing": ("", ". is a folder; name a file in it."),
+        "pipe": (tmp_path / "pipe", f"{tmp_path}/pipe is a pipe or a device"),
+        "nothing": ("", ". is a folder; "),
         # A link to whatever the caller has redirected it to.
-        "standard output": ("/dev/stdout", "/dev/stdout is a pipe or a device, which cannot be replaced as a whole; "),
+        "standard output": ("/dev/stdout", "/dev/stdout is a pipe"),
     }[kind]
     # An input that does not exist would be refused too, if it were read.
     words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "none", "--output", output)
@@ -734,9 +727,8 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--momentum", "3"], "unrecognized arguments: --momentum 3. An option of a plug-in needs --plugins PACKAGE."),
-        (["--search", "momentum"], 'unknown search "momentum"; allowed: delta, prior-mean'),
-        (["--search", "momentum"], "A search of a plug-in needs --plugins PACKAGE."),
+        (["--momentum", "3"], "--momentum 3. an option of a plug-in needs --plugins"),
+        (["--search", "momentum"], "--plugins PACKAGE"),
     ],
 )
 def test_what_may_be_of_a_plug_in_is_told_with_plugins(tiny_bundles, words, sentence, capsys):
@@ -759,27 +751,27 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "fields"),
     [
-        ({"lines": "Der Hund."}, "lines is 'Der Hund.'; give a list of lines, such as "),
-        ({"lines": None}, "lines is None; give a list of lines"),
-        ({"lines": ["a", 1]}, "line 2 is 1; every line must be text (str)."),
-        ({"lines": [b"a"]}, "line 1 is b'a'; every line must be text (str)."),
-        ({"lines": ["a", "b\ud800"]}, "line 2 has half of a character, '\\ud800'; read it as UTF-8."),
-        ({"batch": "8"}, "batch is '8'; it must be a whole number from 1 to 1,000,000."),
-        ({"batch": 2.5}, "batch is 2.5; it must be a whole number"),
-        ({"batch": True}, "batch is True; it must be a whole number"),
-        ({"systems": [1]}, "systems is [1]; give a dict of translators by role."),
-        ({"systems": {"foo": 1}}, "systems has the role 'foo'; this search works with no other system."),
-        ({"systems": {"model": 1}}, "systems has the role 'model'; this search works with no other system."),
-        ({"search": "latent-search", "systems": {"model": 1}}, "systems has the role 'model'; allowed: rescorer."),
+        ({"lines": "Der Hund."}, {"setting": "lines", "value": "Der Hund."}),
+        ({"lines": None}, {"setting": "lines", "value": None}),
+        ({"lines": ["a", 1]}, {"setting": "line 2", "value": 1, "allowed": "text (str)"}),
+        ({"lines": [b"a"]}, {"setting": "line 1", "value": b"a"}),
+        ({"lines": ["a", "b\ud800"]}, {"setting": "lines", "mentions": ("line 2", "'\\ud800'")}),
+        ({"batch": "8"}, {"setting": "batch", "value": "8"}),
+        ({"batch": 2.5}, {"setting": "batch", "value": 2.5}),
+        ({"batch": True}, {"setting": "batch", "value": True}),
+        ({"systems": [1]}, {"setting": "systems", "value": [1]}),
+        ({"systems": {"foo": 1}}, {"setting": "systems", "value": "foo", "allowed": ()}),
+        ({"systems": {"model": 1}}, {"setting": "systems", "value": "model", "allowed": ()}),
+        ({"search": "latent-search", "systems": {"model": 1}}, {"value": "model", "allowed": ("rescorer",)}),
     ],
     ids=str,
 )
-def test_other_types_than_those_of_the_api_are_refused_in_a_sentence(translators, given, message):
-    with pytest.raises(ValueError) as refused:
+def test_other_types_than_those_of_the_api_are_refused(translators, given, fields):
+    with pytest.raises(ConfigError) as refused:
         translators["lvm"].translate(**{"lines": ["der Hund"], **given})
-    assert str(refused.value).startswith(message)
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_whole_numbers_of_numpy_are_numbers(translators):
@@ -794,25 +786,16 @@ def test_search_takes_lists_of_lines_as_translate_does(translators, lines):
         translators["lvm"].search(lines, settings)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"folder": None}, "folder is None; give the path of an exported bundle."),
-        ({"threads": -1}, "threads is -1; it must be a whole number from 1 to 1,024."),
-        ({"threads": "a"}, "threads is 'a'; it must be a whole number from 1 to 1,024."),
-        ({"device": None}, 'unknown device "None"; allowed: auto, cpu, cuda, cuda:N.'),
-    ],
-    ids=str,
-)
-def test_what_no_bundle_can_be_opened_with_is_refused_in_a_sentence(tiny_bundles, given, message):
-    with pytest.raises(ValueError) as refused:
-        Translator.load(**{"folder": tiny_bundles["lvm"], **given})
-    assert str(refused.value) == message
+@pytest.mark.parametrize(("setting", "value"), [("folder", None), ("threads", -1), ("threads", "a"), ("device", None)])
+def test_what_no_bundle_can_be_opened_with_is_refused(tiny_bundles, setting, value):
+    with pytest.raises(ConfigError) as refused:
+        Translator.load(**{"folder": tiny_bundles["lvm"], setting: value})
+    assert (refused.value.setting, refused.value.value) == (setting, value)
 
 
 def test_the_file_in_a_bundle_is_no_bundle(tiny_bundles):
     file = tiny_bundles["lvm"] / "bundle.json"
-    with pytest.raises(ArtifactError, match=f"is a file; name the folder of a bundle, such as {file.parent}"):
+    with pytest.raises(ArtifactError, match=f"is a file; .*{file.parent}"):
         Translator.load(file)
 
 
@@ -828,15 +811,14 @@ def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_len
     assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
     code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
     searches = "argmax, delta, energy, iterative-refinement, latent-search, mask-predict, prior-mean, score"
-    message = f"error: --lengthening belongs to {searches}, and the search is beam; remove one of the two.\n"
-    assert (code, output, error) == (1, "", message)
+    assert (code, output) == (1, "") and error.startswith("error: --lengthening is '0.5': ") and searches in error
 
 
 def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     words = ("--bundle", tiny_bundles["score"], "--input", tmp_path / "empty.txt", "--output", tmp_path / "out.txt")
     code, out, error = in_process(*words, "--search", "scor")
-    assert code == 1 and out == "" and 'unknown search "scor"' in error and 'Did you mean "score"?' in error
+    assert code == 1 and out == "" and error.startswith("error: --search is 'scor'; ")
     assert not (tmp_path / "out.txt").exists()
     assert in_process(*words) == (0, "", "")
     assert (tmp_path / "out.txt").read_text() == ""

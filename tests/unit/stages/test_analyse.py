@@ -37,7 +37,7 @@ def run(tiny, tiny_bundles, tmp_path):
         words = ["--settings", json.dumps(settings), "--bundles", *(f"{name}={folders[name]}" for name in systems)]
         words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / reference)]
         words += ["--output", str(tmp_path / "traces.json"), "--device", "cpu", "--threads", "1"]
-        jobs.start(analyse.run, analyse.make_parser(), words)
+        jobs.start(analyse.run, analyse.Inputs, words=words)
         return json.loads((tmp_path / "traces.json").read_text(encoding="utf-8"))
 
     return start
@@ -91,7 +91,7 @@ def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):
     settings = {"examples": 2, "searches": [{"system": "lvm", "search": "delta", "steps": 2}], "teacher": None}
     words = ["--settings", json.dumps(settings), "--bundles", f"lvm={bundle}", "--device", "cpu"]
     words += ["--source", str(tmp_path / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
-    jobs.start(analyse.run, analyse.make_parser(), [*words, "--output", str(tmp_path / "traces.json")])
+    jobs.start(analyse.run, analyse.Inputs, words=[*words, "--output", str(tmp_path / "traces.json")])
     examples = json.loads((tmp_path / "traces.json").read_text())["examples"]
     assert [example["source"] for example in examples] == [f"{lines[example['index']]}." for example in examples] != []
 

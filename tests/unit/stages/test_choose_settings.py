@@ -7,7 +7,8 @@ import json
 import pytest
 import sacrebleu
 
-from workflow_src.records.atomic import ArtifactError, read_chosen
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_chosen
 from workflow_src.serving.translator import Translator
 
 
@@ -57,7 +58,7 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
 def test_a_file_that_chose_nothing_is_refused(tmp_path):
     path = tmp_path / "chosen.json"
     path.write_text("{}")
-    with pytest.raises(ArtifactError, match="tells no chosen settings; choose them again"):
+    with pytest.raises(ArtifactError, match="has no chosen settings"):
         read_chosen(path)
 
 

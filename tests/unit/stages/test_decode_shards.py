@@ -110,7 +110,7 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
         shutil.rmtree(tmp_path / "out")
 
     paths[1].write_bytes(whole[:-5] + bytes([whole[-5] ^ 2]) + whole[-4:])
-    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged: its record tells another checksum; ")
+    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged: ")
     again()
     paths[1].unlink()
     assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged")
@@ -131,9 +131,9 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     def join(*source, **changes):
         return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--join", *map(str, paths)]
 
-    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl, which are not what is wanted, and run again."
-    assert refused("decode", join(beam=9)) == f"{paths[0]} was made with beam 3, 9 is wanted{end}"
-    message = f"{paths[0]} was made with stop_threshold unset, 0.1 is wanted{end}"
+    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl and run again."
+    assert refused("decode", join(beam=9)) == f"{paths[0]} was made with beam 3, and not 9{end}"
+    message = f"{paths[0]} was made with stop_threshold unset, and not 0.1{end}"
     assert refused("decode", join(stop_threshold=0.1)) == message
     retrained = tmp_path / "retrained"
     retrained.mkdir()
@@ -145,8 +145,7 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     # One of them alone is made anew.
     more = ["--shard", "1", "--shards", "2"]
     run_stage("decode", [*words("beam", paths[1], beam=2), *more])
-    message = f"{paths[1]} was made with beam 2, 3 is wanted; delete it and run again: the others are kept."
-    assert refused("decode", join()) == message
+    assert refused("decode", join()).startswith(f"{paths[1]} was made with beam 2, and not 3; ")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     run_stage("decode", [*words("beam", paths[1]), *more])
     run_stage("decode", join())
@@ -156,7 +155,7 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
 @pytest.mark.parametrize("shard", [-1, 2])
 def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
     error = refused("decode", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
-    assert error == f"--shard is {shard}; it must be from 0 to 1."
+    assert error == f"--shard is {shard}; allowed: 0 to 1."
 
 
 def test_records_tell_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):

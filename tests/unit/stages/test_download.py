@@ -111,9 +111,9 @@ def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
     (tmp_path / "x.en").write_text("one\ntwo\n")
     (tmp_path / "y.en").write_text("one\n")
     assert "x.de has 2 lines, but y.en has 1" in failure(capsys, own)
-    assert 'dataset mini has no language "fr"' in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
-    assert "two different languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
-    assert 'unknown setting "trian"' in failure(capsys, settings(trian=[]), *mirrors)
+    assert "language of dataset mini is 'fr'; " in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
+    assert "allowed: two languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
+    assert "trian: no such setting" in failure(capsys, settings(trian=[]), *mirrors)
     folder = tmp_path / "results/mini/raw"
     assert not folder.exists() or not list(folder.iterdir())
 

@@ -103,14 +103,14 @@ def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_fil
     assert lengths[0][1] == lengths[1][2] == longest + 1
     places = {split: [[0, "a.de", "a.en", 1], [1, "my own.de", "my own.en", 7], [2, "a.de", "a.en", 3]]}
     message = refused(models, texts, split, capsys, longest, places)
-    assert f"line 7 of my own.de ({split}) has {longest + 1} subwords, the first of 2 such pairs, and the m" in message
+    assert f"my own.de, line 7, ({split}) has {longest + 1} subwords, the first of 2 such pairs" in message
     assert f"take at most {longest} " in message and f"max_characters: {len(GERMAN[1]) - 1}." in message
     # Without places it is the text itself that is named.
-    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest)
-    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest, {split: []})
+    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest)
+    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest, {split: []})
     # Also those of generated corpora, whose lines come from no file.
     unnamed = {split: [[0, "", "", 1]]}
-    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest, unnamed)
+    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest, unnamed)
     assert len(run(models, texts, split, more=["--longest", str(longest + 1)])) == len(GERMAN)
 
 
@@ -157,21 +157,21 @@ def test_nothing_left_to_train_on(models, texts, capsys):
 
 def test_texts_that_do_not_match(models, texts, capsys):
     (texts / "en").write_text("a\nb\n")
-    assert f"{texts / 'de'} has 6, {texts / 'en'} has 2" in run(models, texts, "dev", code=1, capsys=capsys)
+    assert f"{texts / 'de'} has 6 lines, and {texts / 'en'} has 2" in run(models, texts, "dev", code=1, capsys=capsys)
 
 
 def test_empty_text(models, texts, capsys):
     (texts / "de").write_text("")
-    assert f"text {texts / 'de'} is empty" in run(models, texts, "test", code=1, capsys=capsys)
+    assert f"{texts / 'de'} is empty" in run(models, texts, "test", code=1, capsys=capsys)
 
 
 def test_text_that_is_not_utf8(models, texts, capsys):
     content = (texts / "en").read_bytes().replace("日".encode(), b"\x93")
     (texts / "en").write_bytes(content)
     error = run(models, texts, "train", code=1, capsys=capsys)
-    assert f"text {texts / 'en'} is not UTF-8 in line 6, byte {content.index(0x93) + 1} of the file (0x93)" in error
+    assert f"{texts / 'en'}, line 6, is not UTF-8: byte {content.index(0x93) + 1} of the file is 0x93" in error
 
 
 def test_missing_subwords(texts, capsys):
     error = run(texts / "none", texts, "train", code=1, capsys=capsys)
-    assert f"file {texts / 'none' / 'subwords.json'} does not exist" in error
+    assert f"{texts / 'none' / 'subwords.json'} does not exist" in error

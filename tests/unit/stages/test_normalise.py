@@ -127,13 +127,13 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
     (raw / "test.en").write_text("one\n")
     normalise(tmp_path, code=1)
     message = error(capsys)
-    assert message.startswith("error: ") and "test.ro has 2" in message and "test.en has 1" in message
+    assert message.startswith("error: ") and "test.ro has 2 lines" in message and "test.en has 1" in message
     (raw / "test.en").write_bytes(b"one\n\xff\n")
     normalise(tmp_path, code=1)
-    assert "test.en is not UTF-8 in line 2, byte 5" in error(capsys)
+    assert "test.en, line 2, is not UTF-8: byte 5 " in error(capsys)
     (raw / "test.en").write_text("\n \n")
     normalise(tmp_path, code=1)
-    assert "no pair of test is left after normalisation" in error(capsys)
+    assert "no pair for test after normalisation" in error(capsys)
     (raw / "test.en").write_text("")
     normalise(tmp_path, code=1)
     assert "test.en is empty" in error(capsys)
@@ -145,7 +145,7 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
 
 def test_unknown_settings_are_named(tmp_path, raw, capsys):
     normalise(tmp_path, code=1, lower_case=True)
-    assert 'unknown setting "lower_case"' in error(capsys) and not (tmp_path / "corpus").exists()
+    assert "lower_case: no such setting" in error(capsys) and not (tmp_path / "corpus").exists()
 
 
 def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks(tmp_path, capsys):

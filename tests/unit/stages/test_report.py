@@ -19,7 +19,7 @@ PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time
 
 
 def _build(words):
-    jobs.start(report.run, report.make_parser(), words)
+    jobs.start(report.run, report.Inputs, words=words)
     return Path(words[words.index("--output-folder") + 1])
 
 
@@ -336,7 +336,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
     [
         (
             lambda f: (f / "systems/lvm/seed-1/training.jsonl").write_text('{"loss": 1}\n'),
-            "line 1 of .*no JSON object with a step",
+            "line 1, is no JSON object with a step",
         ),
         (lambda f: (f / "systems/lvm/seed-1/training.jsonl").unlink(), "training.jsonl does not exist"),
         (lambda f: (f / "quality/lvm/delta-1-1.json").unlink(), "delta-1-1.json does not exist"),
@@ -345,7 +345,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
         (
             lambda f: (f / "speed.json").write_text("{}"),
-            "speed.json has format None; this version reads format 1; measure speed",
+            "speed.json has format None, and this version reads format 1; measure speed",
         ),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
@@ -372,7 +372,7 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
     path.write_text(json.dumps(spoilt))
     with pytest.raises(SystemExit):
         _build(words)
-    assert re.search(r"rows\[0\].bleu is 141.0: it must be 100 or less", capsys.readouterr().err)
+    assert re.search(r"rows\[0\].bleu is 141.0; allowed: 100 or less", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
 
 

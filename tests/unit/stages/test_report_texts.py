@@ -83,7 +83,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, held)]
     for path, content in zip(paths, (mapped, ordered, held), strict=True):
         path.write_text(json.dumps(content))
-    jobs.start(report.run, report.make_parser(), [*words, "--analyses", *map(str, paths)])
+    jobs.start(report.run, report.Inputs, words=[*words, "--analyses", *map(str, paths)])
     folder = tmp_path / "report"
 
     page = Texts((folder / "index.html").read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ def _words(files, hypotheses, references, sources, details=None, settings=SETTIN
 
 
 def _run(words):
-    jobs.start(score_quality.run, score_quality.make_parser(), words)
+    jobs.start(score_quality.run, score_quality.Inputs, words=words)
     return json.loads(open(words[-1], encoding="utf-8").read())
 
 
@@ -73,13 +73,13 @@ def test_validity_follows_the_direction(files, monkeypatch):
 @pytest.mark.parametrize(
     ("hypotheses", "references", "sources", "details", "message"),
     [
-        (["a"], ["a", "b"], ["x"], None, r"hyp.txt has 1, .*ref.en has 2"),
-        (["a", "b"], ["a", "b"], ["x"], None, r"hyp.txt has 2, .*src.de has 1"),
+        (["a"], ["a", "b"], ["x"], None, r"hyp.txt has 1 lines, .*ref.en has 2"),
+        (["a", "b"], ["a", "b"], ["x"], None, r"hyp.txt has 2 lines, .*src.de has 1"),
         ([], [], [], None, r"hyp.txt is empty"),
-        (["a"], ["a"], [b"\xff"], None, r"src.de is not UTF-8 in line 1"),
-        (["a"], ["a"], ["x"], ["{broken"], r"line 1 of .*hyp.jsonl is not a JSON object"),
-        (["a"], ["a"], ["x"], ["{}", "{}"], r"hyp.txt has 1, .*hyp.jsonl has 2"),
-        (["a"], ["a"], ["x"], ["{}"], r"line 1 of .*hyp.jsonl has no without_repeated_subwords.*delete it .*run again"),
+        (["a"], ["a"], [b"\xff"], None, r"src.de, line 1, is not UTF-8"),
+        (["a"], ["a"], ["x"], ["{broken"], r"hyp.jsonl, line 1, is not a JSON object"),
+        (["a"], ["a"], ["x"], ["{}", "{}"], r"hyp.txt has 1 lines, .*hyp.jsonl has 2"),
+        (["a"], ["a"], ["x"], ["{}"], r"hyp.jsonl, line 1, has no without_repeated_subwords"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses, references, sources, details, message):

@@ -243,16 +243,16 @@ def _without_header(path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda f: f.unlink(), "weights {f} do not exist."),
-        (_without_header, "weights {f} are damaged or not a safetensors file ("),
-        (lambda f: save_tensors(f, {"x": torch.ones(2)}), "weights {f} lack output_bias: they belong to"),
-        (_with_a_flipped_bit, "weights {f} do not match the checksum in the config.json beside them"),
-        (lambda f: f.with_name("config.json").unlink(), "file {c} does not exist."),
-        (lambda f: f.with_name("config.json").write_text("{}"), "{c} does not describe a system (missing or unknown: "),
-        (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system (missing or unknown"),
+        (lambda f: f.unlink(), "{f} does not exist."),
+        (_without_header, "{f} is damaged or"),
+        (lambda f: save_tensors(f, {"x": torch.ones(2)}), "{f} has no output_bias"),
+        (_with_a_flipped_bit, "{f} does not match the checksum in the config.json"),
+        (lambda f: f.with_name("config.json").unlink(), "{c} does not exist."),
+        (lambda f: f.with_name("config.json").write_text("{}"), "{c} does not describe a system"),
+        (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system"),
         (
             lambda f: f.with_name("config.json").write_text(f.with_name("config.json").read_text().replace("16", "15")),
-            "setting lvm.model: dim 15 must be a multiple of heads 2.",
+            "lvm.model: dim 15 must be a multiple",
         ),
     ],
     ids=["missing", "damaged", "others", "a bit", "no description", "empty description", "a list", "wrong description"],
@@ -275,8 +275,7 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
     run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
     plain = tmp_path / "plain" / "model.safetensors"
     told = (
-        f"weights {plain} are of family nat; a system that has latents is needed here, and with its model "
-        "settings it is none."
+        f"{plain} is of family nat; a system that has latents is needed here, and with its model settings it is none."
     )
     assert refused("train", training_words("score", tmp_path / "out", base=plain)) == told
     assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == told
@@ -289,16 +288,16 @@ def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refus
         "a system of family score needs --base, the weights of one that is latent."
     )
     assert refused("train", training_words("score", out, base=systems["transformer"])) == (
-        f"weights {systems['transformer']} are of family transformer; lvm or nat or lanmt is needed here."
+        f"{systems['transformer']} is of family transformer; lvm or nat or lanmt is needed here."
     )
     words = training_words("transformer", out)
     short = tmp_path / "short.en"
     short.write_text("the dog\n")
     words[words.index("--reference") + 1] = str(short)
-    assert refused("train", words) == (f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again.")
+    assert refused("train", words) == f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again."
     words = training_words("transformer", out)
     words[words.index("--device") + 1] = "cuda:7"
-    assert refused("train", words).startswith('device "cuda:7" is not there (')
+    assert refused("train", words).startswith("device is 'cuda:7': ")
     assert not out.exists() or {path.name for path in out.glob("*.*")} <= {"state.lock"}
 
 
@@ -308,12 +307,12 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     save_tensors(other, {"some.weight": torch.ones(3)})
     for family, base in (("transformer", None), ("lvm", None), ("score", systems["lvm"])):
         error = refused("train", training_words(family, tmp_path / "out", base=base, initial=other))
-        assert error.startswith(f"weights {other} have 0 of this model's ")
+        assert error.startswith(f"{other} has 0 of this model's ")
     # Of another kind of network a bias may fit by chance.
     biases = {name: tensor for name, tensor in load_tensors(systems["transformer"]).items() if tensor.dim() == 1}
     save_tensors(other, dict(list(biases.items())[:1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=other))
-    assert error.startswith(f"weights {other} have 1 of this model's ")
+    assert error.startswith(f"{other} has 1 of this model's ")
     part = tmp_path / "part.safetensors"
     save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
@@ -328,7 +327,7 @@ def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_wo
     description = json.loads(systems["transformer"].with_name("config.json").read_text())
     given.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
-    assert error.startswith(f"weights {given} were trained with other subwords of the same number, digest 000000000000")
+    assert error.startswith(f"{given} was trained with other subwords of the same number")
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
@@ -409,13 +408,13 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected; delete it and run again: "),
-        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected; delete it and run again: "),
+        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected"),
+        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected"),
         (lambda lines: [*lines[:4], lines[4][:9], *lines[5:]], "{f}, line 5, is damaged ("),
         (lambda lines: ['{"text": "a"}', *lines[1:]], "{f}, line 1, is damaged ('score')"),
         (lambda lines: ['{"text": "a", "score": "b"}', *lines[1:]], "{f}, line 1, is damaged ("),
         (lambda lines: ['{"text": 1, "score": 1.0}', *lines[1:]], "{f}, line 1, is damaged ("),
-        (lambda lines: [], "{f} has 0 lines, 20 were expected; delete it and run again: "),
+        (lambda lines: [], "{f} has 0 lines, 20 were expected"),
     ],
     ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
 )
@@ -445,13 +444,12 @@ def test_shards_that_do_not_belong_together_are_not_merged(tiny, systems, shards
     def merge(paths, **settings):
         return refused("merge_distilled", merge_words(tiny, systems, paths, tmp_path / "out", **settings))
 
-    assert merge([second, first]).startswith(f"{second} is not shard 0 of 2 by its record; delete it and run again: ")
+    assert merge([second, first]).startswith(f"{second} is not shard 0 of 2 by its record; ")
     assert merge([first, shards[3][1]]).startswith(f"{shards[3][1]} is not shard 1 of 2 by its record; ")
     run_stage("distill", distill_words(tiny, systems, second, 1, 2, beam=1))
-    made = "was made with beam 1, 2 is wanted; delete it and run again: the others are kept."
-    assert merge([first, second]) == f"{second} {made}"
+    assert merge([first, second]).startswith(f"{second} was made with beam 1, and not 2; ")
     second.with_suffix(".json").unlink()
-    assert merge([first, second]).startswith(f"{second} has no record 1-of-2.json beside it: it is not whole; ")
+    assert merge([first, second]).startswith(f"{second} has no record 1-of-2.json beside it")
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
 
 
@@ -462,8 +460,8 @@ def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused
     def merge(systems=systems, **settings):
         return refused("merge_distilled", merge_words(tiny, systems, both, tmp_path / "out", **settings))
 
-    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl, which are not what is wanted, and run again."
-    assert merge(beam=9) == f"{both[0]} was made with beam 2, 9 is wanted{end}"
+    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl and run again."
+    assert merge(beam=9) == f"{both[0]} was made with beam 2, and not 9{end}"
     trained = tmp_path / "model.safetensors"
     trained.write_bytes(systems["transformer"].read_bytes()[:-1] + b"?")
     message = f"{both[0]} was made from another model than {trained} holds now{end}"
@@ -487,14 +485,12 @@ def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, ref
 
 def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
-    assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; it must be from 0 to 1."
+    assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; allowed: 0 to 1."
     error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
-    assert error == f"weights {systems['lvm']} are of family lvm; transformer or seq2seq is needed here."
+    assert error == f"{systems['lvm']} is of family lvm; transformer or seq2seq is needed here."
     broken = tmp_path / "bad.de"
     broken.write_bytes(b"der Hund\nder \xff\n")
-    assert f"text {broken} is not UTF-8 in line 2" in refused(
-        "distill", distill_words(tiny, systems, out, source=broken)
-    )
+    assert f"{broken}, line 2, is not UTF-8" in refused("distill", distill_words(tiny, systems, out, source=broken))
     assert sorted(os.listdir(tmp_path)) == ["bad.de"]
 
 
@@ -502,8 +498,8 @@ def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_wor
     learnt = SubwordsConfig(vocabulary_size=55, joint=True)
     subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     message = (
-        f"weights {systems['transformer']} were trained with 62 source and 62 target subwords, these subwords have 55 "
-        "and 55; use the subwords that the system was trained with."
+        f"{systems['transformer']} was trained with 62 source and 62 target subwords, these subwords have 55 and 55; "
+        "use the subwords that the system was trained with."
     )
     for stage, words in (
         ("distill", distill_words(tiny, systems, tmp_path / "out.jsonl")),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from workflow_src.records.atomic import ArtifactError, read_json, sha256, write_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json, sha256, write_json
 from workflow_src.serving.translator import Translator
 
 
@@ -31,7 +32,7 @@ def trap(tmp_path):
 def test_initial_weights(trap, training_words, refused, tmp_path, name):
     torch.save({"embedding.weight": Trap(trap.folder)}, tmp_path / name)
     error = refused("train", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
-    assert error.startswith(f"weights {tmp_path / name} are refused: they are a pickle ")
+    assert error.startswith(f"{tmp_path / name} is refused: ")
     assert not list((tmp_path / "out").glob("*.*"))
 
 
@@ -43,7 +44,7 @@ def test_a_bundle(trap, tiny_bundles, tmp_path):
     description = read_json(bundle / "bundle.json")
     description["models"]["transformer"] |= {"weights": "model.bin", "sha256": sha256(bundle / "model.bin")}
     write_json(bundle / "bundle.json", description)
-    with pytest.raises(ArtifactError, match="model.bin are refused: they are a pickle"):
+    with pytest.raises(ArtifactError, match="model.bin is refused"):
         Translator.load(bundle)
 
 
@@ -56,4 +57,4 @@ def test_arrays(trap, tiny, training_words, refused, tmp_path):
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
     error = refused("train", words)
-    assert error.startswith(f"file {path} is damaged (") and error.endswith("; encode the corpus again.")
+    assert error.startswith(f"{path} is damaged (") and error.endswith("; encode the corpus again.")

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 
 from workflow_src import registry
-from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.selection import Split, at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
+from workflow_src.errors import ConfigError
 from workflow_src.spec import Analysis, AnalysisSettings, Use
 
 
@@ -50,8 +50,10 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
     selected = analysis.select(settings, loaded)
     if settings.enabled is True and not selected:
         raise ConfigError(
-            f"analyses.{analysis.name} is enabled, and nothing that the experiment decodes or trains fits it: "
-            f"{analysis.needs}; add such a system or decode, or remove analyses.{analysis.name}."
+            f"analyses.{analysis.name}.enabled",
+            True,
+            problem=f"nothing that the experiment decodes or trains fits it: {analysis.needs}",
+            hint=f"add such a system or decode, or remove analyses.{analysis.name}",
         )
     limits = settings.named(Use.LIMIT)
     content = settings.model_dump(mode="json", exclude={*settings.selecting(), *limits}) | dict(selected.entries)
@@ -76,4 +78,6 @@ def _check_expected(loaded: Loaded) -> None:
     known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
     for key in expected:
         if key not in known:
-            raise unknown("row", key, known, "report.expected_reference_lengths (decodes that translate at lengths)")
+            raise ConfigError(
+                "report.expected_reference_lengths", key, problem="no decode that translates at lengths", allowed=known
+            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.experiment import GridConfig, setting_words
 from workflow_src.config.manifest import GridCell, GridInfo
 from workflow_src.config.resolved import Loaded, System
+from workflow_src.errors import ConfigError
 from workflow_src.spec import SCORER
 
 # Settings of a system by themselves, and sections that hold settings.
@@ -27,7 +27,7 @@ def grids(loaded: Loaded) -> tuple[GridInfo, ...]:
 def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
     systems = _systems(config, where, loaded)
     if config.rows == config.columns:
-        raise ConfigError(f"{where}: rows and columns are both {config.rows}; name two settings.")
+        raise ConfigError(f"{where}.columns", config.columns, problem="that of rows", hint="name two settings")
     values = {
         one.name: (_value(one, config.rows, f"{where}.rows"), _value(one, config.columns, f"{where}.columns"))
         for one in systems
@@ -37,8 +37,9 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
     for name, pair in values.items():
         if pair in there:
             raise ConfigError(
-                f"{where}: systems {there[pair]} and {name} both have {config.rows} {pair[0]} and {config.columns} "
-                f"{pair[1]}; list those that the grid shows under systems."
+                where,
+                problem=f"{there[pair]} and {name} both have {config.rows} {pair[0]} and {config.columns} {pair[1]}",
+                hint="list those that the grid shows under systems",
             )
         there[pair] = name
     cells = tuple(
@@ -53,11 +54,11 @@ def _systems(config: GridConfig, where: str, loaded: Loaded) -> list[System]:
     """Systems of the family, or those that the grid lists."""
     known = dict.fromkeys(one.family_name for one in loaded.systems.values())
     if config.family not in known:
-        raise unknown("family", config.family, list(known), f"{where} (families that systems are of)")
+        raise ConfigError(f"{where}.family", config.family, problem="no system is of it", allowed=known)
     systems = {name: one for name, one in loaded.systems.items() if one.family_name == config.family}
     for name in config.systems or ():
         if name not in systems:
-            raise unknown("system", name, list(systems), f"{where}.systems (systems of family {config.family})")
+            raise ConfigError(f"{where}.systems", name, problem=f"no system of family {config.family}", allowed=systems)
     return [systems[name] for name in dict.fromkeys(config.systems or systems)]
 
 
@@ -68,7 +69,7 @@ def _value(system: System, setting: str, where: str) -> str:
     if section in SECTIONS and name in type(getattr(system, section)).model_fields:
         return setting_words(getattr(getattr(system, section), name))
     fields = [f"{one}.{field}" for one in SECTIONS for field in type(getattr(system, one)).model_fields]
-    raise unknown("setting", setting, [*PLAIN, *fields], f"{where} (of system {system.name})")
+    raise ConfigError(where, setting, problem=f"no setting of system {system.name}", allowed=[*PLAIN, *fields])
 
 
 def _cell(name: str, loaded: Loaded) -> GridCell:
@@ -82,10 +83,10 @@ def _published(config: GridConfig, where: str, rows: tuple[str, ...], columns: t
     """Published figures cell by cell, en dashes where there are none; None where the grid has none at all."""
     for row, figures in config.published.items():
         if row not in rows:
-            raise unknown("row", row, list(rows), f"{where}.published")
+            raise ConfigError(f"{where}.published", row, problem="no row", allowed=rows)
         for column in figures:
             if column not in columns:
-                raise unknown("column", column, list(columns), f"{where}.published.{row}")
+                raise ConfigError(f"{where}.published.{row}", column, problem="no column", allowed=columns)
     if not config.published:
         return None
     return tuple(tuple(config.published.get(row, {}).get(column, "–") for column in columns) for row in rows)

@@ -22,6 +22,7 @@ from workflow_src.data.toy import forest as forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
 from workflow_src.data.toy.sentences import SENTENCES, grammar
+from workflow_src.errors import ConfigError
 
 SPLITS = ("train", "dev", "test")
 DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}
@@ -60,7 +61,7 @@ def _tokens(sentence: str, side: int) -> list[list[str]]:
 
 def _sides(direction: str) -> tuple[int, int]:
     if direction not in DIRECTIONS:
-        raise ValueError(f"direction of the toy grammar is {direction!r}; choose one of {', '.join(DIRECTIONS)}.")
+        raise ConfigError("direction", direction, allowed=DIRECTIONS)
     return DIRECTIONS[direction]
 
 
@@ -105,14 +106,10 @@ class ToyGrammar:
     def _forest(self, source: str, listed: bool = False) -> Node:
         node = _parse(source.strip(), self._source)
         if node is None:
-            raise ValueError(
-                f"sentence {source!r} is not in the toy grammar; its oracle judges only its own sentences."
-            )
+            raise ConfigError("sentence", source, problem="not of the toy grammar")
         if listed and (number := forest.count(node, self._target, "")) > _MAX_LISTED:
-            raise ValueError(
-                f"sentence {source!r} has up to {number} translations, more than the {_MAX_LISTED} that are listed; "
-                "use is_valid."
-            )
+            problem = f"up to {number} translations, and at most {_MAX_LISTED} are listed"
+            raise ConfigError("sentence", source, problem=problem, hint="use is_valid")
         return node
 
 
@@ -180,9 +177,8 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
             if not wanted or german in seen[DE] or english in seen[EN]:
                 failures += 1
                 if failures > 1000 + 100 * settings[split]:
-                    raise ValueError(
-                        f"the toy grammar gives no {settings[split]} distinct pairs for {split}; ask fewer."
-                    )
+                    problem = "the grammar has fewer distinct pairs"
+                    raise ConfigError(f"generator.{split}", settings[split], problem=problem, hint="lower it")
                 continue
             seen[DE].add(german)
             seen[EN].add(english)

@@ -12,8 +12,8 @@ import pydantic
 from pydantic import AfterValidator, Field, model_validator
 
 from workflow_src.config.base import distinct
-from workflow_src.records.atomic import ArtifactError
-from workflow_src.records.checked import Told, check_format, checked
+from workflow_src.errors import ArtifactError
+from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.registry import analyses
 
 # Of the files of all analyses.
@@ -24,7 +24,7 @@ Scalar = bool | int | float | str | None
 Steps = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AfterValidator(distinct)]
 
 
-class Record(Told):
+class Record(Lenient):
     """Part of the file of an analysis. Its schema is built when a file is read or written, not where a plan is made."""
 
     model_config = pydantic.ConfigDict(defer_build=True)
@@ -112,7 +112,7 @@ def check(content: Any, where: str, advice: str) -> Content:
     """
     name = content.get("analysis") if isinstance(content, dict) else None
     if not isinstance(name, str) or name not in analyses():
-        raise ArtifactError(f"{where} is no analysis ({', '.join(analyses())}); {advice}.")
+        raise ArtifactError(where, f"is no analysis ({', '.join(analyses())})", advice)
     check_format(content, FORMAT, where, advice)
     of_name: type[Content] = analyses()[name].content
     return checked(of_name, content, where, advice)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.jobs import Machine
-from workflow_src.records.atomic import ArtifactError
 
 if TYPE_CHECKING:
     import torch
@@ -108,12 +108,12 @@ def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
     """
     details = read_details(path)
     if len(details) != count:
-        raise ArtifactError(f"file {path} has {len(details)} lines, the source has {count}; decode it again.")
+        raise ArtifactError(path, f"has {len(details)} lines, the source has {count}", "decode it again")
     try:
         return [[ids[piece] for piece in line["subwords"]] for line in details]
     except KeyError as unknown:
         raise ArtifactError(
-            f"file {path} has {unknown}, which the system's subwords lack: both must be of one recipe; decode it again."
+            path, f"has {unknown}, which the system's subwords lack: both must be of one recipe", "decode it again"
         ) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflow_src.data.lines import read_lines
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
-from workflow_src.records.atomic import ArtifactError
+from workflow_src.errors import ArtifactError
 
 
 def read_details(path: Path) -> list[dict[str, Any]]:
@@ -19,10 +19,12 @@ def read_details(path: Path) -> list[dict[str, Any]]:
             records.append(json.loads(line))
             records[-1].keys()
         except (json.JSONDecodeError, AttributeError):
-            raise ArtifactError(f"line {number} of {path} is not a JSON object; make the file again.") from None
+            raise ArtifactError(path, "is not a JSON object", "make the file again", line=number) from None
         if not isinstance(records[-1].get(WITHOUT_REPEATED_SUBWORDS), str):
             raise ArtifactError(
-                f"line {number} of {path} has no {WITHOUT_REPEATED_SUBWORDS}; delete it (and its shards, where "
-                "there are some) and run again."
+                path,
+                f"has no {WITHOUT_REPEATED_SUBWORDS}",
+                "delete it (and its shards, where there are some) and run again",
+                line=number,
             )
     return records

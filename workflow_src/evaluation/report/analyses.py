@@ -27,7 +27,7 @@ def read(paths: Iterable[Path]) -> dict[str, Content]:
     contents = {}
     for path in paths:
         content = read_json(path)
-        checked = check(content, f"file {path}", "make it again")
+        checked = check(content, str(path), "make it again")
         contents[content["analysis"]] = checked
     return {name: contents[name] for name in analyses() if name in contents}
 

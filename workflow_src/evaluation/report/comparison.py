@@ -10,11 +10,11 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Results, Row, listed
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import default_metrics, main_metric, searches
 from workflow_src.spec import Metric
 
@@ -263,7 +263,5 @@ def results_path(name: str) -> Path:
     elif path.suffix != ".json":
         path = Path("results") / name / "report" / "results.json"
     if not path.is_file():
-        raise ArtifactError(
-            f"results {path} do not exist; name a finished experiment, its report folder, or a results.json."
-        )
+        raise ArtifactError(path, "does not exist", "name a finished experiment, its report folder, or a results.json")
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +11,13 @@ from typing import Any
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
-from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
+from workflow_src.records.atomic import read_chosen, read_json
 from workflow_src.spec import Metric
 
 
@@ -29,9 +29,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             entry = json.loads(line)
             entry["step"]  # every entry says when it was made
         except (json.JSONDecodeError, TypeError, KeyError):
-            raise ArtifactError(
-                f"line {number} of {path} is no JSON object with a step; train the system again."
-            ) from None
+            raise ArtifactError(path, "is no JSON object with a step", "train the system again", line=number) from None
         entries.append(entry)
     return entries
 
@@ -43,7 +41,7 @@ def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
     for variant in VARIANTS.values():
         for key in keys:
             if key not in content.get(variant, {}):
-                raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
+                raise ArtifactError(path, f"has no {variant}.{key}", "score the translations again")
     return content
 
 
@@ -93,14 +91,23 @@ class Inputs:
         return self.corpus.get("sha256")
 
 
-def load(arguments: argparse.Namespace) -> Inputs:
-    """Read and check what the arguments name."""
+def load(
+    settings: Mapping[str, Any],
+    *,
+    speed: Path | None = None,
+    traces: Path | None = None,
+    significance: Path | None = None,
+    corpus: Path | None = None,
+    encoded: Sequence[Path] = (),
+    analysed: Sequence[Path] = (),
+) -> Inputs:
+    """Read and check the inputs of a report: the manifest in `settings`, and files; `analysed` are of analyses."""
     # From here on a row has the settings that it was decoded with.
-    manifest = build(arguments.settings, read_chosen)
-    names = ("speed", "traces", "corpus", "significance")
-    files = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
-    files |= {f"analysis {path.stem}": path for path in arguments.analyses}
-    files |= {f"encoded {path.parent.name}": path for path in arguments.encoded}
+    manifest = build(settings, read_chosen)
+    singles = {"speed": speed, "traces": traces, "corpus": corpus, "significance": significance}
+    files: dict[str, Any] = {name: path for name, path in singles.items() if path}
+    files |= {f"analysis {path.stem}": path for path in analysed}
+    files |= {f"encoded {path.parent.name}": path for path in encoded}
     for entry in manifest.training:
         of = f"of {entry.system} {entry.seed}"
         files |= {f"config {of}": entry.config, f"log {of}": entry.log}
@@ -111,20 +118,20 @@ def load(arguments: argparse.Namespace) -> Inputs:
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest.metrics)
     logs, systems = read_systems(manifest)
-    speed = read_speed(arguments.speed) if arguments.speed else None
+    timed = read_speed(speed) if speed else None
     return Inputs(
         manifest=manifest,
         qualities=qualities,
         logs=logs,
         systems=systems,
-        analyses=analyses.read(arguments.analyses),
+        analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
-        significance=results.read_significance(arguments.significance) if arguments.significance else None,
-        speed=speed and speed.speed,
-        speed_content=speed and speed.content,
-        traces=read_json(arguments.traces) if arguments.traces else None,
-        corpus=read_json(arguments.corpus) if arguments.corpus else {},
-        encoded={path.parent.name: read_json(path) for path in arguments.encoded},
+        significance=results.read_significance(significance) if significance else None,
+        speed=timed and timed.speed,
+        speed_content=timed and timed.content,
+        traces=read_json(traces) if traces else None,
+        corpus=read_json(corpus) if corpus else {},
+        encoded={path.parent.name: read_json(path) for path in encoded},
         files=files,
     )
 
@@ -139,7 +146,7 @@ def _check_signatures(qualities: Mapping[str, dict[str, Any]], metrics: Sequence
             other, other_path = first.setdefault(title, (counted, path))
             if other != counted:
                 raise ArtifactError(
-                    f"{other_path} has {title} by {other}, {path} by {counted}; score the translations again."
+                    other_path, f"has {title} by {other}, {path} by {counted}", "score the translations again"
                 )
 
 

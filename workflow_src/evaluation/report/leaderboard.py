@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import results
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.results import Results, read_results
 from workflow_src.evaluation.report.tables import as_csv, settings_text
 from workflow_src.evaluation.report.trained import TrainedSystem
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import main_metric, project_metrics
 
 METRICS = tuple(metric for metric in project_metrics() if metric.leaderboard)
@@ -111,20 +111,21 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
             reader = csv.DictReader(file)
             rows, heads = list(reader), tuple(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as failure:
-        raise ArtifactError(f"{path} cannot be read as a leaderboard: {failure}; name another file.") from failure
+        raise ArtifactError(path, f"cannot be read as a leaderboard: {failure}", "name another file") from failure
     if heads != COLUMNS:
         other = sorted(set(heads) ^ set(COLUMNS)) or ["their order"]
         raise ArtifactError(
-            f"{path} has other columns than a leaderboard ({', '.join(other)}); name a CSV file that `continuum "
-            "leaderboard` wrote."
+            path,
+            f"has other columns than a leaderboard ({', '.join(other)})",
+            "name a CSV file that `continuum leaderboard` wrote",
         )
     for number, row in enumerate(rows, 2):
         if None in row or None in row.values():
-            raise ArtifactError(f"line {number} of {path} has not {len(COLUMNS)} cells; mend the line.")
+            raise ArtifactError(path, f"has not {len(COLUMNS)} cells", "mend the line", line=number)
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == main_metric().name):
                 raise ArtifactError(
-                    f"line {number} of {path} has {row[name] or 'nothing'} as {name}; write a number there."
+                    path, f"has {row[name] or 'nothing'} as {name}", "write a number there", line=number
                 )
     return rows
 

@@ -15,9 +15,9 @@ import yaml
 
 from workflow_src.config.display import changed, engine_info, search_info
 from workflow_src.config.manifest import words
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report.leaderboard import RUN, Row
 from workflow_src.evaluation.report.markdown import Formatted, plain
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
@@ -154,7 +154,7 @@ def of(every: Iterable[Entry], column: str, value: str, without: Collection[str]
     """The entries with a value in a column, but for some experiments. Raises ArtifactError where there are none."""
     matching = [entry for entry in every if entry.row[column] == value and entry.row["experiment"] not in without]
     if not matching:
-        raise ArtifactError(f"the leaderboard has no rows of the {column} {value}; name one that it has.")
+        raise ArtifactError("the leaderboard", f"has no rows of the {column} {value}", "name one that it has")
     return matching
 
 
@@ -307,7 +307,7 @@ def fill(page: str, every: Sequence[Entry], where: str) -> str:
 
     def fresh(mark: re.Match) -> str:
         if mark["table"] not in TABLES:
-            raise ArtifactError(f"{where} asks for the table {mark['table']}; allowed: {', '.join(TABLES)}.")
+            raise ArtifactError(where, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
         column, table = TABLES[mark["table"]]
         entries_shown = of(every, column, mark["about"], (mark["without"] or "").split())
         start = mark[0][: mark.start("content") - mark.start()]
@@ -316,7 +316,8 @@ def fill(page: str, every: Sequence[Entry], where: str) -> str:
     filled, tables = MARK.subn(fresh, page)
     if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):
         raise ArtifactError(
-            f"{where} has no place for a table, or a mark without its pair; write the lines <!-- leaderboard: rows "
-            "CORPUS --> and <!-- /leaderboard --> there."
+            where,
+            "has no place for a table, or a mark without its pair",
+            "write the lines <!-- leaderboard: rows CORPUS --> and <!-- /leaderboard --> there",
         )
     return filled

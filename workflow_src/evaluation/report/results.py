@@ -13,12 +13,13 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
-from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
 from workflow_src.registry import controls, default_metrics, main_metric, metrics, settings_of
 from workflow_src.spec import Metric
@@ -194,7 +195,7 @@ def read_significance(path: str | Path) -> Significance:
     content = read_json(path)
     if not isinstance(content, dict) or not {"test", "sentences", "against_autoregressive"} <= content.keys():
         raise ArtifactError(
-            f"file {path} does not say which test its p-values are of, or has no pairs of rows; compare the rows again."
+            path, "does not say which test its p-values are of, or has no pairs of rows", "compare the rows again"
         )
 
     def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
@@ -236,11 +237,11 @@ def rows_field(measured: tuple[Metric, ...]) -> Any:
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
-    check_format(content, FORMAT, f"file {where}", AGAIN)
+    check_format(content, FORMAT, where, AGAIN)
     names = content.get("metrics")
     known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     measured = listed(names) if known else default_metrics()
-    return checked(results_type(measured), content, f"results in {where}", AGAIN)
+    return checked(results_type(measured), content, where, AGAIN)
 
 
 def write_results(path: str | Path, content: dict[str, Any]) -> Results:
@@ -298,7 +299,7 @@ def build_rows(
             scores |= measured.get((*entry.key, entry.seed, removed), {})
             rows.append(common | scores | compared | {"repetitions_removed": removed})
     some_rows = pydantic.create_model("Rows", rows=rows_field(manifest.metrics))
-    content: Any = checked(some_rows, {"rows": rows}, f"results in {where}", AGAIN)
+    content: Any = checked(some_rows, {"rows": rows}, where, AGAIN)
     return tuple(content.rows)
 
 

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
-from workflow_src.records.checked import Told, check_format, checked
+from workflow_src.records.checked import Lenient, check_format, checked
 
 FORMAT = 1
 AGAIN = "measure speed again"
 
 
-class LengthGroup(Told):
+class LengthGroup(Lenient):
     """Sentences of similar length, in subwords; milliseconds are their median."""
 
     shortest: int
@@ -24,7 +24,7 @@ class LengthGroup(Told):
     latency_ms: float
 
 
-class TimedRow(Told):
+class TimedRow(Lenient):
     """A decode of a system and its figures (`summary.summarise`); what is None was not measured.
 
     The settings that it was timed with are not read again.
@@ -47,14 +47,14 @@ class TimedRow(Told):
         return self.system, self.name
 
 
-class Reference(Told):
+class Reference(Lenient):
     """The row that speed-ups refer to."""
 
     system: str
     name: str
 
 
-class Where(Told):
+class Where(Lenient):
     """A protocol as it was carried out."""
 
     name: str = ""
@@ -75,13 +75,13 @@ class Where(Told):
     disturbed_above_cores: float
 
 
-class StepCost(Told):
+class StepCost(Lenient):
     system: str
     search: str
     ms_per_step: float
 
 
-class Ratio(Told):
+class Ratio(Lenient):
     """What a step of `control` takes, in steps of `search`: as measured, and as operations predict."""
 
     control: str
@@ -90,12 +90,12 @@ class Ratio(Told):
     predicted: float | None
 
 
-class StepCosts(Told):
+class StepCosts(Lenient):
     costs: tuple[StepCost, ...] = ()
     ratios: tuple[Ratio, ...] = ()
 
 
-class Measurement(Told):
+class Measurement(Lenient):
     """Everything that was measured under one protocol."""
 
     rows: tuple[TimedRow, ...]
@@ -123,8 +123,8 @@ class Read(NamedTuple):
 
 def check(content: Any, where: str | Path) -> Speed:
     """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
-    check_format(content, FORMAT, f"file {where}", AGAIN)
-    return checked(Speed, content, f"file {where}", AGAIN)
+    check_format(content, FORMAT, where, AGAIN)
+    return checked(Speed, content, where, AGAIN)
 
 
 def read_speed(path: str | Path) -> Read:

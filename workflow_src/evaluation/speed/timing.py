@@ -270,7 +270,7 @@ def _tried(timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], 
 
 
 def measure(
-    timers: dict[str, Timer],
+    timers: Mapping[str, Timer],
     rows: list[SpeedRow],
     lines: list[str],
     speed: Timing,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.losses.common import cross_entropy_at, length_loss
+from workflow_src.losses.common import cells, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
@@ -30,7 +30,9 @@ class MaskedLoss:
         self.config = config
 
     def __call__(self, model: MaskedLanguageModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        masked = masked_places(sentence_keys(batch, context.generator), batch.target_lengths, batch.target.size(1))
+        # On the CPU, which reads how many are masked.
+        keys, lengths = sentence_keys(batch.on_cpu, context.numbers), batch.on_cpu.target_lengths
+        masked = masked_places(keys, lengths, batch.target.size(1))
         memory = model.encode(batch.source)
         loss, nll = masked_cross_entropy(model, memory, batch.target, masked, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
@@ -40,7 +42,7 @@ class MaskedLoss:
             "nll": nll / count,
             "length_nll": length.detach() / len(batch.target),
             "length_accuracy": exact,
-            "masked": count / max(1, int(batch.target_lengths.sum())),
+            "masked": count / max(1, int(lengths.sum())),
         }
         return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
 
@@ -55,6 +57,11 @@ def masked_places(keys: Tensor, lengths: Tensor, width: int) -> Tensor:
 def masked_cross_entropy(
     model: MaskedLanguageModel, memory: Memory, target: Tensor, masked: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient."""
+    """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient.
+
+    To know the places, the CPU waits where they are on a GPU.
+    """
+    learned = cells(masked, target.device)
+    masked = masked.to(target.device, non_blocking=True)
     hidden = model.states(memory, torch.where(masked, model.mask_symbol, target), target != PAD)
-    return cross_entropy_at(masked, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)
+    return cross_entropy_at(learned, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)

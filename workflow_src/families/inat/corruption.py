@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import CORRUPTIONS, Corruption
 from workflow_src.losses.draws import uniform
+from workflow_src.runtime.device import on_device
 from workflow_src.types import PAD, UNK
 
 SWAP, REPLACE, REPEAT = range(len(CORRUPTIONS))
@@ -30,7 +31,7 @@ def corrupted(
     word of a sentence has no next one, so that only a replacement changes it.
     """
     drawn = uniform(keys, (target.size(1), 3), stream)
-    codes = torch.tensor([CORRUPTIONS.index(kind) for kind in kinds], device=target.device)
+    codes = on_device([CORRUPTIONS.index(kind) for kind in kinds], target.device)
     kind = codes[(drawn[..., 1] * len(kinds)).long()]
     kind = torch.where(drawn[..., 0] < share, kind, NONE)
     words = UNK + 1 + (drawn[..., 2] * (vocabulary - UNK - 1)).long()

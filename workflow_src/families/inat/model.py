@@ -67,10 +67,13 @@ class IterativeModel(nn.Module):
         # Places beyond an output copy its last word, and are masked.
         return memory.source.gather(1, torch.minimum(place * words // lengths[:, None], words - 1))
 
-    def hidden(self, memory: CopiedMemory, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
+    def hidden(self, memory: CopiedMemory, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
+        """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,).
+
+        `bound` as in `passes.largest`.
+        """
         codes, table = self.target_embedding.positions, self.source_embedding
-        place, mask = places(lengths, codes.size(0))
+        place, mask = places(lengths, codes.size(0), bound)
         inputs = F.embedding(self.copied(memory, lengths, place), table.weight) * table.scale + codes[: place.size(0)]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask

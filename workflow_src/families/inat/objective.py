@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.losses.common import block_rows, cross_entropy_at, length_loss
+from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -39,15 +39,19 @@ class InatObjective:
         config, count = self.config, batch.num_target_tokens
         words = scored_words(batch)
         drawing = config.dae_mix > 0 or config.guess == "sample"
-        keys = sentence_keys(batch, context.generator) if drawing else None
+        keys = sentence_keys(batch, context.numbers) if drawing else None
         memory = model.encode(batch.source)
-        hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
+        hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1), bound=batch.longest_target)
+        # An empty target has a position, and nothing to learn there.
+        lengths = batch.on_cpu.target_lengths
+        places = torch.arange(mask.size(1)) < lengths.clamp(min=1)[:, None].cpu()
+        real, scored = (cells(x, hidden.device) for x in (places, batch.on_cpu.target_mask))
         terms, nll = [], []
         for number in range(config.passes):
             if number:
-                read = next_input(config, model, hidden, mask, batch.target, keys, number)
+                read = next_input(config, model, hidden, mask, batch.target, keys, number, real)
                 hidden = model.refine(memory, read, hidden, mask)
-            learned, plain = pass_loss(model, hidden, mask, batch.target, config.label_smoothing)
+            learned, plain = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
             terms.append(learned)
             nll.append(plain)
         length, exact = length_loss(model, memory, batch)
@@ -63,18 +67,15 @@ class InatObjective:
 
 def scored_words(batch: Batch) -> int:
     """Subwords that passes score: those of the target, without the end symbol that `num_target_tokens` counts."""
-    return max(1, int((batch.target != PAD).sum()))
+    return max(1, int(batch.on_cpu.target_mask.sum()))
 
 
 def pass_loss(
-    model: IterativeModel, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: float
+    model: IterativeModel, hidden: Tensor, scored: Cells, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over target (B, T), with and without
-    smoothing; the second has no gradient."""
-    # An empty target has a position, and nothing to learn there.
-    labels = target[:, : mask.size(1)]
-    weight, bias = model.target_embedding.weight, model.output_bias
-    return cross_entropy_at(mask & (labels != PAD), hidden, weight, bias, labels, smoothing)
+    """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over the `scored` cells of target (B, T),
+    with and without smoothing; the second has no gradient."""
+    return cross_entropy_at(scored, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)
 
 
 @torch.no_grad()
@@ -86,6 +87,7 @@ def next_input(
     target: Tensor,
     keys: Tensor | None,
     number: int,
+    real: Cells | None = None,
 ) -> Tensor:
     """What the pass after `number` of them reads, (B, N): the last guess, or the corrupted target (B, T).
 
@@ -105,18 +107,22 @@ def next_input(
     if config.guess == "sample":
         assert keys is not None, "what draws has keys"
         drawn = uniform(keys, (mask.size(1),), stream + SAMPLE)
-    guess = guessed(model, hidden, mask, drawn)
+    guess = guessed(model, hidden, mask, drawn, real)
     return guess if denoised is None or noisy is None else torch.where(denoised, noisy, guess)
 
 
 @torch.no_grad()
-def guessed(model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None) -> Tensor:
+def guessed(
+    model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None, real: Cells | None = None
+) -> Tensor:
     """The most probable words of states hidden (B, N, D), or words drawn with uniform numbers (B, N), padded.
 
     A drawn word is the first whose cumulative probability reaches the number. Logits are held for a block of rows.
+    `real` are the cells of the mask, where they are known.
     """
-    states = hidden[mask]
-    numbers = None if drawn is None else drawn[mask]
+    real = cells(mask, mask.device) if real is None else real
+    states = hidden[real]
+    numbers = None if drawn is None else drawn[real]
     guesses, rows = [], block_rows(states, model.output_bias.size(0))
     for begin in range(0, len(states), rows):
         logits = wide(model.logits(states[begin : begin + rows]))
@@ -128,5 +134,5 @@ def guessed(model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor |
         reached = numbers[begin : begin + rows, None] * total[:, -1:]
         guesses.append((total < reached).sum(-1))
     words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)
-    words[mask] = torch.cat(guesses)
+    words[real] = torch.cat(guesses)
     return words

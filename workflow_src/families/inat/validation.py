@@ -9,6 +9,7 @@ import torch
 from workflow_src.decoding.iterative import refined
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.objective import guessed, pass_loss, scored_words
+from workflow_src.losses.common import cells
 from workflow_src.types import Batch, DevSet, Validation
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ def _measured(
     """Sums over a batch: nats of the first and the last pass, subwords of the target, exact lengths, sentences."""
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
-    first = pass_loss(model, hidden, mask, batch.target, 0.0)[1]
+    scored = cells(batch.target_mask, hidden.device)
+    first = pass_loss(model, hidden, scored, batch.target, 0.0)[1]
     for _ in range(objective.passes - 1):
         hidden = model.refine(memory, guessed(model, hidden, mask), hidden, mask)
-    last = pass_loss(model, hidden, mask, batch.target, 0.0)[1]
+    last = pass_loss(model, hidden, scored, batch.target, 0.0)[1]
     exact = int((model.length.predict(memory) == batch.target_lengths).sum())
     return float(first), float(last), scored_words(batch), exact, len(mask)

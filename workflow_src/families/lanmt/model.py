@@ -80,11 +80,16 @@ class SourceLatentVariableModel(nn.Module):
 
     # 3. The decoder over latents of the target's length.
 
-    def hidden(self, memory: LatentMemory, z: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Last decoder states (B, T+1, D) for latents (B, S, Z) and lengths (B,) in words, and the mask (B, T+1)."""
+    def hidden(
+        self, memory: LatentMemory, z: Tensor, lengths: Tensor, bound: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Last decoder states (B, T+1, D) for latents (B, S, Z) and lengths (B,) in words, and the mask (B, T+1).
+
+        `bound` of the lengths as in `passes.largest`.
+        """
         codes = self.target_embedding.positions
         positions = lengths + self.extra_positions
-        _, mask = places(positions, codes.size(0))
+        _, mask = places(positions, codes.size(0), None if bound is None else bound + self.extra_positions)
         width = mask.size(1)
         inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width)) + codes[:width]
         inputs = dropout(inputs, self.config.dropout, self.training)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workflow_src.losses.common import budget, length_cross_entropy, smoothed_cross_entropy
+import torch
+
+from workflow_src.losses.common import budget, cells, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import sampled_latents
@@ -25,13 +27,15 @@ class Elbo:
         self.config = config
 
     def __call__(self, model: SourceLatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, keys = self.config, sentence_keys(batch, context.generator)
+        config, keys = self.config, sentence_keys(batch, context.numbers)
         memory = model.encode(batch.source)
-        z, kl = sampled_latents(model, memory, batch.target, keys)
-        hidden, mask = model.hidden(memory, z, batch.target_lengths)
-        labels = with_end(batch.target)[:, : mask.size(1)][mask]
+        z, kl = sampled_latents(model, memory, batch, keys)
+        hidden, mask = model.hidden(memory, z, batch.target_lengths, bound=batch.longest_target)
+        lengths = batch.on_cpu.target_lengths + model.extra_positions
+        real = cells(torch.arange(mask.size(1)) < lengths[:, None].cpu(), mask.device)
+        labels = with_end(batch.target)[:, : mask.size(1)][real]
         reconstruction, nll = smoothed_cross_entropy(
-            hidden[mask], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
+            hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
         )
         classes = model.length.classes(memory, batch.target_lengths)
         length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)

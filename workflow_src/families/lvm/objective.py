@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import budget, cells, gaussian_kl, length_loss, smoothed_cross_entropy
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -32,11 +32,12 @@ class Elbo:
         mean_q, deviation_q = model.posterior(memory, target, mask)
         noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
         hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
-        labels = target[mask]
+        real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
+        labels = target[real]
         reconstruction, nll = smoothed_cross_entropy(
-            hidden[mask], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
+            hidden[real], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
         )
-        kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[mask]
+        kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
         free = budget(self.config, context.progress)
         length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
         tokens = labels.numel()

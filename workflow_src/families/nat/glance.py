@@ -13,8 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
+from workflow_src.losses.common import Cells
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.losses.own_symbols import best_and_own, own_symbols
@@ -39,14 +41,17 @@ def shown_symbols(
     target: Tensor,
     keys: Tensor,
     part: float,
+    real: Cells | None = None,
+    bound: int | None = None,
 ) -> Tensor | None:
     """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where none can be.
 
     slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
+    `real` are the cells of slots, `bound` as in `passes.largest`, where they are known.
     """
     if config.glance == "none" or (config.glance == "glat" and part == 0):
         return None
-    reference, wrong = _reference(config, model, memory, slots, z, target)
+    reference, wrong = _reference(config, model, memory, slots, z, target, real, bound)
     drawn = uniform(keys, (1,), COUNT)[:, 0]
     if config.glance == "random":
         count = (drawn * slots).floor()
@@ -65,17 +70,19 @@ def _reference(
     slots: Tensor,
     z: Tensor | None,
     target: Tensor,
+    real: Cells | None,
+    bound: int | None,
 ) -> tuple[Tensor, Tensor]:
     """The reference's symbol of every slot (B, N), and how many the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
-        return target[:, : int(slots.max())], slots
+        return target[:, : largest(slots, target.size(1), bound)], slots
     # Without dropout: it draws no numbers, so that those of the update stay what they are.
     training = model.training
     model.eval()
-    hidden, mask = model.hidden(memory, slots, z)
+    hidden, mask = model.hidden(memory, slots, z, bound=bound)
     symbols = own_symbols(target, model.blank)
-    best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols)
+    best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols, real)
     model.train(training)
     if aligned:
         reference = symbols.gather(1, viterbi(emissions, Lattice(target, slots)))

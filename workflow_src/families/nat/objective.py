@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import budget, cross_entropy_at, length_loss
+from workflow_src.losses.common import Cells, budget, cells, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.source_latents import sampled_latents
@@ -24,7 +25,6 @@ from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
-    from workflow_src.nn.layers import Memory
 
 
 class NatObjective:
@@ -36,26 +36,30 @@ class NatObjective:
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
         drawing = model.latents is not None or config.glance != "none"
-        keys = sentence_keys(batch, context.generator) if drawing else None
+        keys = sentence_keys(batch, context.numbers) if drawing else None
         memory = model.encode(batch.source)
         figures: dict[str, Tensor | float] = {}
         terms, z = [], None
         if model.latents is not None:
             assert keys is not None, "what draws has keys"
-            z, kl = sampled_latents(model, memory, batch.target, keys)
+            z, kl = sampled_latents(model, memory, batch, keys)
             free = budget(config, context.progress)
             terms.append(kl.clamp(min=free).sum())
             figures |= {"kl": kl.detach().mean(), "kl_budget": free}
-        slots = training_slots(model, memory, batch)
+        slots, bound = training_slots(model, batch), None if model.length is None else batch.longest_target
+        real = cells(mask_of(training_slots(model, batch.on_cpu)), slots.device)
         part = share(config, context.progress)
         shown = None
         if config.glance != "none":
             assert keys is not None, "what draws has keys"
-            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part)
-            real = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
-            figures |= {"glanced": real}
-        hidden, mask = model.hidden(memory, slots, z, shown)
-        nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown)
+            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part, real, bound)
+            glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
+            figures |= {"glanced": glanced}
+        hidden, mask = model.hidden(memory, slots, z, shown, bound)
+        if config.glance == "none" and model.config.loss == "ce":
+            # An empty target has a slot, and nothing to learn there.
+            real = cells(batch.on_cpu.target_mask, slots.device)
+        nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown, real)
         terms.insert(0, learned)
         figures |= {"nll": nll / count} | more
         if model.length is not None:
@@ -65,9 +69,16 @@ class NatObjective:
         return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
 
 
-def training_slots(model: NonAutoregressiveModel, memory: Memory, batch: Batch) -> Tensor:
+def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
-    return model.slots(memory) if model.length is None else batch.target_lengths.clamp(min=1)
+    if model.length is None:
+        return model.slots_of(batch.source_mask.sum(1))
+    return batch.target_lengths.clamp(min=1)
+
+
+def mask_of(slots: Tensor) -> Tensor:
+    """The mask (B, N) of slots (B,)."""
+    return torch.arange(int(slots.max()), device=slots.device) < slots[:, None]
 
 
 def output_loss(
@@ -77,22 +88,23 @@ def output_loss(
     mask: Tensor,
     target: Tensor,
     shown: Tensor | None = None,
+    real: Cells | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """-log p(y|z,x) summed over the batch, without a gradient and smoothing, and what is learned; figures.
 
     hidden (B, N, D) at the slots of mask (B, N), target (B, T). Cross-entropy learns nothing of symbols that are shown;
-    the other losses align all slots.
+    the other losses align all slots, whose cells are `real`, where they are known.
     """
     weight, bias = model.target_embedding.weight, model.output_bias
     if model.config.loss == "ctc":
-        losses, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank)
+        losses, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank, real)
         return losses.detach().sum(), losses.sum(), {"unreachable": 1 - reachable.float().mean()}
     if model.config.loss == "axe":
-        total = axe_loss(hidden, weight, bias, mask, target, model.blank, config.skip_penalty).sum()
+        total = axe_loss(hidden, weight, bias, mask, target, model.blank, config.skip_penalty, real).sum()
         return total.detach(), total, {}
     labels = target[:, : mask.size(1)]
-    learned = mask & (labels != PAD)
-    if shown is not None:
-        learned = learned & (shown == NOT_SHOWN)
-    smooth, nll = cross_entropy_at(learned, hidden, weight, bias, labels, config.label_smoothing)
+    if shown is not None or real is None:
+        learned = mask & (labels != PAD)
+        real = cells(learned if shown is None else learned & (shown == NOT_SHOWN), mask.device)
+    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing)
     return nll, smooth, {}

@@ -57,7 +57,7 @@ def _measured(
     """Sums over a batch, and with latents the translations from the posterior mean by row of the corpus."""
     memory, z, kl = model.encode(batch.source), None, 0.0
     best: dict[int, list[int]] = {}
-    slots = training_slots(model, memory, batch)
+    slots = training_slots(model, batch)
     if model.latents is not None:
         z, deviation = model.posterior(memory, batch.target)
         kl = float(gaussian_kl(z, deviation, *model.prior(memory))[memory.mask].sum())

@@ -43,10 +43,13 @@ class Tagger(nn.Module):
 
     # 2. The layers over the positions of the target.
 
-    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
+    def hidden(self, memory: Memory, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
+        """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones.
+
+        `bound` as in `passes.largest`.
+        """
         config = self.config
-        place, mask = places(lengths, config.max_positions)
+        place, mask = places(lengths, config.max_positions, bound)
         copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
         return dropout(states, config.dropout, self.training), mask

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from workflow_src.losses.common import cross_entropy_at, length_loss
+from workflow_src.losses.common import cells, cross_entropy_at, length_loss
 from workflow_src.losses.settings import OnePassConfig
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+from workflow_src.types import Batch, LossTerms, TrainingContext
 
 if TYPE_CHECKING:
     from workflow_src.families.tagger.model import Tagger
@@ -29,7 +28,7 @@ class CrossEntropy:
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch)
         # Where all targets are empty, there are no words.
-        count = max(1, int(batch.target_mask.sum()))
+        count = max(1, int(batch.on_cpu.target_mask.sum()))
         figures = {
             "nll": nll / count,
             "length_nll": length.detach() / len(batch.target),
@@ -40,8 +39,8 @@ class CrossEntropy:
 
 def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Sums over the words of a batch: the label-smoothed loss, and -log p in nats without a gradient."""
-    hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
-    labels = batch.target[:, : mask.size(1)]
+    hidden, _ = model.hidden(memory, batch.target_lengths.clamp(min=1), bound=batch.longest_target)
     # An empty target has a position, and nothing to learn there.
-    learned = mask & (labels != PAD) if labels.size(1) else torch.zeros_like(mask)
-    return cross_entropy_at(learned, hidden, model.projection.weight, model.projection.bias, labels, smoothing)
+    learned = cells(batch.on_cpu.target_mask, hidden.device)
+    weight, bias = model.projection.weight, model.projection.bias
+    return cross_entropy_at(learned, hidden, weight, bias, batch.target, smoothing)

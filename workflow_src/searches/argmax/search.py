@@ -10,13 +10,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import likely_lengths, read_symbols, winners
+from workflow_src.decoding.candidates import likely_lengths, read_symbols, winners, winners_pass
 from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.argmax import ArgmaxSettings
@@ -45,26 +43,9 @@ def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
     return ArgmaxPass(model, settings, (settings.lengths > 1 and settings.rescorer is None) or scored)
 
 
-def _read(
-    source: Tensor,
-    outputs: Tensor,
-    scores: Tensor,
-    rescorer: Rescorer | None,
-    scored: bool = True,
-    length_penalty: float = 1.0,
-) -> Hypotheses:
-    return winners(outputs, scores, len(outputs) // len(source), source, rescorer, scored, length_penalty)
-
-
 def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
-    rescorer = networks.get(RESCORER)
-
-    @torch.no_grad()
-    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, arrays)
-        return _read(torch.from_numpy(source), outputs, scores, rescorer, scored, settings.length_penalty)
-
-    return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
+    module = _pass(networks[MODEL], settings, scored)
+    return winners_pass(module, networks.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()
@@ -73,7 +54,7 @@ def run(
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     outputs, scores = _pass(models[MODEL], settings, scored)(source)
-    return _read(source, outputs, scores, models.get(RESCORER), scored, settings.length_penalty)
+    return winners(outputs, scores, source, models.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()
@@ -81,4 +62,4 @@ def at_lengths(models: Mapping[str, Any], source: Tensor, _settings: ArgmaxSetti
     """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     hidden, mask = model.hidden(model.encode(source), lengths)
-    return _read(source, *read_symbols(model, wide(model.logits(hidden)), mask, True), None)
+    return winners(*read_symbols(model, wide(model.logits(hidden)), mask, True), source, None)

@@ -94,8 +94,7 @@ def _best(
     settings: IterativeRefinementSettings,
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
-    each = len(outputs) // len(source)
     outputs, scores, used = on_cpu(outputs, scores, used)
-    best = winners(outputs, scores, each, source, rescorer, scored, settings.length_penalty)
+    best = winners(outputs, scores, source, rescorer, scored, settings.length_penalty)
     best.steps = used.view(len(source), -1).amax(1).tolist()
     return best

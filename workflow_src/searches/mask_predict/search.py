@@ -7,17 +7,16 @@ Outputs are ranked by the log-probability of their subwords, each of the pass th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import followed, unpadded, winners
+from workflow_src.decoding.candidates import followed, joined, unpadded, winners, winners_pass
 from workflow_src.decoding.masked import Watch, mask_predict, mean_chance
 from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import ROWS, Rescorer
+from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.mask_predict import MaskPredictSettings
@@ -46,28 +45,9 @@ class MaskPredictPass(nn.Module):
         return model.output(symbols, mask), mean_chance(chances, mask)
 
 
-def _read(
-    source: Tensor,
-    parts: Sequence[tuple[Tensor, Tensor]],
-    rescorer: Rescorer | None,
-    scored: bool = True,
-    length_penalty: float = 1.0,
-) -> Hypotheses:
-    width = max(outputs.size(1) for outputs, _ in parts)
-    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
-    scores = torch.cat([scores for _, scores in parts])
-    return winners(outputs, scores, len(outputs) // len(source), source, rescorer, scored, length_penalty)
-
-
 def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:
-    rescorer = networks.get(RESCORER)
-
-    @torch.no_grad()
-    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, arrays)
-        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored, settings.length_penalty)
-
-    return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
+    module = MaskPredictPass(networks[MODEL], settings)
+    return winners_pass(module, networks.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()
@@ -93,7 +73,7 @@ def run(
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
-    best = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
+    best = winners(*joined(parts), source, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
         best.traces = followed(best.tokens, seen)
     return best
@@ -104,4 +84,4 @@ def at_lengths(models: Mapping[str, Any], source: Tensor, settings: MaskPredictS
     """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     symbols, chances, mask = mask_predict(model, model.encode(source), lengths, settings.iterations)
-    return _read(source, [(model.output(symbols, mask), mean_chance(chances, mask))], None)
+    return winners(model.output(symbols, mask), mean_chance(chances, mask), source, None)

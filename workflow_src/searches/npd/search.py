@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import drawn, noise_table, read_symbols, winners
+from workflow_src.decoding.candidates import drawn, joined, noise_table, read_symbols, winners, winners_pass
 from workflow_src.decoding.latent import says_lengths
 from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import ROWS, Rescorer
+from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.npd import NpdSettings
@@ -47,23 +46,8 @@ def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:
     return DrawsPass(model, settings, scored or settings.rescorer is None)
 
 
-def _read(
-    source: Tensor, parts: list[tuple[Tensor, Tensor]], draws: int, rescorer: Rescorer | None, scored: bool
-) -> Hypotheses:
-    width = max(outputs.size(1) for outputs, _ in parts)
-    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
-    return winners(outputs, torch.cat([scores for _, scores in parts]), draws, source, rescorer, scored)
-
-
 def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) -> Pass:
-    rescorer = networks.get(RESCORER)
-
-    @torch.no_grad()
-    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, arrays)
-        return _read(torch.from_numpy(source), [(outputs, scores)], settings.draws, rescorer, scored)
-
-    return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
+    return winners_pass(_pass(networks[MODEL], settings, scored), networks.get(RESCORER), scored)
 
 
 @torch.no_grad()
@@ -74,4 +58,4 @@ def run(
     network = _pass(models[MODEL], settings, scored)
     # So many sentences that no more than ROWS candidates are decoded together.
     parts = [network(part) for part in source.split(max(1, ROWS // settings.draws))]
-    return _read(source, parts, settings.draws, models.get(RESCORER), scored)
+    return winners(*joined(parts), source, models.get(RESCORER), scored)

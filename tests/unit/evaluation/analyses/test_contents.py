@@ -10,10 +10,11 @@ import pydantic
 import pytest
 
 from workflow_src import registry
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses import content as contents
 from workflow_src.evaluation.analyses.content import Entry
 from workflow_src.evaluation.analyses.lengths import LengthsRow
-from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.records.atomic import read_json, write_json
 
 PROJECT = Path(__file__).resolve().parents[4]
 
@@ -72,25 +73,25 @@ DAMAGED = {
     "no object": ([1], f" is no analysis ({NAMES})"),
     "no name": ({"split": "dev"}, f" is no analysis ({NAMES})"),
     "another name": ({"analysis": ["marginal"]}, f" is no analysis ({NAMES})"),
-    "no format": (_without("tokens", "format"), " has format None; this version reads format 1"),
-    "another format": (analysed.raw("tokens", format=2), " has format 2; this version reads format 1"),
-    "no split": (_without("tokens", "split"), ": split is missing"),
-    "no curves": (_without("latent_paths", "curves"), ": curves is missing"),
-    "no model": (_without("convergence", "curves", 1, "model"), ": curves[1].model is missing"),
-    "no figure": (_without("lengths", "models", "lvm", "bias"), ": models.lvm.bias is missing"),
-    "no BLEU": (_without("lengths", "rows", 0, "bleu", "oracle"), ": rows[0].bleu.oracle is missing"),
-    "words": (analysed.raw("samples", sentences="many"), ": sentences is 'many': it must be a whole number"),
-    "no number": (analysed.raw("components", share=float("nan")), ": share is nan: it must be a finite number"),
+    "no format": (_without("tokens", "format"), " has format None, and this version reads format 1"),
+    "another format": (analysed.raw("tokens", format=2), " has format 2, and this version reads format 1"),
+    "no split": (_without("tokens", "split"), "(split: missing)"),
+    "no curves": (_without("latent_paths", "curves"), "(curves: missing)"),
+    "no model": (_without("convergence", "curves", 1, "model"), "(curves[1].model: missing)"),
+    "no figure": (_without("lengths", "models", "lvm", "bias"), "(models.lvm.bias: missing)"),
+    "no BLEU": (_without("lengths", "rows", 0, "bleu", "oracle"), "(rows[0].bleu.oracle: missing)"),
+    "words": (analysed.raw("samples", sentences="many"), "(sentences is 'many'; allowed: a whole number)"),
+    "no number": (analysed.raw("components", share=float("nan")), "(share is nan; allowed: a finite number)"),
     "repetitions": (
         analysed.raw("lengths", remove_repetitions="some"),
-        ": remove_repetitions is 'some': it must be 'none', 'words' or",
+        "(remove_repetitions is 'some'; allowed: none, subwords, words)",
     ),
-    "energies": (analysed.raw("energies", reference={}), ": reference.sentences is missing"),
+    "energies": (analysed.raw("energies", reference={}), "(reference.sentences: missing)"),
     "a path": (_without("latent_space", "panels", 0, "delta"), "a panel lacks a path"),
     "an output": (_without("latent_space", "outputs", "score"), "texts or outputs lack score"),
     "a text": (_without("latent_space", "texts", "prior"), "texts or outputs lack prior"),
     "a piece": (_without("latent_space", "pieces", "9"), "pieces lack the id 9"),
-    "labels": (_without("reordering", "example", "target_pieces"), ": example.target_pieces is missing"),
+    "labels": (_without("reordering", "example", "target_pieces"), "(example.target_pieces: missing)"),
 }
 
 
@@ -100,7 +101,7 @@ def test_damaged_files_are_refused_in_a_sentence(what):
     with pytest.raises(ArtifactError) as raised:
         _check(content)
     message = str(raised.value)
-    assert message.startswith("file f") and told in message and message.endswith("; make it again.")
+    assert message.startswith("file f ") and told in message and message.endswith("; make it again.")
     assert "\n" not in message
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import reports
 
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Entry
 from workflow_src.evaluation.analyses.curves import curve_label
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as maps
 from workflow_src.evaluation.report import analyses, figures
-from workflow_src.records.atomic import ArtifactError
 
 MANIFEST = reports.manifest()
 
@@ -252,7 +252,7 @@ def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
     told = analysed.raw("marginal")
     del told["curves"][0]["points"][2]["gain"]
     path.write_text(json.dumps(told))
-    words = f"file {path}: curves[0].points[2].gain is missing; make it again."
+    words = f"{path} cannot be used (curves[0].points[2].gain: missing); make it again."
     with pytest.raises(ArtifactError, match=f"^{re.escape(words)}$"):
         analyses.read([path])
 

@@ -13,10 +13,10 @@ from conftest import PROJECT
 
 from workflow_src.cli import main
 from workflow_src.config.compose import experiment_names
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import leaderboard, leaderboard_tables, results
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.results import write_results
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import searches
 from workflow_src.serving import command as serving
 
@@ -238,10 +238,10 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ArtifactError, match="other columns than a leaderboard"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text(read([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high"))
-    with pytest.raises(ArtifactError, match=r"line 2 of .* has high as bleu; write a number"):
+    with pytest.raises(ArtifactError, match="line 2, has high as bleu"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
-    with pytest.raises(ArtifactError, match=r"line 2 of .* has not 27 cells"):
+    with pytest.raises(ArtifactError, match="line 2, has not 27 cells"):
         leaderboard.read(wrong)
     with pytest.raises((ArtifactError, OSError)):
         leaderboard.read(tmp_path / "nothing")

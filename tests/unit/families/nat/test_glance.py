@@ -29,7 +29,7 @@ def batch() -> Batch:
 def shown(model, batch: Batch, part: float = 0.5, seed: int = 0, **settings):
     config = NatObjectiveConfig(**{"glance": "glat", "glance_count": "share", **settings})
     memory = model.encode(batch.source)
-    slots = training_slots(model, memory, batch)
+    slots = training_slots(model, batch)
     keys = sentence_keys(batch, torch.Generator().manual_seed(seed))
     return shown_symbols(config, model, memory, slots, None, batch.target, keys, part), slots
 
@@ -38,7 +38,7 @@ def mistakes(model, batch: Batch, row: int, reference: list[int]) -> int:
     """Slots of a sentence at which the model's best symbol is not the reference's."""
     pair = one(batch, row)
     memory = model.encode(pair.source)
-    hidden, mask = model.hidden(memory, training_slots(model, memory, pair))
+    hidden, mask = model.hidden(memory, training_slots(model, pair))
     best = model.logits(hidden)[mask].argmax(-1).tolist()
     return sum(a != b for a, b in zip(best, reference, strict=True))
 
@@ -66,12 +66,12 @@ def shown_symbols_of_all(model, batch: Batch) -> torch.Tensor:
         bias = model.output_bias.clone()
         # UNK is in no target of these batches, and so is never right.
         model.output_bias[3] += 1e4
-        actual, slots = shown(model, batch, 1.0)
+        symbols, slots = shown(model, batch, 1.0)
         model.output_bias.copy_(bias)
     # The alignment's own scores shift alike in every slot, so that it is the same.
-    real = torch.arange(actual.size(1)) < slots[:, None]
-    assert (actual[real] != NOT_SHOWN).all()
-    return actual
+    real = torch.arange(symbols.size(1)) < slots[:, None]
+    assert (symbols[real] != NOT_SHOWN).all()
+    return symbols
 
 
 @pytest.mark.parametrize("settings", [{"glance": "random"}, {"glance_count": "poisson"}, {"glance_count": "share"}])
@@ -170,7 +170,7 @@ def test_how_many_are_shown_over_many_draws(loss):
 def test_what_is_wrong_is_told_at_the_latents_of_the_update():
     model, pairs = nat(loss="ce", latent="vae", seed=3), batch()
     memory, keys = model.encode(pairs.source), sentence_keys(pairs, torch.Generator().manual_seed(0))
-    slots = training_slots(model, memory, pairs)
+    slots = training_slots(model, pairs)
     config = NatObjectiveConfig(glance="glat", glance_count="share")
     actual = []
     for seed in range(8):

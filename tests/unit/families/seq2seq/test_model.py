@@ -47,7 +47,7 @@ def by_hand(model, source: list[int], target: list[int]) -> Tensor:
     layers, own = model.config.decoder_layers, model.target_embedding
     hidden = list((model.first_hidden.weight @ hidden_end + model.first_hidden.bias).chunk(layers))
     cell = list((model.first_cell.weight @ cell_end + model.first_cell.bias).chunk(layers))
-    actual = []
+    log_probabilities = []
     for word in [BOS, *target]:
         x = own.weight[word] * own.weight.size(1) ** 0.5
         for layer in range(layers):
@@ -56,8 +56,8 @@ def by_hand(model, source: list[int], target: list[int]) -> Tensor:
         scores = torch.stack([x @ model.key.weight @ state for state in states])
         context = sum(share * state for share, state in zip(scores.softmax(0), states, strict=True))
         vector = (model.attentional.weight @ torch.cat([context, x]) + model.attentional.bias).tanh()
-        actual.append((own.weight @ vector + model.output_bias).log_softmax(0))
-    return torch.stack(actual)
+        log_probabilities.append((own.weight @ vector + model.output_bias).log_softmax(0))
+    return torch.stack(log_probabilities)
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -47,11 +47,11 @@ def outputs(model, row: int) -> dict[tuple[int, ...], float]:
     """log p of every output of a sentence, over all alignments with symbols that may be put out."""
     logits, mask = slot_logits(model, SOURCE)
     scores = logits[row, mask[row]].log_softmax(-1)
-    actual: dict[tuple[int, ...], list[float]] = {}
+    by_output: dict[tuple[int, ...], list[float]] = {}
     for path in itertools.product(range(3, SIZE), repeat=len(scores)):
         value = sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path))
-        actual.setdefault(tuple(collapse(list(path), model.blank)), []).append(value)
-    return {output: math.log(sum(map(math.exp, values))) for output, values in actual.items()}
+        by_output.setdefault(tuple(collapse(list(path), model.blank)), []).append(value)
+    return {output: math.log(sum(map(math.exp, values))) for output, values in by_output.items()}
 
 
 def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
@@ -195,12 +195,12 @@ def random_row(generator, count):
 
 def searches():
     """The search in plain Python, and where Numba is installed the compiled one."""
-    actual = [pytest.param(prefixes.PrefixBeam, id="python")]
+    kinds = [pytest.param(prefixes.PrefixBeam, id="python")]
     if importlib.util.find_spec("numba") is None:
-        return [*actual, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
+        return [*kinds, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
     from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 
-    return [*actual, pytest.param(PrefixBeam, id="compiled")]
+    return [*kinds, pytest.param(PrefixBeam, id="compiled")]
 
 
 @pytest.fixture

@@ -44,14 +44,14 @@ def candidates(made, row: int, settings) -> dict[tuple[int, ...], float]:
     memory = made.encode(alone(row))
     mean, deviation = made.prior(memory)
     noise = noise_table(settings.draws, made.config.max_positions, 3, settings.search_seed)
-    actual: dict[tuple[int, ...], float] = {}
+    scores: dict[tuple[int, ...], float] = {}
     for draw in range(settings.draws):
         z = mean + settings.temperature * deviation * noise[draw, : mean.size(1)]
         hidden, _ = made.hidden(memory, z=z)
         best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
         output = tuple(read(made, path.tolist()))
-        actual[output] = max(actual.get(output, -math.inf), best.mean().item())
-    return actual
+        scores[output] = max(scores.get(output, -math.inf), best.mean().item())
+    return scores
 
 
 @pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])

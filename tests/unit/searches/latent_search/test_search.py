@@ -40,12 +40,12 @@ def run(model, source, search, steps, plan=PLAN, **more):
 def by_hand_lengths(model, memory, source_length):
     """All lengths of one sentence from 1 on, the most probable first, one class at a time."""
     probabilities = model.length(memory)[0].tolist()
-    actual: dict[int, float] = {}
+    by_length: dict[int, float] = {}
     for index, value in enumerate(probabilities):
         longest = model.config.max_positions - model.config.end_symbol
         length = max(1, min(index - model.config.max_length_difference + source_length, longest))
-        actual[length] = max(value, actual.get(length, -math.inf))
-    return sorted(actual, key=lambda length: -actual[length])
+        by_length[length] = max(value, by_length.get(length, -math.inf))
+    return sorted(by_length, key=lambda length: -by_length[length])
 
 
 @torch.no_grad()
@@ -57,7 +57,7 @@ def by_hand(model, source, search, steps, plan, teacher=None):
     end = model.config.end_symbol
     first = EOS if end else EOS + 1
     noise = prior_noise(source[0].tolist(), plan.count, max(lengths) + end, model.config.latent_dim, plan.seed)
-    actual = []
+    candidates = []
     for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
         mask = torch.ones(1, lengths[rank] + end, dtype=torch.bool)
         mean, deviation = model.prior(memory, mask)
@@ -82,8 +82,8 @@ def by_hand(model, source, search, steps, plan, teacher=None):
                 total += float(teacher.logits(hidden)[0, -1].log_softmax(-1)[symbol])
                 prefix.append(symbol)
             own = total / len(symbols)
-        actual.append((tokens, own))
-    return actual
+        candidates.append((tokens, own))
+    return candidates
 
 
 @pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])

@@ -40,7 +40,7 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
     memory, words = model.encode(source), source.size(1) - 1
     mean, deviation = model.prior(memory)
     noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.seed)
-    actual = {}
+    by_output = {}
     for sample in range(plan.samples):
         first = plan.mean_first and sample == 0
         z = mean + deviation * (0 if first else noise[sample][None])
@@ -51,14 +51,14 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
         for place, value in enumerate(scores.tolist()):
             length = max(1, place - 4 + words + round(plan.lengthening * words))
             lengths[length] = max(value, lengths.get(length, value))
-        for length in sorted(lengths, key=lambda one: -lengths[one])[: plan.lengths]:
+        for length in sorted(lengths, key=lambda length: -lengths[length])[: plan.lengths]:
             tokens, score = read(model, memory, z, length)
             if teacher is not None:
                 target = torch.tensor([list(tokens)], dtype=torch.int64)
                 score = teacher.log_probability(teacher.scoring_states(source), target).item() / (len(tokens) + 1)
-            actual[tokens] = max(score, actual.get(tokens, score))
-    best = max(actual, key=lambda one: actual[one])
-    return list(best), actual[best], len(actual)
+            by_output[tokens] = max(score, by_output.get(tokens, score))
+    best = max(by_output, key=by_output.__getitem__)
+    return list(best), by_output[best], len(by_output)
 
 
 @pytest.mark.parametrize("search, steps", [("delta", 0), ("delta", 2), ("score", 1)])

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.base import distinct
 from workflow_src.config.plan.selection import at_reference_lengths, main_split, rows, scoring
 from workflow_src.config.resolved import Loaded
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.spec import SCORER, Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.analyses import Enabled
@@ -33,10 +34,8 @@ class EnergiesSettings(AnalysisSettings):
     def _different_scorers(cls, value: Any) -> Any:
         if isinstance(value, tuple):
             if not value:
-                raise ValueError("it names no system; name one or more, or remove scorer")
-            for name in value:
-                if value.count(name) > 1:
-                    raise ValueError(f"it has {name} twice; name every system once")
+                raise ConfigError("", allowed="one system or more")
+            distinct(value)
         return value
 
 
@@ -58,10 +57,8 @@ def select(settings: EnergiesSettings, loaded: Loaded) -> Selection:
     if settings.reference_lengths:
         searches = at_reference_lengths(loaded)
         if not searches and settings.enabled is True:
-            raise ConfigError(
-                f"{WHERE}.reference_lengths is true, and no decode of {main_split(loaded)} translates at given "
-                "lengths; add one, or remove reference_lengths."
-            )
+            problem = f"no decode of {main_split(loaded)} translates at given lengths"
+            raise ConfigError(f"{WHERE}.reference_lengths", True, problem=problem, hint="add one, or remove it")
     if searches:
         # Outputs at given lengths are read off no alignment.
         removal, tokeniser = scoring(loaded).values()
@@ -83,15 +80,13 @@ def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ..
     if not named and not fits and settings.enabled == "auto":
         return ()
     if not named and not fits:
-        raise ConfigError(f"{WHERE}: no system of the experiment scores outputs; add one, or remove {WHERE}.")
+        raise ConfigError(WHERE, problem="no system of the experiment scores outputs", hint="add one, or remove it")
     for name in named:
         if name not in loaded.systems:
-            raise unknown("system", name, list(loaded.systems), f"{WHERE}.scorer")
+            raise ConfigError(f"{WHERE}.scorer", name, allowed=loaded.systems)
         if name not in fits:
-            raise ConfigError(
-                f"{WHERE}.scorer is {name}, of family {loaded.systems[name].family_name}, which scores "
-                f"no outputs; it must be a system that does ({', '.join(fits) or 'there is none: add one'})."
-            )
+            problem = f"family {loaded.systems[name].family_name} scores no outputs"
+            raise ConfigError(f"{WHERE}.scorer", name, problem=problem, allowed=fits)
     return named or (fits[0],)
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.selection import entry, model_of
 from workflow_src.config.resolved import Loaded, System
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.content import Content, Record
 from workflow_src.registry import searches_of
 from workflow_src.spec import VECTOR_FIELD, Analysis, AnalysisSettings, Selection, Use
@@ -91,16 +91,10 @@ def select(settings: LatentSpaceSettings, loaded: Loaded) -> Selection:
     if name is None:
         name = next(iter(fits), None)
     elif name not in loaded.systems:
-        raise unknown("system", name, list(loaded.systems), where)
+        raise ConfigError(where, name, allowed=loaded.systems)
     elif name not in fits:
-        system = loaded.systems[name]
-        width = getattr(system.model, "latent_dim", None)
-        of_width = "" if width is None else f" with latent_dim {width}"
-        raise ConfigError(
-            f"{where} is {name}, of family {system.family_name}{of_width}; "
-            "it must be a network that predicts steps of latents, with latent_dim 2 "
-            f"({', '.join(fits) or 'there is none: add one'})."
-        )
+        problem = "no network that predicts steps of latents with latent_dim 2"
+        raise ConfigError(where, name, problem=problem, allowed=fits)
     return Selection.of([entry(name, searches_of(loaded.systems[name].family)[0])] if name else [])
 
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.content import FirstSentences, Record
 from workflow_src.spec import ALIGNED, SOURCE_LATENT, Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.analyses import Enabled
@@ -109,7 +109,7 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
     if not (settings.enabled and searches):
         return Selection.of(rows=[])
     if wanted is not None and wanted not in loaded.systems:
-        raise unknown("system", wanted, list(loaded.systems), f"{where}.system")
+        raise ConfigError(f"{where}.system", wanted, allowed=loaded.systems)
     decodes = [decode for decode in loaded.decodes if "test" in decode.splits]
     fits = [
         decode
@@ -121,10 +121,9 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
     if not fits:
         kind = f"system {wanted}" if wanted else "an autoregressive system"
         names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
-        raise ConfigError(
-            f"{where} compares the references with translations of test by {kind}, and no decode makes them; add "
-            f"one, or set {where}.system to a system that is decoded ({names})."
-        )
+        problem = f"no decode translates test by {kind}"
+        hint = f"add one, or name a system that is decoded ({names})"
+        raise ConfigError(f"{where}.system", wanted, problem=problem, hint=hint)
     decode = fits[0]
     details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], "test")
     return Selection.of(searches, rows=[{"system": decode.system, "name": decode.name, "details": details}])

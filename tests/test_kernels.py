@@ -1,0 +1,125 @@
+"""Operators and synchronisations on a GPU, exactly, counted on a pretended one (`docs/kernels.md`)."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from benchmarks import kernels
+from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, transformer
+from pretended_cuda import counted, pretended
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.families.build import build_objective
+from workflow_src.registry import searches
+from workflow_src.runtime.device import choose, on_cpu, on_device
+from workflow_src.runtime.processes import Group
+from workflow_src.training import update
+from workflow_src.training.update import Part, Updater
+from workflow_src.types import TrainingContext
+
+TABLE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
+ROWS = {row.name: row for row in kernels.ROWS}
+
+
+@pytest.fixture(autouse=True)
+def machine():
+    with pretended() as found:
+        yield found
+
+
+VAE = {"latent": "vae", "latent_dim": 3}
+UPDATES = {
+    "transformer": ("transformer", transformer, {}),
+    "lvm": ("lvm", lvm, {}),
+    "score": ("score", lambda: refiner("score"), {}),
+    "energy": ("energy", lambda: refiner("energy"), {}),
+    "ctc": ("nat", lambda: nat(target_size=12), {}),
+    "ctc, latents, glancing": ("nat", lambda: nat(target_size=12, **VAE), {"glance": "glat"}),
+    "axe": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {}),
+    "axe, glancing": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {"glance": "random"}),
+    "cross-entropy": ("nat", lambda: nat(target_size=12, loss="ce", max_length_difference=4), {}),
+    "cmlm": ("cmlm", lambda: cmlm(target_size=12), {}),
+    "lanmt": ("lanmt", lanmt, {}),
+    "inat": ("inat", inat, {"guess": "sample"}),
+    "inference-network": ("inference-network", lambda: cmlm(target_size=12), {}),
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", UPDATES)
+def test_no_update_waits_for_the_gpu(case, precision, machine, monkeypatch):
+    """Neither a first nor a later one, in one part or two."""
+    family, make, settings = UPDATES[case]
+    runtime = choose("cuda", precision)
+    frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family in ("score", "energy") else None
+    roles = {"energy": copy.deepcopy(transformer()).float().to(runtime.device)} if "inference" in family else {}
+    batch = pairs([3, 9, 1, 6], [4, 5, 2, 7])
+    monkeypatch.setattr(update, "collate", lambda corpus, rows: batch)
+    for accumulate in (1, 2):
+        model = copy.deepcopy(make()).float().to(runtime.device).train()
+        config = TrainingConfig(max_steps=5, accumulate=accumulate, explode_factor=10.0)
+        objective = build_objective(family, settings)
+        updater = Updater(
+            *(model, objective, config, None, runtime, Group(), 1, frozen),
+            split_parts=False,
+            roles=roles,
+        )
+        parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
+        for step in (0, 4):
+            torch.cuda.set_sync_debug_mode("error")
+            figures = updater(step, parts)
+            torch.cuda.set_sync_debug_mode("default")
+            assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
+            machine.counts.clear()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_search_takes_what_its_row_of_the_documentation_says(name):
+    (documented,) = [line for line in TABLE.splitlines() if line.startswith(f"| {name} ")]
+    assert kernels.line(ROWS[name]).split() == documented.split()
+
+
+def test_the_table_has_a_row_of_every_search():
+    assert {row.search for row in kernels.ROWS} == set(searches())
+    figures = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in TABLE.splitlines()}
+    # One pass whose outputs are as wide as the source says: one wait, also captured.
+    assert [figures["ctc-greedy, nat"][place].strip(" |") for place in (2, 5)] == ["1", "1"]
+    # Ten subwords and an end: a wait at each position, and one for the limits of lengths.
+    assert figures["greedy, transformer"][2] == "12"
+
+
+def test_a_batch_takes_no_more_operators_than_a_sentence():
+    """Nothing on a device is done sentence by sentence."""
+    counts = []
+    for sentences in ([kernels.SENTENCE], [kernels.SENTENCE] * 8):
+        search = kernels.search_of(ROWS["ctc-greedy, nat"], torch.device("cuda"), sentences)
+        with counted() as found:
+            search()
+        counts.append(found)
+    assert counts[0] == counts[1]
+
+
+def test_values_come_to_the_cpu_with_one_wait(machine):
+    tensors = [torch.arange(3, device="cuda"), torch.ones(2, 2, device="cuda"), torch.tensor(5)]
+    machine.counts.clear()
+    assert [tensor.tolist() for tensor in on_cpu(*tensors)] == [[0, 1, 2], [[1.0, 1.0], [1.0, 1.0]], 5]
+    assert machine.counts["synchronisations"] == 1 and machine.counts["copies to the host"] == 2
+    machine.counts.clear()
+    assert on_device([2, 3], torch.device("cuda")).device.type == "cuda" and on_cpu(tensors[2])[0] is tensors[2]
+    assert not machine.counts["synchronisations"]
+
+
+def test_numbers_that_the_cpu_reads_are_of_the_update():
+    """Of its seed and its number alone, so that a training that goes on draws the same; of the CPU's own generator."""
+
+    def drawn(seed, step):
+        return torch.rand(3, generator=TrainingContext(step, 9, torch.Generator("cuda").manual_seed(seed)).numbers)
+
+    assert torch.equal(drawn(1, 4), drawn(1, 4))
+    assert not torch.equal(drawn(1, 4), drawn(1, 5)) and not torch.equal(drawn(1, 4), drawn(2, 4))
+    own = torch.Generator().manual_seed(1)
+    assert TrainingContext(4, 9, own).numbers is own

@@ -1,0 +1,91 @@
+"""Errors of input, whose fields say what is wrong, where, and how to mend it. Their sentences are built here.
+
+seeds is 'many'; allowed: a whole number.
+systems.score.base is 'lvn'; allowed: lvm, teacher; did you mean "lvm"?
+my.de, line 3, is not UTF-8; convert the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+# The longest value that a sentence shows.
+SHOWN = 100
+# The value of a setting that has none.
+ABSENT: Any = object()
+
+
+def shown(value: Any) -> str:
+    """A value as Python writes it, and not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name that is most like `name`, or None where none is."""
+    return next(iter(difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)), None)
+
+
+class InputError(ValueError):
+    """Input that cannot be used: `SUBJECT PROBLEM; FIX.`"""
+
+    def __init__(self, subject: str | Path, problem: str, fix: str = "") -> None:
+        self.subject, self.problem, self.fix = str(subject), problem, fix
+        sentence = "; ".join(filter(None, [f"{subject} {problem}".strip(), fix]))
+        super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
+
+
+class DeclarationError(InputError):
+    """A declaration that cannot be used, or a member that is not declared."""
+
+
+class ArtifactError(InputError):
+    """A file that cannot be used: missing, damaged, or made for something else."""
+
+    def __init__(self, path: str | Path, problem: str, fix: str = "", line: int | None = None) -> None:
+        super().__init__(path if line is None else f"{path}, line {line},", problem, fix)
+        self.path, self.line = str(path), line
+
+
+class ConfigError(InputError):
+    """A setting, an option or an argument that cannot be used: `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`
+
+    Any part but the setting may be left out. `allowed` is names, of which `nearest` is the most similar one, or a
+    description such as "above 0".
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        value: Any = ABSENT,
+        *,
+        problem: str = "",
+        allowed: str | Iterable[str | int] = "",
+        hint: str = "",
+    ) -> None:
+        self.setting, self.value, self.hint = setting, value, hint
+        names = [] if isinstance(allowed, str) else sorted(map(str, allowed))
+        self.allowed = allowed if isinstance(allowed, str) else tuple(names)
+        name = setting.rpartition(".")[2] if value is ABSENT else value
+        self.nearest = nearest(name, names) if isinstance(name, str) else None
+        choices = self.allowed if isinstance(self.allowed, str) else ", ".join(names) or "none"
+        fixes = [
+            f"allowed: {choices}" if choices else "",
+            hint,
+            f'did you mean "{self.nearest}"?' if self.nearest else "",
+        ]
+        subject = setting if value is ABSENT else f"{setting} is {shown(value)}"
+        super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))
+
+    def within(self, section: str, value: Any = ABSENT) -> ConfigError:
+        """The same error of a setting in a section. An error without a setting is that of the section's `value`."""
+        return ConfigError(
+            ".".join(filter(None, [section, self.setting])),
+            value if self.value is ABSENT and not self.setting else self.value,
+            problem=self.problem,
+            allowed=self.allowed,
+            hint=self.hint,
+        )
