@@ -123,8 +123,8 @@ class Read(NamedTuple):
 
 def check(content: Any, where: str | Path) -> Speed:
     """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
-    check_format(content, FORMAT, where, AGAIN)
-    return checked(Speed, content, where, AGAIN)
+    check_format(content, FORMAT, str(where), AGAIN)
+    return checked(Speed, content, str(where), AGAIN)
 
 
 def read_speed(path: str | Path) -> Read:
