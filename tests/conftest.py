@@ -52,7 +52,7 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def gpu(request):
+def pretended_gpu(request):
     """Tests marked `gpu` run on a GPU where there is one, else on a pretended one."""
     if request.node.get_closest_marker("gpu") is None:
         yield
@@ -149,6 +149,7 @@ references = [f"{split}.reference.{settings.get('target')}" for split in ("dev",
 system = ["model.safetensors", "config.json", "training.jsonl"]
 files = {
     "download": [*pairs, "raw.json"],
+    "clean": [*pairs, "raw.json"],
     "normalise": [*pairs, *references, "corpus.json"],
     "learn_subwords": ["subwords.json"],
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],

@@ -49,32 +49,31 @@ UPDATES = {
 }
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("precision", "accumulate"), [("float32", 1), ("bfloat16", 2)])
 @pytest.mark.parametrize("case", UPDATES)
-def test_no_update_waits_for_the_gpu(case, precision, machine, monkeypatch):
-    """Neither a first nor a later one, in one part or two."""
+def test_no_update_waits_for_the_gpu(case, precision, accumulate, machine, monkeypatch):
+    """Neither a first nor a later one."""
     family, make, settings = UPDATES[case]
     runtime = choose("cuda", precision)
     frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family in ("score", "energy") else None
     roles = {"energy": copy.deepcopy(transformer()).float().to(runtime.device)} if "inference" in family else {}
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7])
     monkeypatch.setattr(update, "collate", lambda corpus, rows: batch)
-    for accumulate in (1, 2):
-        model = copy.deepcopy(make()).float().to(runtime.device).train()
-        config = TrainingConfig(max_steps=5, accumulate=accumulate, explode_factor=10.0)
-        objective = build_objective(family, settings)
-        updater = Updater(
-            *(model, objective, config, None, runtime, Group(), 1, frozen),
-            split_parts=False,
-            roles=roles,
-        )
-        parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
-        for step in (0, 4):
-            torch.cuda.set_sync_debug_mode("error")
-            figures = updater(step, parts)
-            torch.cuda.set_sync_debug_mode("default")
-            assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
-            machine.counts.clear()
+    model = copy.deepcopy(make()).float().to(runtime.device).train()
+    config = TrainingConfig(max_steps=5, accumulate=accumulate, explode_factor=10.0)
+    objective = build_objective(family, settings)
+    updater = Updater(
+        *(model, objective, config, None, runtime, Group(), 1, frozen),
+        split_parts=False,
+        roles=roles,
+    )
+    parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
+    for step in (0, 4):
+        torch.cuda.set_sync_debug_mode("error")
+        figures = updater(step, parts)
+        torch.cuda.set_sync_debug_mode("default")
+        assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
+        machine.counts.clear()
 
 
 @pytest.mark.parametrize("name", ROWS)

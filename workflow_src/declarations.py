@@ -18,10 +18,12 @@ from workflow_src.errors import DeclarationError, shown
 from workflow_src.spec import (
     GOES_WITH,
     MODEL,
+    SCORES,
     Analysis,
     AnalysisSettings,
     Engine,
     Family,
+    Filter,
     Frozen,
     Metric,
     Role,
@@ -46,8 +48,6 @@ RESERVED = (
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
-
-
 # Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
 METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
 # Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
@@ -57,6 +57,8 @@ METRIC_RESERVED = frozenset(
     "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
     "length_ratio".split()
 )
+# Their modules have the names of rules.
+STAGES = Path(__file__).with_name("stages")
 
 NO_DEFAULT = "has a setting without a default"
 
@@ -140,7 +142,7 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
                 "has no segments, which tests need",
                 "name their function, or set uncertainty and decides to False",
             )
-        if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
+        if not _is_class(metric.settings, Frozen):
             raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
         try:
             metric.settings()
@@ -150,7 +152,7 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:
     """Check the analyses that are declared, by name. Raises DeclarationError as `check`."""
-    rules: dict[str, str] = {}
+    rules = {path.stem: f"stage {path.stem}" for path in STAGES.glob("*.py")}
     for analysis in analyses.values():
         where = f'analysis "{analysis.name}"'
         _check_name(where, analysis.name, ANALYSIS_NAME)
@@ -160,7 +162,7 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
                 where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
             )
         rules[analysis.rule_name] = where
-        if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
+        if not _is_class(analysis.settings, AnalysisSettings):
             raise DeclarationError(
                 where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
             )
@@ -171,6 +173,28 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
         if analysis.split not in (None, "dev", "test"):
             raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
         _check_objects(where, measure=analysis.measure, show=analysis.show)
+
+
+def check_filters(filters: Mapping[str, Filter]) -> None:
+    """Check every filter by name. Raises DeclarationError for the first fault, in one sentence."""
+    for filter in filters.values():
+        where = f'filter "{filter.name}"'
+        _check_name(where, filter.name, ENGINE_NAME)
+        _check_tuples(where, needs=filter.needs)
+        if not _is_class(filter.settings, Frozen):
+            raise DeclarationError(where, f"has settings {shown(filter.settings)}", "derive a class from Frozen")
+        try:
+            filter.settings()
+        except ValueError:
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        for name in filter.needs:
+            if name != SCORES:
+                raise DeclarationError(where, f'needs "{name}"', f"{SCORES} is all that there is")
+        _check_objects(where, check=filter.check)
+
+
+def _is_class(settings: Any, base: type) -> bool:
+    return isinstance(settings, type) and issubclass(settings, base)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:
@@ -214,7 +238,7 @@ def _check_learning(where: str, family: Family) -> None:
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
-    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
+    if not _is_class(search.settings, SearchSettings):
         raise DeclarationError(where, f"has settings {shown(search.settings)}", "derive a class from SearchSettings")
     if search.settings in classes:
         raise DeclarationError(

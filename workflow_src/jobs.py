@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.config.base import parse
+from workflow_src.errors import InputError
 from workflow_src.runtime import gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen
@@ -67,7 +68,7 @@ class _RefusedError(Exception):
 def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
     """The inputs that the words of a command line say (default: those of this process).
 
-    Raises ValueError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
+    Raises InputError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
     """
     import tyro
 
@@ -118,7 +119,7 @@ def _from_json(kind: type[Frozen], words: list[str]) -> Frozen:
     try:
         raw = json.loads(words[0])
     except json.JSONDecodeError as failure:
-        raise ValueError(f"--settings is no JSON ({failure}): {words[0][:80]}.") from None
+        raise InputError("--settings", f"is no JSON ({failure}): {words[0][:80]}") from None
     return parse(kind, raw, "--settings")
 
 
@@ -128,14 +129,14 @@ def recorded(settings: Frozen) -> dict[str, Any]:
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:
-    """NAME=PATH words as a mapping. Raises ValueError for a word of another form, and for a name that comes twice."""
+    """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
     paths: dict[str, Path] = {}
     for word in words:
         name, equals, path = word.partition("=")
         if not (name and equals and path):
-            raise ValueError(f'"{word}" is not of the form NAME=PATH; write the name, "=", and the path.')
+            raise InputError(f'"{word}"', "is not of the form NAME=PATH", 'write the name, "=", and the path')
         if name in paths:
-            raise ValueError(f"{name} comes twice, as {paths[name]} and as {path}; remove one of the two.")
+            raise InputError(name, f"comes twice, as {paths[name]} and as {path}", "remove one of the two")
         paths[name] = Path(path)
     return paths
 

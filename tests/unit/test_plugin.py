@@ -103,6 +103,23 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
         registry.use(["bagged"])
 
 
+def test_its_filter_is_a_setting_of_the_recipe(package):
+    def configured(**section):
+        return Plan(load_experiment("smoke", plugins=["bagged"], recipe={"clean": {"openings": section}}))
+
+    plan = configured(words=["Die"])
+    assert json.loads(plan.settings_clean())["filters"] == [["openings", {"words": ["Die"]}]]
+    assert jobs(plan)["clean"] == 1 and "clean" not in jobs(planned())
+    assert plan.to_normalise("train", "de") == "results/smoke/clean/train.de"
+    with pytest.raises(ConfigError, match="recipe.clean.openings.word: no such setting; allowed: words"):
+        configured(word=["Die"])
+    try:
+        with pytest.raises(ConfigError, match="^recipe.clean.openings: no such filter; allowed: addresses, "):
+            load_experiment("smoke", recipe={"clean": {"openings": {}}})
+    finally:
+        registry.use(["bagged"])
+
+
 @pytest.fixture(scope="module")
 def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     """A system that was trained and exported."""
@@ -136,8 +153,9 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     wanted = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
     assert wanted != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
-    with pytest.raises(ValueError, match="^search unrepeat takes no steps; it takes passes, stretch."):
+    with pytest.raises(ConfigError) as refused:
         translator.translate(lines, steps=1)
+    assert refused.value.setting == "steps" and list(refused.value.allowed) == ["passes", "stretch"]
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
     command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])

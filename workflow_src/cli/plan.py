@@ -25,7 +25,6 @@ from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
-from workflow_src.errors import InputError
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
@@ -42,7 +41,7 @@ STAGES = {
 }
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
-    **dict.fromkeys(("download", "normalise", "learn_subwords"), "data"),
+    **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
@@ -211,7 +210,7 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
             parsed = workflow._workflow
             yield parsed.dag, parsed.globals["plan"]
     except (WorkflowError, RuleException) as failure:
-        raise InputError("the workflow", f"cannot be planned: {_message(failure)}") from None
+        raise ValueError(_message(failure)) from None
 
 
 def _message(failure: Exception) -> str:
@@ -320,6 +319,7 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"decodes.{wildcards['search']}"
     return {
         "download": "recipe.dataset",
+        "clean": "recipe.clean",
         "normalise": "recipe",
         "encode": "recipe",
         "learn_subwords": "recipe.subwords",

@@ -341,7 +341,7 @@ class WorkflowConfig(Frozen):
         """A list of names is a section without settings; so is a name with nothing behind it."""
         if isinstance(value, list | tuple):
             if not all(isinstance(name, str) for name in value):
-                raise ValueError("it must be a list of names, such as [bleu, ter], or a section of settings by name")
+                raise ConfigError("", allowed="a list of names, such as [bleu, ter], or a section of settings by name")
             return {name: {} for name in distinct(tuple(value))}
         if isinstance(value, dict):
             return {name: {} if settings is None else settings for name, settings in value.items()}

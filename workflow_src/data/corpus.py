@@ -25,13 +25,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
-    Lines of generated corpora have no names. In SGML and XML, segments are counted.
+    Lines of generated corpora have no names. In SGML and XML, segments are counted. Rows of tables with a score_column
+    have a score.
     """
 
     first: str
     second: str
     names: tuple[str, str]
     number: int
+    score: float | None = None
 
 
 class RawCorpus:
@@ -84,28 +86,38 @@ class RawCorpus:
             raise ConfigError("languages", list(self.languages), problem="the corpus is generated", allowed="de and en")
         turn = 1 if self.languages == ("de", "en") else -1
         for name in self.dataset.raw_splits:
-            yield name, (RawPair(*pair[::turn], ("", ""), line) for line, pair in enumerate(corpus[name], 1))
+            yield (
+                name,
+                (
+                    RawPair(pair[::turn][0], pair[::turn][1], ("", ""), line)
+                    for line, pair in enumerate(corpus[name], 1)
+                ),
+            )
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
         """The pairs of the parts under one of them."""
         dropped = self.dropped[split]
         for number, part in enumerate(getattr(self.dataset, split)):
-            texts = part.texts if part.texts is not None else part.columns
+            by_language = part.texts or part.columns or {}
             for language in self.languages:
-                if language not in texts:
-                    raise ConfigError(f"language of {split}[{number}]", language, allowed=texts)
-            yield from self._texts(part, dropped) if part.texts is not None else self._table(part, dropped)
+                if language not in by_language:
+                    raise ConfigError(f"language of {split}[{number}]", language, allowed=by_language)
+            first, second = self.languages
+            if part.texts is not None:
+                yield from self._texts(part, (part.texts[first], part.texts[second]), dropped)
+            elif part.table is not None and part.columns is not None:
+                yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
 
-    def _texts(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
-        names = first, second = tuple(part.texts[language] for language in self.languages)
+    def _texts(self, part: Part, names: tuple[str, str], dropped: Counter[str]) -> Iterator[RawPair]:
+        first, second = names
         if part.markup == "sgm":
-            left, right = self._segments(part, first, second)
-            pairs = same_segments(aligned(left, right, first, second), first, second)
+            sources, targets = self._segments(part, first, second)
+            pairs = same_segments(aligned(sources, targets, first, second), first, second)
             for number, (a, b) in enumerate(pairs, 1):
                 yield RawPair(a, b, names, number)
             return
         with self._lines(first) as left, self._lines(second) as right:
-            numbered = enumerate(aligned(left, right, first, second), 1)
+            numbered: Iterator[tuple[int, Pair]] = enumerate(aligned(left, right, first, second), 1)
             if part.markup == "ted":
                 numbered = without_markup(numbered, first, second, dropped)
             for number, (a, b) in numbered:
@@ -127,11 +139,10 @@ class RawCorpus:
         for text, name, language in zip(texts, names, self.languages, strict=True):
             yield iter(segments(text, name, language, part.translator))
 
-    def _table(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
-        columns = [part.columns[language] for language in self.languages]
-        with self._lines(part.table, strip=False) as lines:
-            for number, a, b in table_pairs(lines, part, columns, dropped):
-                yield RawPair(a, b, (part.table, part.table), number)
+    def _table(self, part: Part, table: str, columns: list[int], dropped: Counter[str]) -> Iterator[RawPair]:
+        with self._lines(table, strip=False) as lines:
+            for number, a, b, score in table_pairs(lines, part, table, columns, dropped):
+                yield RawPair(a, b, (table, table), number, score)
 
     @contextlib.contextmanager
     def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
@@ -154,6 +165,7 @@ class RawCorpus:
                     f"{fix}; did you mean {meant}?" if meant else fix,
                 )
             return path
+        assert self.folder is not None, "`check_folder` refuses it"
         path = Path(self.folder) / name
         if not path.is_file():
             raise ArtifactError(
@@ -170,7 +182,7 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
     Uncompressed lines are counted without decoding them; compressed ones, tables and markup are read as `RawCorpus`
     does.
     """
-    names = [part.table or part.texts[languages[0]] for part in dataset.train]
+    names = [part.table or (part.texts or {})[languages[0]] for part in dataset.train]
     if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
         return None
     if all(part.table is None and part.markup == "none" for part in dataset.train) and not any(
@@ -258,8 +270,8 @@ def aligned(
         yield a, b
 
 
-def table_rows(lines: Iterable[str], part: Part) -> Iterator[tuple[int, list[str]]]:
-    """(the line where a row ends, its cells) of a table, without the row of names where the part says there is one.
+def table_rows(lines: Iterable[str], part: Part, name: str) -> Iterator[tuple[int, list[str]]]:
+    """(the line where a row ends, its cells) of the table `name`, without its row of names if it has one.
 
     Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Raises
     ArtifactError naming the table and the line where quotes do not fit, or where quoted rows differ in their columns.
@@ -283,25 +295,27 @@ def table_rows(lines: Iterable[str], part: Part) -> Iterator[tuple[int, list[str
             width = len(row)
     except csv.Error as failure:
         raise ArtifactError(
-            part.table,
+            name,
             f"cannot be read as CSV up to line {reader.line_num} ({failure})",
             "correct its quotes, or set quoted: false in its part if quotes are text",
         ) from None
 
 
 def table_pairs(
-    lines: Iterable[str], part: Part, columns: list[int], dropped: Counter[str]
-) -> Iterator[tuple[int, str, str]]:
-    """Number and two columns of a table's lines; rows below the minimum score are left out and counted in `dropped`.
+    lines: Iterable[str], part: Part, name: str, columns: list[int], dropped: Counter[str]
+) -> Iterator[tuple[int, str, str, float | None]]:
+    """Number, two columns and the score of the lines of the table `name`.
+
+    Rows below the minimum score are left out and counted in `dropped`.
 
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
     needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
-    kept = 0
-    for number, cells in table_rows(lines, part):
+    kept, score = 0, None
+    for number, cells in table_rows(lines, part, name):
         if len(cells) < needed:
             raise ArtifactError(
-                part.table,
+                name,
                 f"has {len(cells)} columns in line {number}, but {needed} are needed",
                 "check columns and separator in the dataset",
             )
@@ -310,19 +324,17 @@ def table_pairs(
                 score = float(cells[part.score_column])
             except ValueError:
                 raise ArtifactError(
-                    part.table,
+                    name,
                     f"has {cells[part.score_column]!r} in column {part.score_column} of line {number}, where a "
                     "score is expected",
                     "check score_column in the dataset, or set header: true if the table's first row names its columns",
                 ) from None
             # Written so that NaN is left out.
-            if not score >= part.minimum_score:
+            if part.minimum_score is not None and not score >= part.minimum_score:
                 dropped["minimum_score"] += 1
                 continue
         kept += 1
-        yield number, cells[columns[0]].strip(), cells[columns[1]].strip()
+        yield number, cells[columns[0]].strip(), cells[columns[1]].strip(), score
     if not kept:
-        reason = "" if part.score_column is None else f" with the score {part.minimum_score} or a higher one"
-        raise ArtifactError(
-            part.table, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}"
-        )
+        reason = "" if part.minimum_score is None else f" with the score {part.minimum_score} or a higher one"
+        raise ArtifactError(name, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}")

@@ -82,10 +82,9 @@ def write(
 
 
 def _zipped(sources: Iterable[list[int]], targets: Iterable[list[int]]) -> Iterable[tuple[list[int], list[int]]]:
-    missing = object()
-    for row, (source, target) in enumerate(itertools.zip_longest(sources, targets, fillvalue=missing)):
-        if source is missing or target is missing:
-            side = "source" if source is missing else "target"
+    for row, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
+        if source is None or target is None:
+            side = "source" if source is None else "target"
             raise ValueError(f"the {side} side ends after {row:,} sentences, the other goes on; they must be aligned.")
         yield source, target
 
@@ -115,7 +114,7 @@ def write_pairs(
             offsets = writer.offsets()
             # Not np.save: it writes behind the file's back, and its errors do not say why.
             np.lib.format.write_array_header_1_0(tables[side], np.lib.format.header_data_from_array_1_0(offsets))
-            tables[side].write(memoryview(offsets).cast("B"))
+            tables[side].write(offsets.data.cast("B"))
             digest.update(writer.digest.digest())
             counts[f"{side}_tokens"] = int(offsets[-1])
         # What is there under this name is no longer whole once the first file is replaced.
@@ -208,8 +207,8 @@ class EncodedCorpus:
         """
         digest = hashlib.sha256(self.tokens["source"].dtype.newbyteorder("<").str.encode())
         for side in SIDES:
-            inner = hashlib.sha256(np.ascontiguousarray(self.tokens[side]))
-            inner.update(np.ascontiguousarray(self.offsets[side]))
+            inner = hashlib.sha256(np.ascontiguousarray(self.tokens[side]).data)
+            inner.update(np.ascontiguousarray(self.offsets[side]).data)
             digest.update(inner.digest())
         if digest.hexdigest() != self.summary.get("digest"):
             raise ArtifactError(

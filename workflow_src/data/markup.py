@@ -79,14 +79,16 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
 
 def _segments_of_documents(text: str) -> list[Segment]:
     """The segments of SGML, each with the id of the document that it stands in."""
-    pairs, document = [], None
+    pairs: list[Segment] = []
+    document = None
     for element in SEGMENT.finditer(text):
         attributes, own, content = element.groups()
         if own is None:
             document = DOCUMENT_ID.search(attributes)
             continue
         ids = (document, SEGMENT_ID.search(own))
-        pairs.append((tuple(one.group(1) if one else None for one in ids), _one_line(html.unescape(content or ""))))
+        document_id, segment_id = (match.group(1) if match else None for match in ids)
+        pairs.append(((document_id, segment_id), _one_line(html.unescape(content or ""))))
     return pairs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import Literal
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.tokenisers import spaced
@@ -34,7 +35,7 @@ CEDILLA_TO_COMMA = str.maketrans("ŞşŢţ", "ȘșȚț")
 WITHOUT_DIACRITICS = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
 
-def clean(text: str, form: str = "NFC") -> str:
+def clean(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     """Unicode normal form, no invisible characters, runs of whitespace and control characters as one space, none at
     the ends.
 

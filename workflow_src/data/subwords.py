@@ -317,7 +317,7 @@ def _learned(settings: SubwordsConfig, name: str, files: list[str | Path], lines
         size = unfit.limit
     except _TooSmall as unfit:
         # Characters come first, and then as many longer subwords as another text gets in all.
-        size = unfit.limit + settings.vocabulary_size
+        size = unfit.limit + settings.size
     try:
         return learn_model(settings.model_copy(update={"vocabulary_size": size}), name, files)
     except _TooLarge as unfit:
@@ -381,7 +381,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
     alphabet = _alphabet(words, settings.character_coverage)
     characters = [*alphabet, *NIBBLES]
     base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
-    merges = settings.vocabulary_size - len(base)
+    merges = settings.size - len(base)
     if merges < 0:
         raise _TooSmall(settings, name, len(base))
     escape = Escape(alphabet, also=BPE_SIGNS)

@@ -24,7 +24,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, other_format
 from workflow_src.errors import ArtifactError
@@ -142,7 +142,7 @@ class Archives:
                 yield file
             return
         *outer, member = members
-        with self._seekable(path, *outer) as file, _opened(file, "!".join([path, *outer])) as archive:
+        with self._seekable(path, *outer) as container, _opened(container, "!".join([path, *outer])) as archive:
             key = (path, *outer)
             if key not in self._contents:
                 self._contents[key] = _checked_contents(archive, "!".join(key), largest(path))
@@ -173,8 +173,14 @@ class Archives:
             self._copies[key] = copy
         self._copies[key].seek(0)
         # Two texts of one nested archive are read in turn, line by line: each needs a position of its own.
-        with _View(self._copies[key]) as view:
+        with io.BufferedReader(_View(self._copies[key]), 1 << 16) as view:
             yield view
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes | None: ...
 
 
 class _View(io.RawIOBase):
@@ -197,7 +203,7 @@ class _View(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         self._file.seek(self._position)
         data = self._file.read(len(buffer))
         buffer[: len(data)] = data
@@ -208,14 +214,14 @@ class _View(io.RawIOBase):
 class _Limited(io.RawIOBase):
     """A stream that is refused once more than `limit` bytes of it were read."""
 
-    def __init__(self, stream: IO[bytes], name: str, limit: int):
+    def __init__(self, stream: Readable, name: str, limit: int):
         self._stream, self._name, self._limit, self._read = stream, name, limit, 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:
-        data = self._stream.read(len(buffer))
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer)) or b""
         self._read += len(data)
         if self._read > self._limit:
             raise _bomb(self._name, self._limit)
@@ -229,7 +235,7 @@ class _Decompressed(io.RawIOBase):
     Python's own readers of .bz2 and .xz end without an error where what follows a stream is damaged.
     """
 
-    def __init__(self, stream: IO[bytes], new: Callable[[], Any], name: str):
+    def __init__(self, stream: Readable, new: Callable[[], Any], name: str):
         self._stream, self._new, self._name = stream, new, name
         self._decompressor = new()
         self._waiting = b""
@@ -237,19 +243,19 @@ class _Decompressed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         data = b""
         while not data:
             if self._decompressor.eof:
                 self._waiting = self._decompressor.unused_data or self._waiting
                 while not self._waiting.strip(b"\0"):
-                    self._waiting = self._stream.read(1 << 16)
+                    self._waiting = self._stream.read(1 << 16) or b""
                     if not self._waiting:
                         return 0
                 self._waiting = self._waiting.lstrip(b"\0")
                 self._decompressor = self._new()
             if self._decompressor.needs_input and not self._waiting:
-                self._waiting = self._stream.read(1 << 16)
+                self._waiting = self._stream.read(1 << 16) or b""
                 if not self._waiting:
                     raise EOFError("its end is missing")
             try:
@@ -268,10 +274,11 @@ class _Decompressed(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader]:
+def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader[Any]]:
     """The stream, which is a text from here on unless it is of another kind, without its layer of compression."""
     # ZipExtFile has a peek of its own that may give less than asked for.
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 16)
+    # Typeshed's IO lacks readinto, which all streams here have.
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 16)  # type: ignore[type-var]
     kind = compression(buffered.peek(10))
     if kind is None:
         yield buffered
@@ -279,8 +286,7 @@ def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.Buffe
         with gzip.GzipFile(fileobj=buffered) as plain:
             yield io.BufferedReader(_Limited(plain, name, limit), 1 << 16)
     else:
-        plain = _Decompressed(buffered, DECOMPRESSORS[kind], name)
-        yield io.BufferedReader(_Limited(plain, name, limit), 1 << 16)
+        yield io.BufferedReader(_Limited(_Decompressed(buffered, DECOMPRESSORS[kind], name), name, limit), 1 << 16)
 
 
 @contextlib.contextmanager
@@ -294,15 +300,20 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
     with contextlib.ExitStack() as stack:
         with reported(name):
             try:
-                if compression(start) == "Zstandard":
-                    file = stack.enter_context(zstd.ZstdFile(file))
-                archive = zipfile.ZipFile(file) if start.startswith(ZIP) else tarfile.open(fileobj=file, mode="r:*")
+                archive: zipfile.ZipFile | tarfile.TarFile
+                if start.startswith(ZIP):
+                    archive = zipfile.ZipFile(file)
+                elif compression(start) == "Zstandard":
+                    archive = tarfile.open(fileobj=stack.enter_context(zstd.ZstdFile(file)), mode="r:*")
+                else:
+                    archive = tarfile.open(fileobj=file, mode="r:*")
             except (NotImplementedError, UnicodeDecodeError) as failure:
                 # Of a newer form of zip, or with names that are not in the encoding which they claim.
                 raise ArtifactError(
                     name, f"cannot be read here ({failure})", "unpack it yourself and give the text"
                 ) from None
-        yield stack.enter_context(archive)
+        stack.callback(archive.close)
+        yield archive
 
 
 def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:
@@ -338,7 +349,9 @@ def _member(archive: zipfile.ZipFile | tarfile.TarFile, member: str, name: str) 
     if isinstance(archive, zipfile.ZipFile):
         return _zipped(archive, next(entry for entry in archive.infolist() if entry.orig_filename == member), name)
     # In the archive's order: asking by name would first read a compressed archive to its end.
-    return archive.extractfile(next(entry for entry in archive if entry.name == member))
+    stream = archive.extractfile(next(entry for entry in archive if entry.name == member))
+    assert stream is not None, "`_find` names plain files only"
+    return stream
 
 
 def _zipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[bytes]:
@@ -365,9 +378,9 @@ def _entries(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> Iterator[
             # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
             yield entry.orig_filename, link, link is None and not entry.is_dir(), entry.file_size
         return
-    for entry in archive:
-        link = entry.linkname if entry.islnk() else _linked(entry.name, entry.linkname) if entry.issym() else None
-        yield entry.name, link, entry.isfile(), entry.size
+    for member in archive:
+        link = member.linkname if member.islnk() else _linked(member.name, member.linkname) if member.issym() else None
+        yield member.name, link, member.isfile(), member.size
 
 
 def _linked(member: str, target: str) -> str:

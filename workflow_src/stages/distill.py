@@ -19,6 +19,7 @@ from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
+from workflow_src.errors import ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
@@ -95,7 +96,7 @@ Translate = Callable[[list[list[int]]], Hypotheses]
 def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
     """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils.
 
-    Raises ValueError for an engine that is unknown or does not compute such a model.
+    Raises ConfigError for an unknown engine, ValueError for one that does not compute such a model.
     """
     search = distilling_search()
     settings = inputs.settings.search_settings()
@@ -111,8 +112,7 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     named = inputs.engine != AUTO
     distilling = {engine.name: engine for engine in distilling_engines()}
     if named and inputs.engine not in distilling:
-        allowed = ", ".join([AUTO, default_engine().name, *distilling])
-        raise ValueError(f'unknown engine "{inputs.engine}"; allowed: {allowed}.')
+        raise ConfigError("--engine", inputs.engine, allowed=[AUTO, default_engine().name, *distilling])
     library = distilling[inputs.engine] if named else next(iter(distilling.values()))
     reason = library.serves(family, search, settings)
     if named and reason:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from workflow_src.errors import ConfigError
 from workflow_src.jobs import JobInputs, start
 from workflow_src.registry import engines
 from workflow_src.serving import export
@@ -26,7 +27,7 @@ class Inputs(JobInputs):
 def run(inputs: Inputs) -> str:
     exporting = {engine.name: engine for engine in engines().values() if engine.export}
     if inputs.engine not in exporting:
-        raise ValueError(f'engine "{inputs.engine}" exports nothing; allowed: {", ".join(exporting)}.')
+        raise ConfigError("--engine", inputs.engine, problem="it exports nothing", allowed=exporting)
     return export.export(exporting[inputs.engine], inputs.bundle, inputs.output_folder)
 
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
@@ -206,13 +207,13 @@ def measure(
 
 
 def read_folders(bundles: dict[str, Path], exports: dict[str, Path]) -> Folders:
-    """Folders by kind and system. Raises ValueError for an export that is not named KIND/SYSTEM."""
+    """Folders by kind and system. Raises ConfigError for an export that is not named KIND/SYSTEM."""
     kinds = [engine.exports for engine in engines().values() if engine.exports]
     folders: Folders = {OWN: bundles, **{kind: {} for kind in kinds}}
     for name, folder in exports.items():
         kind, _, system = name.partition("/")
         if kind not in kinds or not system:
-            raise ValueError(f'--exports has "{name}"; write KIND/SYSTEM=FOLDER, with the kind {" or ".join(kinds)}.')
+            raise ConfigError("--exports", name, allowed=f"KIND/SYSTEM=FOLDER with the kind {' or '.join(kinds)}")
         folders[kind][system] = folder
     return folders
 

@@ -23,7 +23,7 @@ class Echo:
         assert all(row.count(EOS) == 1 for row in source.tolist())
         self.batches.append([len(row) for row in rows])
         steps = [len(row) for row in rows] if self.steps else None
-        traces = [[row + [step] for row in rows] for step in range(self.traces)] if self.traces else None
+        traces = [[[*row, step] for row in rows] for step in range(self.traces)] if self.traces else None
         return Hypotheses(rows, [float(sum(row)) for row in rows], steps, traces)
 
 
@@ -38,7 +38,7 @@ def test_results_come_in_the_order_given(sources, batch):
     assert found.scores == [float(sum(words)) for words in sources]
     assert found.steps == [len(words) for words in sources]
     if any(sources):
-        wanted = [[words + [step] if words else [] for words in sources] for step in range(3)]
+        wanted = [[[*words, step] if words else [] for words in sources] for step in range(3)]
         assert found.traces == wanted
     lengths = [length for seen in search.batches for length in seen]
     assert lengths == sorted((len(words) for words in sources if words), reverse=True)

@@ -245,7 +245,7 @@ def test_what_a_file_without_an_unknown_word_lacks_has_kenlms_probability(tmp_pa
 )
 def test_a_file_of_another_form_is_refused(tmp_path, content):
     (tmp_path / "model.arpa").write_text(content, encoding="utf-8")
-    with pytest.raises(ArtifactError, match="model.arpa"):
+    with pytest.raises(ArtifactError, match=r"model.arpa"):
         read_arpa(tmp_path / "model.arpa", IDS, SIZE)
 
 

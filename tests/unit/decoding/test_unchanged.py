@@ -79,7 +79,7 @@ def test_settings_say_it_once():
     assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
     # Tables tell what is on by its name.
     assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
-    with pytest.raises(ValueError, match="stop_unchanged and stop_threshold 0.1 both say when a sentence stops"):
+    with pytest.raises(ValueError, match=r"stop_unchanged and stop_threshold 0.1 both say when a sentence stops"):
         settings(steps=3, stop_unchanged=True, stop_threshold=0.1)
     assert searches()["delta"].varies(settings(steps=3, stop_unchanged=True)) == "with stop_unchanged"
 

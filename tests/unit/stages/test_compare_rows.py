@@ -126,7 +126,7 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
 
 def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, monkeypatch):
     """Of 40 outputs, 12 are valid in one row only and 3 in the other only: McNemar's exact p over 15 sentences."""
-    listed, references = rows
+    listed, _ = rows
     beam, prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
     joined = [json.loads(line)["without_repeated_subwords"] for line in open(listed[1]["details"])]
     right = {*beam[:12], *joined[12:15]}

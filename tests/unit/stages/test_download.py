@@ -78,8 +78,8 @@ def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, m
     part = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
     start(words(settings(files={}, train=[part], dev=[part], test=[part])))
     summary = json.loads((tmp_path / "results/mini/raw/raw.json").read_text())
-    assert summary["dropped"] == dict.fromkeys(("train", "dev", "test"), {"minimum_score": 1})
-    assert summary["places"] == dict.fromkeys(("dev", "test"), [[0, "x.tsv", "x.tsv", 2]])
+    assert summary["dropped"] == {key: {"minimum_score": 1} for key in ("train", "dev", "test")}
+    assert summary["places"] == {key: [[0, "x.tsv", "x.tsv", 2]] for key in ("dev", "test")}
     assert "train 1 (left out: 1 below minimum_score), dev 1" in capsys.readouterr().err
 
 

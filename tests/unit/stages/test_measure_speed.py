@@ -159,7 +159,7 @@ def test_protocols_follow_the_machine():
     assert names(wanted, None, 1) == [("cpu-1-thread", "cpu", 1)]
     assert names(["cpu-all-threads"], "cuda:1", 4) == [("gpu", "cuda:1", 1), ("cpu-all-threads", "cpu", 4)]
     assert names(["cpu-1-thread", "gpu"], "cuda", 4)[0] == ("gpu", "cuda", 1)
-    with pytest.raises(ValueError, match="speed.protocols has gpu, but there is none here"):
+    with pytest.raises(ValueError, match=r"speed.protocols has gpu, but there is none here"):
         measure_speed.protocols(["gpu"], None, 4)
 
 

@@ -32,7 +32,7 @@ def write_raw(folder, texts, dropped=None):
         (folder / name).write_text(text, encoding="utf-8")
         counts[name.split(".")[0]] = text.count("\n")
     places = {name: [[0, f"my {name}.ro", f"my {name}.en", 2]] for name in counts if name != "train"}
-    content = {"pairs": counts, "dropped": dict.fromkeys(counts, {}) | (dropped or {}), "places": places}
+    content = {"pairs": counts, "dropped": {key: {} for key in counts} | (dropped or {}), "places": places}
     (folder / "raw.json").write_text(json.dumps(content))
     return folder
 
@@ -81,7 +81,7 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
         "dev": [[0, "my dev.ro", "my dev.en", 2]],
         "test": [[0, "my test.ro", "my test.en", 2]],
     }
-    assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
+    assert summary["found_in_train"] == {key: {"source": 0, "target": 0, "pair": 0} for key in ("dev", "test")}
     assert summary["words"]["train"] == {"ro": 5, "en": 6}
     assert summary["sha256"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     assert summary["normalisation"]["romanian"] is True
@@ -228,7 +228,7 @@ def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp
         assert summary["read"] == {"train": len(rows)} and summary["places"] == {}
         assert summary["dropped"]["train"]["empty"] == summary["dropped"]["train"]["length_ratio"] == 4
         assert summary["dropped"]["train"]["repeated"] >= 30
-        assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
+        assert summary["found_in_train"] == {key: {"source": 0, "target": 0, "pair": 0} for key in ("dev", "test")}
         splits[languages] = [
             (tmp_path / f"corpus/{name}.{code}").read_text()
             for name in ("train", "dev", "test")

@@ -196,7 +196,7 @@ def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, 
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     heads = next(row for row in rows if "BLEU" in row)
     assert heads[1:4] == ["BLEU", head, "ours, same convention"]
-    assert [row[1:4] for row in rows if row[0].startswith("score, L = 4")][0] == ["34.9 [34.1, 35.7]", "29.1", ours]
+    assert next(row[1:4] for row in rows if row[0].startswith("score, L = 4")) == ["34.9 [34.1, 35.7]", "29.1", ours]
     # Nothing was published for the others.
     assert next(row for row in rows if row[0] == "score, L = 1")[2:4] == ["–", "–"]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))

@@ -507,7 +507,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(ValueError, match="setting runtime.devices asks for 1 GPUs, 0 are visible here"):
+    with pytest.raises(ValueError, match=r"setting runtime.devices asks for 1 GPUs, 0 are visible here"):
         devices.own_device("cuda", Watched())
     assert tries == [("cuda", 1, devices.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
     assert told == [(True, None), (True, None), (False, ("GPU-a",))]

@@ -170,7 +170,7 @@ def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_tr
 def test_one_update_in_so_many_may_be_skipped_and_no_more(make_trainer):
     more = {"max_steps": 60, "max_skipped": 2, "validate_every": 100}
     trainer = make_trainer("transformer", wrap=spoiled(range(0, 60, 2), NAN), **more)
-    with pytest.raises(ValueError, match="update 5 had loss nan.* and 1 in a row, 3 in all were skipped"):
+    with pytest.raises(ValueError, match=r"update 5 had loss nan.* and 1 in a row, 3 in all were skipped"):
         trainer.run()
     # 2 and one of 20: the 5th at update 60.
     allowed = make_trainer("transformer", wrap=spoiled({1, 11, 30, 50, 59}, NAN), **more)
@@ -281,7 +281,7 @@ def test_memory_that_runs_out_after_the_gradients_is_told_with_settings(make_tra
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines")
 
     monkeypatch.setattr(trainer.update, where, lacking)
-    with pytest.raises(OutOfMemory, match="while update 1 was applied .* lower training.batch_tokens"):
+    with pytest.raises(OutOfMemory, match=r"while update 1 was applied .* lower training.batch_tokens"):
         trainer.run()
 
 
@@ -301,14 +301,14 @@ def test_without_splitting_the_batch_and_the_setting_are_named(make_trainer, tin
 def test_a_single_pair_that_is_too_large_ends_training(make_trainer):
     trainer = make_trainer("transformer", wrap=too_large(0))
     with pytest.raises(
-        OutOfMemory, match="on a batch of 1 pairs, .* GiB.\\); lower recipe.max_length, choose a smaller"
+        OutOfMemory, match=r"on a batch of 1 pairs, .* GiB.\); lower recipe.max_length, choose a smaller"
     ):
         trainer.run()
 
 
 def test_other_errors_are_not_taken_for_lacking_memory(make_trainer):
     trainer = make_trainer("transformer", wrap=too_large(4, RuntimeError("shapes do not match")))
-    with pytest.raises(RuntimeError, match="^shapes do not match$"):
+    with pytest.raises(RuntimeError, match=r"^shapes do not match$"):
         trainer.run()
     assert not is_out_of_memory(ValueError("out of memory")) and not is_out_of_memory(RuntimeError("index 3"))
 

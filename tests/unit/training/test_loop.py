@@ -374,7 +374,7 @@ def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
 def test_a_corpus_without_pairs_is_refused(make_trainer, monkeypatch):
     trainer = make_trainer("transformer")
     monkeypatch.setattr("workflow_src.training.loop.epoch_batches", lambda *_: [])
-    with pytest.raises(ValueError, match="the training corpus .* has no pairs; encode it again"):
+    with pytest.raises(ValueError, match=r"the training corpus .* has no pairs; encode it again"):
         trainer.run()
 
 

@@ -126,7 +126,7 @@ def test_before_the_first_update_there_is_nothing_to_keep(make_trainer):
     trainer = make_trainer("transformer", state="s")
     trainer.preemption.received = "SIGTERM"
     with pytest.raises(
-        Preempted, match="^stopped by SIGTERM after update 0: no state was saved before; the same command starts"
+        Preempted, match=r"^stopped by SIGTERM after update 0: no state was saved before; the same command starts"
     ):
         trainer.run()
     assert trainer.states.load() is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workflow_src.data.toy.forest import Item, Rule, Symbol
+from workflow_src.data.toy.forest import Item, Pattern, Rule, Symbol
 from workflow_src.data.toy.lexicon import MIDDLE, TIMES, VERBS, Verb, pairs
 from workflow_src.data.toy.phrases import (
     PERSONS,
@@ -159,6 +159,8 @@ def clause(symbol, subject, adverbial: Adverbial, finite, phrase, ending, groups
     """
     slots = [subject, *adverbial.slots]
     time = ((1, ""),) if adverbial.slots else adverbial.german
+    rest: Pattern
+    final: Pattern | None
     if isinstance(phrase, Verb):
         rest, final = (), None
         phrases = lambda form: english_verb_phrase(phrase, form, 0, False)  # noqa: E731
@@ -179,18 +181,18 @@ def clause(symbol, subject, adverbial: Adverbial, finite, phrase, ending, groups
 
 # Kinds of adverbial by tense: (adverbial, its kind for the verb group, share).
 def _adverbials(tense: str, subject: str) -> list[tuple[str, Adverbial, str, float]]:
-    found = [("none", NONE, "none", 1)]
+    adverbials: list[tuple[str, Adverbial, str, float]] = [("none", NONE, "none", 1)]
     if tense == "present":
-        found += [("adv", _time("habit"), "habit", 1), ("adv", FREQUENCY, "habit", 0.7), ("adv", SOON, "now", 0.6)]
+        adverbials += [("adv", _time("habit"), "habit", 1), ("adv", FREQUENCY, "habit", 0.7), ("adv", SOON, "now", 0.6)]
         if subject in ("event", "transport"):
-            found = [("none", NONE, "none", 1), ("adv", _time("hour"), "habit", 1)]
+            adverbials = [("none", NONE, "none", 1), ("adv", _time("hour"), "habit", 1)]
     elif tense in ("past", "perfect"):
-        found += [("adv", _time("past"), "time", 1)]
+        adverbials += [("adv", _time("past"), "time", 1)]
         if tense == "perfect":
-            found += [("adv", ALREADY, "already", 0.3), ("dated", NONE, "time", 1)]
+            adverbials += [("adv", ALREADY, "already", 0.3), ("dated", NONE, "time", 1)]
     elif tense in ("werden", "müssen", "wollen", "sollen"):
-        found += [("adv", _time("future"), "time", 1)]
-    return found
+        adverbials += [("adv", _time("future"), "time", 1)]
+    return adverbials
 
 
 def adverb_name(adverbial: Adverbial, name: str) -> str:
@@ -302,8 +304,12 @@ def _states() -> Iterator[Rule]:
             be_form = be[agreement]
             german = {"sv": [((0, ""), finite, (1, ""))], "inv": [(finite, (0, ""), (1, ""))]}
             german["last"] = [((0, ""), (1, ""), finite)]
-            statement = [((0, ""), be_form, (1, ""))]
-            english = {"stmt": statement, "sub": statement, "q": [(be_form, (0, ""), (1, ""))]}
+            statement: list[Pattern] = [((0, ""), be_form, (1, ""))]
+            english: dict[str, list[Pattern]] = {
+                "stmt": statement,
+                "sub": statement,
+                "q": [(be_form, (0, ""), (1, ""))],
+            }
             slots = (("Subj", "person", agreement), "State")
             yield Rule(("Mood", tense), slots, german, english, AGREEMENT_WEIGHTS[agreement])
         yield unit(("State", tense), ("Mood", tense), 9)
@@ -313,21 +319,21 @@ def _states() -> Iterator[Rule]:
             simple = verb + ("s" if form == "3sg" else "ed")
             english = {"sub": [("it", simple), ("it", be_form, verb + "ing")]}
             yield Rule(("State", tense), (), {"last": [("es", finite)]}, english, 2)
-    for german, english in _STATES.items():
-        yield words("State", [german], [[word] for word in english.split("/")])
+    for state, translations in _STATES.items():
+        yield words("State", [state], [[word] for word in translations.split("/")])
 
 
 def _subjects() -> Iterator[Rule]:
-    for agreement, found in {"1sg": {"ich": "I"}, "2sg": {"du": "you"}}.items():
-        for german, english in found.items():
+    for agreement, pronouns in {"1sg": {"ich": "I"}, "2sg": {"du": "you"}}.items():
+        for german, english in pronouns.items():
             yield words(("Subj", "person", agreement), [german], [[english]])
     for number, agreement in (("sg", "3sg"), ("pl", "pl")):
         for kind in ("kin", "pro", "folk", "animal", "event", "transport"):
             subject = "person" if kind in PERSONS else kind
             yield unit(("Subj", subject, agreement), ("NP", "nom", number, kind), 3 if kind == "pro" else 2)
     yield unit(("Subj", "person", "3sg"), "Name", 1)
-    for agreement, found in {"3sg": {"er": "he", "sie": "she"}, "pl": {"sie": "they", "wir": "we"}}.items():
-        for german, english in found.items():
+    for agreement, pronouns in {"3sg": {"er": "he", "sie": "she"}, "pl": {"sie": "they", "wir": "we"}}.items():
+        for german, english in pronouns.items():
             yield words(("Subj", "person", agreement), [german], [[english]], 0.4)
     joined = {"": [((0, ""), "und", (1, ""))]}, {"": [((0, ""), "and", (1, ""))]}
     for other in (("DP", "mein", "nom", "sg", "kin"), ("DP", "unser", "nom", "sg", "kin"), "Name"):
@@ -338,8 +344,8 @@ def _times() -> Iterator[Rule]:
     for kind, text in TIMES.items():
         for german, english in pairs(text):
             yield words(f"Time {kind}", german, english)
-    for german, english in MIDDLE.items():
-        yield words("Frequency", [german], [[word] for word in english.split("/")])
+    for frequency, translations in MIDDLE.items():
+        yield words("Frequency", [frequency], [[word] for word in translations.split("/")])
 
 
 def clauses() -> Iterator[Rule]:

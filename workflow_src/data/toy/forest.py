@@ -103,7 +103,7 @@ class Grammar:
         if place in memo:
             return memo[place]
         found: dict[int, Node] = {}
-        states = [(self._trie(side, key), begin, ())]
+        states: list[tuple[_Trie, int, tuple[Node, ...]]] = [(self._trie(side, key), begin, ())]
         while states:
             trie, position, children = states.pop()
             for rule, order in trie.accepts:

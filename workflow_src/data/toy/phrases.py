@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflow_src.data.toy.forest import Rule
+from workflow_src.data.toy.forest import Pattern, Rule, Symbol
 from workflow_src.data.toy.lexicon import (
     ADJECTIVES,
     NAMES,
@@ -30,7 +30,7 @@ _MIXED = {"nom": "er e es en", "acc": "en e es en", "dat": "en en en en"}
 _STRONG = {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en"}
 _DECLENSIONS = {"weak": _WEAK, "mixed": _MIXED, "strong": _STRONG}
 # determiner: declension, weight in the singular, in the plural (0: none).
-_DETERMINERS = {
+_DETERMINERS: dict[str, tuple[str, float, float]] = {
     "def": ("weak", 5, 2),
     "indef": ("mixed", 4, 0),
     "this": ("weak", 1, 0.5),
@@ -42,7 +42,7 @@ _DETERMINERS = {
     "viele": ("strong", 0, 0.8),
     "kein": ("mixed", 0, 0),
 }
-_ENGLISH = {
+_ENGLISH: dict[str, list[list[str]]] = {
     "def": [["the"]],
     "indef": [["a(n)"]],
     "mein": [["my"]],
@@ -104,8 +104,8 @@ def nouns() -> Iterator[Rule]:
         for case in CASES:
             for number in ("sg", "pl")[: 1 if noun.plural == "-" else 2]:
                 gender = noun.gender if number == "sg" else "p"
-                english = [[word if number == "sg" else english_plural(word)] for word in noun.english]
-                yield words(("N", case, gender, noun.kind), [noun.german(case, number)], english, head=noun.lemma)
+                translations = [[word if number == "sg" else english_plural(word)] for word in noun.english]
+                yield words(("N", case, gender, noun.kind), [noun.german(case, number)], translations, head=noun.lemma)
     for kind in kinds():
         endings = {_cell(table, *cell) for table in _DECLENSIONS.values() for cell in _cells()}
         for suits, stem, english in ADJECTIVES:
@@ -132,12 +132,14 @@ def noun_phrases() -> Iterator[Rule]:
     for kind in kinds():
         members = [noun for noun in NOUNS if noun.kind == kind]
         for case in CASES:
-            for name, (declension, *weights) in _DETERMINERS.items():
+            for name, (declension, singular, plural) in _DETERMINERS.items():
+                weights: tuple[float, float] = (singular, plural)
                 if kind == "drink":
                     weights = {"def": (3, 0), "bare": (4, 0), "mein": (1, 0)}.get(name, (0, 0))
                 elif kind == "kin":
                     # One speaks of one's own family.
-                    weights = [weight * {"mein": 8, "unser": 6}.get(name, 0.3) for weight in weights]
+                    factor = {"mein": 8, "unser": 6}.get(name, 0.3)
+                    weights = (singular * factor, plural * factor)
                 elif kind in ("folk", "event", "house") and name in ("mein", "unser"):
                     # "Meine Frau" is a wife, and few own a tower.
                     weights = (0, 0)
@@ -158,57 +160,55 @@ def noun_phrases() -> Iterator[Rule]:
     for name in NAMES:
         yield words("Name", [name], [[name]])
     for case, table in PRONOUNS.items():
-        for german, english in table.items():
-            yield words(("Pron", case), [german], [[word] for word in english.split("/")])
+        for pronoun, translations in table.items():
+            yield words(("Pron", case), [pronoun], [[word] for word in translations.split("/")])
 
 
 def _union(case: str, group: tuple[str, ...], only: str) -> list[Rule]:
     """Objects of several kinds: all, or definite ones (before `nicht`), or ones with `kein`."""
-    found = []
+    objects = []
     for kind in group:
         weight = 1 if kind == "name" else sum(noun.kind == kind for noun in NOUNS)
         if kind == "name":
             if only != "kein":
-                found.append(unit(("Obj", case, group, only), "Name", weight))
+                objects.append(unit(("Obj", case, group, only), "Name", weight))
             continue
         numbers = (("sg", 3),) if kind == "drink" else (("sg", 3), ("pl", 1))
         for number, share in numbers:
-            names = {"all": [None], "kein": ["kein"], "def": ["def"]}[only]
-            for name in names:
-                slot = ("DP", name, case, number, kind) if name else ("NP", case, number, kind)
-                if not (only == "kein" and kind == "drink"):
-                    found.append(unit(("Obj", case, group, only), slot, weight * share))
-    return found
+            slot = ("NP", case, number, kind) if only == "all" else ("DP", only, case, number, kind)
+            if not (only == "kein" and kind == "drink"):
+                objects.append(unit(("Obj", case, group, only), slot, weight * share))
+    return objects
 
 
-def english_verb_phrase(verb: Verb, form: str, slots: int, pronoun: bool, extra: tuple = ()) -> list[tuple]:
+def english_verb_phrase(verb: Verb, form: str, slots: int, pronoun: bool, extra: Pattern = ()) -> list[Pattern]:
     """Wordings of the verb in `form` with its object slots; `extra` (a place) comes last."""
-    found = []
+    wordings: list[Pattern] = []
     for synonym in verb.english:
         movable = "~" in synonym
         head, *particle = synonym.replace("~", "_").replace("!", "").split("_")
         head = english_verb(head, form)
         objects = [(index, "") for index in range(slots)]
         if slots == 2:
-            found.append((head, *particle, objects[0], objects[1], *extra))
-            found.append((head, *particle, objects[1], "to", objects[0], *extra))
+            wordings.append((head, *particle, objects[0], objects[1], *extra))
+            wordings.append((head, *particle, objects[1], "to", objects[0], *extra))
         elif movable and slots:
-            found.append((head, objects[0], *particle, *extra))
+            wordings.append((head, objects[0], *particle, *extra))
             if not pronoun:
-                found.append((head, *particle, objects[0], *extra))
+                wordings.append((head, *particle, objects[0], *extra))
         else:
-            found.append((head, *particle, *objects, *extra))
-    return found
+            wordings.append((head, *particle, *objects, *extra))
+    return wordings
 
 
-def _forms(verb: Verb, middle: tuple, tail: tuple = ()) -> dict[str, list[tuple]]:
+def _forms(verb: Verb, middle: Pattern, tail: Pattern = ()) -> dict[str, list[Pattern]]:
     """German forms of a verb phrase: `rest` is what stays at the end when the finite verb comes second."""
-    forms = {
+    forms: dict[str, list[Pattern]] = {
         "part": [(*middle, verb.participle, *tail)],
         "inf": [(*middle, verb.lemma, *tail)],
         "zu": [(*middle, *verb.to_infinitive, *tail)],
     }
-    rest = (*middle, *([verb.prefix] if verb.prefix else []), *tail)
+    rest: Pattern = (*middle, *([verb.prefix] if verb.prefix else []), *tail)
     if rest:
         forms["rest"] = [rest]
     for tense in ("present", "past"):
@@ -217,13 +217,14 @@ def _forms(verb: Verb, middle: tuple, tail: tuple = ()) -> dict[str, list[tuple]
     return forms
 
 
-def _government(verb: Verb, flavour: str) -> list[tuple[tuple, tuple]]:
+def _government(verb: Verb, flavour: str) -> list[tuple[tuple[Symbol, ...], Pattern]]:
     """(slots, German middle field) of a flavour: plain, place, pron, or neg."""
     frame, group = verb.frame, verb.kinds
-    if frame == "none":
-        return {"plain": [((), ())], "neg": [((), ("nicht",))]}.get(flavour, [])
-    if frame == "to":
-        return {"plain": [(("Place to",), ((0, ""),))], "neg": [(("Place to",), ("nicht", (0, "")))]}.get(flavour, [])
+    if frame in ("none", "to"):
+        place: tuple[Symbol, ...] = ("Place to",) if frame == "to" else ()
+        to_place: Pattern = ((0, ""),) if place else ()
+        negation = {"plain": (), "neg": ("nicht",)}.get(flavour)
+        return [] if negation is None else [(place, (*negation, *to_place))]
     if frame == "both":
         slots = (("Obj", "dat", ("kin", "pro", "folk", "name"), "all"), ("Obj", "acc", group, "all"))
         return [(slots, ((0, ""), (1, "")))] if flavour == "plain" else []
@@ -235,10 +236,10 @@ def _government(verb: Verb, flavour: str) -> list[tuple[tuple, tuple]]:
         return [((("Pron", case),), (*before, (0, "")))] if set(group) & set(PERSONS) else []
     if preposition:
         return [((("Obj", case, group, "all"),), ("nicht", *before, (0, "")))]
-    found = [((("Obj", case, group, "def"),), ((0, ""), "nicht"))]
+    negated: list[tuple[tuple[Symbol, ...], Pattern]] = [((("Obj", case, group, "def"),), ((0, ""), "nicht"))]
     if case == "acc" and not set(group) & {"drink", "kin", "folk"}:
-        found.append(((("Obj", case, group, "kein"),), ((0, ""),)))
-    return found
+        negated.append(((("Obj", case, group, "kein"),), ((0, ""),)))
+    return negated
 
 
 def verb_phrases() -> Iterator[Rule]:
@@ -250,7 +251,7 @@ def verb_phrases() -> Iterator[Rule]:
             continue
         for flavour in ("plain", "pron", "neg"):
             for slots, middle in _government(verb, flavour):
-                objects.update(slot for slot in slots if slot[0] == "Obj")
+                objects.update(slot for slot in slots if isinstance(slot, tuple) and slot[0] == "Obj")
                 yield from _phrase(verb, flavour, slots, middle)
         yield unit(("VP1", verb.name, "full"), ("VP1", verb.name, "plain"), 3)
         if verb.place:
@@ -271,8 +272,9 @@ def verb_phrases() -> Iterator[Rule]:
             yield words(f"Place {name}", german, english)
 
 
-def _phrase(verb: Verb, flavour: str, slots: tuple, middle: tuple) -> Iterator[Rule]:
-    number, extra = len(slots), ()
+def _phrase(verb: Verb, flavour: str, slots: tuple[Symbol, ...], middle: Pattern) -> Iterator[Rule]:
+    number = len(slots)
+    extra: Pattern = ()
     if flavour == "place":
         # Time before place before object, in German; in English the place comes last.
         extra = ((number, ""),)
@@ -284,7 +286,7 @@ def _phrase(verb: Verb, flavour: str, slots: tuple, middle: tuple) -> Iterator[R
 
 
 def _to_phrases(verb: Verb) -> Iterator[Rule]:
-    english: dict[str, list[tuple]] = {form: [] for form in ENGLISH_FORMS}
+    english: dict[str, list[Pattern]] = {form: [] for form in ENGLISH_FORMS}
     for synonym in verb.english:
         head, link = synonym.split()
         for form in ENGLISH_FORMS:

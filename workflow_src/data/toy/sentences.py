@@ -17,7 +17,7 @@ from workflow_src.data.toy.clauses import (
     clauses,
     verb_group,
 )
-from workflow_src.data.toy.forest import Grammar, Rule
+from workflow_src.data.toy.forest import Grammar, Pattern, Rule, Symbol
 from workflow_src.data.toy.lexicon import NOUNS, VERBS, Verb
 from workflow_src.data.toy.phrases import english_verb_phrase, relative_pronoun, unit, words
 
@@ -121,7 +121,9 @@ def _main() -> Iterator[Rule]:
 
 def _complements() -> Iterator[Rule]:
     """`sagt, dass ...`, `weiß nicht, ob ...`."""
-    present = {("Clause", family, name): 1 for family in ("present", "perfect", "modal") for name in ("none", "adv")}
+    present: dict[Symbol, float] = {
+        ("Clause", family, name): 1 for family in ("present", "perfect", "modal") for name in ("none", "adv")
+    }
     present |= {("Clause", "future", "none"): 0.6, ("State", "present"): 0.8, ("Clause", "present", "state"): 0.2}
     for symbol, weight in present.items():
         yield unit(("Content", "present"), symbol, weight)
@@ -130,7 +132,7 @@ def _complements() -> Iterator[Rule]:
         for tense, forms in (("present", now.split()), ("past", then.split())):
             for agreement, finite in zip(("1sg", "3sg", "pl"), forms, strict=False):
                 column = 2 if tense == "past" else 1 if agreement == "3sg" else 0
-                german = [((0, ""), finite, ",", "dass", (1, "last"), ".")]
+                german: list[Pattern] = [((0, ""), finite, ",", "dass", (1, "last"), ".")]
                 spoken = [entry.split()[column] for entry in english]
                 wordings = [((0, ""), verb, *that, (1, "sub"), ".") for verb in spoken for that in (("that",), ())]
                 slots = (("Subj", "person", agreement), ("Content", tense))
@@ -160,9 +162,9 @@ def _fronted_objects() -> Iterator[Rule]:
     for noun_kind in dict.fromkeys(noun.kind for noun in NOUNS):
         if any(noun.kind == noun_kind and noun.gender == "m" for noun in NOUNS):
             slot = (("NB", "acc", "m", "weak", noun_kind),)
-            for german, english in (("den", "the"), ("diesen", "this")):
+            for article, translation in (("den", "the"), ("diesen", "this")):
                 symbol = ("Masculine", noun_kind)
-                yield Rule(symbol, slot, {"": [(german, (0, ""))]}, {"": [(english, (0, ""))]}, head=0)
+                yield Rule(symbol, slot, {"": [(article, (0, ""))]}, {"": [(translation, (0, ""))]}, head=0)
     masculine = {noun.kind for noun in NOUNS if noun.gender == "m"}
     for verb in _transitive():
         for kind in verb.kinds:
@@ -192,7 +194,9 @@ def _relatives() -> Iterator[Rule]:
             index = list(AGREEMENT_WEIGHTS).index(agreement)
             finite = FINITE[auxiliary].split()[index]
             phrase = ("VP", "person", auxiliary, "full")
-            for tense, end in (("perfect", ((0, "part"), finite)), ("present", ((0, f"last.present.{agreement}"),))):
+            ends: dict[str, Pattern] = {"perfect": ((0, "part"), finite)}
+            ends["present"] = ((0, f"last.present.{agreement}"),)
+            for tense, end in ends.items():
                 inner = (",", relative_pronoun("nom", gender), *end)
                 weight = 6 if auxiliary == "haben" else 1
                 for time in ("now", "then"):
@@ -233,10 +237,9 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
     for verb, time in itertools.product(_makers(kind), ("now", "then")):
         for agreement in ("1sg", "3sg", "pl"):
             start = (",", relative_pronoun("acc", gender), (0, ""))
-            for tense, end in (
-                ("perfect", (verb.participle, _have(agreement))),
-                ("past", (verb.prefix + verb.finite("past", agreement),)),
-            ):
+            ends: dict[str, Pattern] = {"perfect": (verb.participle, _have(agreement))}
+            ends["past"] = (verb.prefix + verb.finite("past", agreement),)
+            for tense, end in ends.items():
                 german = {"": [(*start, *end, ",")], "open": [(*start, *end)]}
                 english = [
                     (*word, (0, ""), *group.auxiliaries, *phrase)
@@ -244,10 +247,10 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
                     for group in verb_group(tense, agreement, _ADVERBIAL_OF[tense, time])
                     for phrase in english_verb_phrase(verb, group.form, 0, False)
                 ]
-                slots = (("Subj", "person", agreement),)
+                subject = (("Subj", "person", agreement),)
                 weight = AGREEMENT_WEIGHTS[agreement]
                 symbol = ("Which", gender, kind, time)
-                yield Rule(symbol, slots, german, {"": english}, weight, head=verb.lemma)
+                yield Rule(symbol, subject, german, {"": english}, weight, head=verb.lemma)
     for case, time in (("nom", "now"), ("nom", "then"), ("acc", "then")):
         article = relative_pronoun(case, gender)
         german = {form: [(article, (0, ""), (1, form))] for form in ("", "open")}
@@ -258,20 +261,21 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
 
 def _qualities() -> Iterator[Rule]:
     """`Das Buch(, das ...,) war langweilig.`, and objects with a relative clause at the end."""
-    for adjective, (kinds, english) in _QUALITIES.items():
+    for adjective, (kinds, translations) in _QUALITIES.items():
         for kind in kinds.split():
-            yield words(("Quality", kind), [adjective], [[word] for word in english.split("/")])
+            yield words(("Quality", kind), [adjective], [[word] for word in translations.split("/")])
     for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
         for number, agreement in (("sg", "3sg"), ("pl", "pl")):
             index = list(AGREEMENT_WEIGHTS).index(agreement)
             for word, be in (("sein", BE[agreement]), ("waren", WAS[agreement])):
                 german = [((0, ""), FINITE[word].split()[index], (1, ""), ".")]
                 english = [((0, ""), be, (1, ""), ".")]
-                weight = 2 if number == "sg" else 1
-                for thing, symbol in (
+                weight: float = 2 if number == "sg" else 1
+                things: tuple[tuple[Symbol, str], ...] = (
                     (("Thing", "nom", number, kind, "now" if word == "sein" else "then"), "Relative"),
                     (("NP", "nom", number, kind), "Quality"),
-                ):
+                )
+                for thing, symbol in things:
                     if symbol == "Relative" and not _makers(kind):
                         continue
                     share = weight / (8 if symbol == "Relative" else 2)
@@ -281,10 +285,12 @@ def _qualities() -> Iterator[Rule]:
                     continue
                 for subject in ("1sg", "3sg", "pl"):
                     slots = (("Thing", "acc", number, kind, "then"), ("Subj", "person", subject))
-                    german = [((1, ""), verb.finite("past", subject), (0, "open"), ".")]
-                    english = [((1, ""), *phrase, ".") for phrase in english_verb_phrase(verb, "past", 1, False)]
+                    orders: list[Pattern] = [((1, ""), verb.finite("past", subject), (0, "open"), ".")]
+                    wordings: list[Pattern] = [
+                        ((1, ""), *phrase, ".") for phrase in english_verb_phrase(verb, "past", 1, False)
+                    ]
                     weight = AGREEMENT_WEIGHTS[subject] / 60
-                    yield _whole(german, english, slots, "Relative", weight, (verb.lemma, 0))
+                    yield _whole(orders, wordings, slots, "Relative", weight, (verb.lemma, 0))
 
 
 # How often each kind of sentence is drawn, by its name in `generator.kinds`; with its symbol.

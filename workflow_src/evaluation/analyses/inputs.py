@@ -122,6 +122,18 @@ def standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
+def gain_figures(values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
+    """Figures of a `content.GainPoint`: the mean gain of sentences on `start`, with its paired standard error, and the
+    shares of sentences that rose and fell."""
+    gains = [value - first for value, first in zip(values, start, strict=True)]
+    return {
+        "gain": statistics.fmean(gains),
+        "gain_error": standard_error(gains),
+        "risen": sum(gain > 0 for gain in gains) / len(gains),
+        "fallen": sum(gain < 0 for gain in gains) / len(gains),
+    }
+
+
 def sentence_generator(seed: int, sentence: int) -> torch.Generator:
     """A generator on the CPU that depends on these two numbers only, and on no machine or device."""
     import torch

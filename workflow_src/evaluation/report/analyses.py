@@ -44,7 +44,7 @@ class Shown:
     picture: str | None
     figure: int | None = None
     table: int | None = None
-    table_caption: Caption = Caption("")
+    table_caption: Caption = dataclasses.field(default_factory=lambda: Caption(""))
 
 
 def blocks(contents: Mapping[str, Content], manifest: Manifest) -> list[Shown]:

@@ -9,8 +9,6 @@ from workflow_src.spec.analyses import Enabled
 
 
 class ComponentsSettings(AnalysisSettings):
-    """How many principal components hold the variance of posterior means (Gu & Kong 2021, Figure 5)."""
-
     enabled: Enabled = False
     sentences: int = Field(1000, gt=0, description="first sentences of test")
     share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")

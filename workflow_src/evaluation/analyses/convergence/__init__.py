@@ -11,9 +11,6 @@ from workflow_src.spec.analyses import Enabled
 
 
 class ConvergenceSettings(AnalysisSettings):
-    """The bound and BLEU of what each step puts out, and the step after which outputs stand still (Shu et al. 2020,
-    Figures 3 and 4)."""
-
     enabled: Enabled = False
     sentences: int = Field(200, gt=0, description="first sentences of dev")
     samples: int = Field(20, gt=0, description="draws of z for each output's bound")

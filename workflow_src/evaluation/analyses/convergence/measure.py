@@ -22,7 +22,7 @@ from torch import Tensor
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.decoding.latent import on_source
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
-from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
@@ -130,15 +130,7 @@ def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
 def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
     """One point of a curve: the mean bound in nats a sentence after `steps` steps, and its gain on `start`.
 
-    Errors are standard errors over sentences; that of the gain is paired. `risen` and `fallen` are shares.
+    Errors are standard errors over sentences.
     """
-    gains = [value - first for value, first in zip(values, start, strict=True)]
-    return {
-        "steps": steps,
-        "bound": statistics.fmean(values),
-        "bound_error": standard_error(values),
-        "gain": statistics.fmean(gains),
-        "gain_error": standard_error(gains),
-        "risen": sum(gain > 0 for gain in gains) / len(gains),
-        "fallen": sum(gain < 0 for gain in gains) / len(gains),
-    }
+    bound = {"bound": statistics.fmean(values), "bound_error": standard_error(values)}
+    return {"steps": steps} | bound | gain_figures(values, start)

@@ -16,8 +16,6 @@ WHERE = "analyses.energies"
 
 
 class EnergiesSettings(AnalysisSettings):
-    """Mean -log p(y|x) of every row's outputs under one system or several, as in Tu et al. 2020 (Tables 2 and 5)."""
-
     enabled: Enabled = False
     scorer: Annotated[str | tuple[str, ...] | None, Use.SYSTEMS] = Field(
         None,

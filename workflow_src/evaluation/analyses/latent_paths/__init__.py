@@ -9,8 +9,6 @@ from workflow_src.spec.analyses import Enabled
 
 
 class LatentPathsSettings(AnalysisSettings):
-    """Where latents go under refinement: distances, log-densities, and how far each step is a delta step."""
-
     enabled: Enabled = False
     sentences: int = Field(100, gt=0, description="first sentences of dev")
     steps: Steps = Field((1, 2, 4, 8), min_length=1, description="beside 0, the prior mean")

@@ -15,8 +15,6 @@ Pair = tuple[float, float]
 
 
 class LatentSpaceSettings(AnalysisSettings):
-    """A picture of a two-dimensional latent space and of a score network's field in it (Figure 3)."""
-
     system: Annotated[str | None, Use.SYSTEMS] = Field(
         None, description="a score network with latent_dim 2; default: the first there is"
     )

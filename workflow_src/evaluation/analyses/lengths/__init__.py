@@ -10,8 +10,6 @@ from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Selecti
 
 
 class LengthsSettings(AnalysisSettings):
-    """How often the length head is right, and what its errors cost."""
-
     sentences: int = Field(100, gt=0, description="first sentences of test")
     candidates: int = Field(5, gt=0, description="most probable lengths that an oracle chooses from")
     steps: int = Field(1, ge=0, description="refinement steps of the rows beside the prior mean")

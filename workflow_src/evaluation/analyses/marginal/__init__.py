@@ -10,8 +10,6 @@ from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Use
 
 
 class MarginalSettings(AnalysisSettings):
-    """log p(y|x) of what every procedure puts out after `steps` steps, by importance sampling (Figure 1)."""
-
     sentences: int = Field(20, gt=0, description="first sentences of dev")
     samples: int = Field(50, gt=1, description="draws of z for each output; the paper's are 500")
     steps: Steps = Field((1, 2, 4), min_length=1, description="beside 0, the prior mean")

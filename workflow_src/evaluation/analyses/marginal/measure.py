@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.evaluation.analyses.content import looked_at
-from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.jobs import log
@@ -157,15 +157,10 @@ def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) 
     one, over sentences, of the gain. All in nats a sentence.
     """
     values = [e.value for e in estimates]
-    gains = [e.value - s.value for e, s in zip(estimates, start, strict=True)]
     return {
         "steps": steps,
         "log_probability": statistics.fmean(values),
         "error": math.sqrt(sum(e.error**2 for e in estimates)) / len(values),
         "spread": standard_error(values),
-        "gain": statistics.fmean(gains),
-        "gain_error": standard_error(gains),
-        "risen": sum(gain > 0 for gain in gains) / len(gains),
-        "fallen": sum(gain < 0 for gain in gains) / len(gains),
         "effective_samples": statistics.median(e.effective for e in estimates),
-    }
+    } | gain_figures(values, [e.value for e in start])

@@ -13,8 +13,6 @@ from workflow_src.spec.analyses import Enabled
 
 
 class ReorderingSettings(AnalysisSettings):
-    """Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
-
     enabled: Enabled = False
     sentences: int = Field(200, gt=0, description="first sentences of test")
     system: Annotated[str | None, Use.SYSTEMS] = Field(

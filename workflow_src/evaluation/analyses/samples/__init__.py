@@ -11,8 +11,6 @@ from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Selecti
 
 
 class SamplesSettings(AnalysisSettings):
-    """Translations from one sample of the prior, and after refinement (Table 2)."""
-
     sentences: int = Field(100, gt=0, description="first sentences of test that examples are picked from")
     examples: int = Field(5, gt=0)
     steps: int = Field(1, gt=0)

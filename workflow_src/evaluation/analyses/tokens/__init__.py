@@ -8,8 +8,6 @@ from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings
 
 
 class TokensSettings(AnalysisSettings):
-    """Edit distance from the prior mean's output, and repetitions, in subwords (Figure 2)."""
-
     sentences: int = Field(100, gt=0, description="first sentences of dev")
     steps: Steps = Field((1, 2, 4, 8), min_length=1, description="beside 0, the prior mean")
 
