@@ -33,6 +33,7 @@ from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
+from workflow_src.spec import SearchSettings
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
@@ -72,7 +73,7 @@ SEVERAL_NODES = (
     {"nodes": RUNTIME.nodes, "tasks": RUNTIME.nodes, "tasks_per_gpu": 0, "mpi": "srun"} if RUNTIME.nodes > 1 else {}
 )
 
-ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, splits=())
+ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, values=SearchSettings(), splits=())
 # Before the names of roles in inputs, so that they cannot be names of other inputs.
 ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]

@@ -233,7 +233,7 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p"]
     line = next(line for line in text.splitlines() if line.startswith("| beam 2 "))
     assert line.split("|")[5].split()[0] == f"{100 * row['exactmatch']:.1f}"
-    assert "exact matches begin as their reference does" in text
+    assert "exact matches: of the first words." in text
     # The choice on dev shows both metrics; a comparison needs no plug-in.
     assert "dev exact matches" in text
     told = continuum("compare", "outside", "--output", "both.html", folder=run)

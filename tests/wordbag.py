@@ -89,7 +89,7 @@ class Matching(Frozen):
 
 METRIC = Metric(
     name="exactmatch", title="exact matches", heading="exact", segments="bagged.exact:segments", settings=Matching,
-    unit="%", bounds=(0, 1), decides=True, about="{title} begin as their reference does",
+    unit="%", bounds=(0, 1), decides=True, about="of the first words",
 )
 
 

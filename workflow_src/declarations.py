@@ -142,7 +142,7 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
                 "has no segments, which tests need",
                 "name their function, or set uncertainty and decides to False",
             )
-        if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
+        if not _is_class(metric.settings, Frozen):
             raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
         try:
             metric.settings()
@@ -162,7 +162,7 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
                 where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
             )
         rules[analysis.rule_name] = where
-        if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
+        if not _is_class(analysis.settings, AnalysisSettings):
             raise DeclarationError(
                 where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
             )
@@ -181,17 +181,20 @@ def check_filters(filters: Mapping[str, Filter]) -> None:
         where = f'filter "{filter.name}"'
         _check_name(where, filter.name, ENGINE_NAME)
         _check_tuples(where, needs=filter.needs)
-        settings: Any = filter.settings
-        if not (isinstance(settings, type) and issubclass(settings, Frozen)):
-            raise DeclarationError(where, f"has settings {shown(settings)}", "derive a class from Frozen")
+        if not _is_class(filter.settings, Frozen):
+            raise DeclarationError(where, f"has settings {shown(filter.settings)}", "derive a class from Frozen")
         try:
-            settings()
+            filter.settings()
         except ValueError:
             raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
         for name in filter.needs:
             if name != SCORES:
                 raise DeclarationError(where, f'needs "{name}"', f"{SCORES} is all that there is")
         _check_objects(where, check=filter.check)
+
+
+def _is_class(settings: Any, base: type) -> bool:
+    return isinstance(settings, type) and issubclass(settings, base)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:
@@ -235,7 +238,7 @@ def _check_learning(where: str, family: Family) -> None:
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
-    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
+    if not _is_class(search.settings, SearchSettings):
         raise DeclarationError(where, f"has settings {shown(search.settings)}", "derive a class from SearchSettings")
     if search.settings in classes:
         raise DeclarationError(

@@ -263,16 +263,15 @@ def settings_of(handed: Mapping[str, Any]) -> SearchSettings:
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:
     """Names of the systems that settings name, by the role they fill."""
-    found = {settings.option(name).role: getattr(settings, name) for name in settings.named("role")}
-    return {role: name for role, name in found.items() if name}
+    return {role: system for name, role in settings.roles().items() if (system := getattr(settings, name))}
 
 
 def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a family's `filled` roles that a search gets by name: all but the ones that its settings say."""
     if not filled:
         return {}
-    said = {settings.option(name).role for name in settings.named("role")}
-    return {role: thing for role, thing in filled.items() if role not in said}
+    named = settings.roles().values()
+    return {role: member for role, member in filled.items() if role not in named}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,18 +284,17 @@ class Carried:
 
 def carried(family: Family) -> dict[str, Carried]:
     """What bundles of a family may carry for its searches, by role; none of it is needed."""
-    found: dict[str, Carried] = {}
-    for search in (searches()[name] for name in searches_of(family)):
-        for name in search.settings.named("carried"):
-            role = search.settings.option(name).role
-            found[role] = Carried(name, dataclasses.replace(search.needs[role], optional=True))
-    return found
+    return {
+        role: Carried(name, dataclasses.replace(search.needs[role], optional=True))
+        for search in (searches()[name] for name in searches_of(family))
+        for name, role in search.settings.roles().items()
+        if search.settings.option(name).carried
+    }
 
 
 def roles() -> tuple[str, ...]:
     """Roles that settings of any search may name systems for."""
-    kinds = (search.settings for search in searches().values())
-    return tuple(dict.fromkeys(kind.option(name).role for kind in kinds for name in kind.named("role")))
+    return tuple(dict.fromkeys(role for search in searches().values() for role in search.settings.roles().values()))
 
 
 def followed(settings: SearchSettings) -> dict[str, Any]:
@@ -321,16 +319,16 @@ def plain(settings: SearchSettings) -> bool:
 def refinement(settings: SearchSettings) -> Search | None:
     """The search whose steps a search takes: its own, or the one that a setting names; None where it takes none."""
     own = search_of(settings)
+    if own.step is not None:
+        return own
     named = [getattr(settings, name) for name in settings.named("steps")]
-    if own.step is None:
-        own = searches()[named[0]] if named and named[0] else None
-    return own
+    return searches()[named[0]] if named and named[0] else None
 
 
 def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
     """What makes the steps that a search takes, from networks by role: a function of (memory, mask); or None."""
     search = refinement(settings)
-    if search is None:
+    if search is None or search.step is None:
         return None
     if not isinstance(settings, search.settings):
         shared = {name: getattr(settings, name) for name in search.settings.model_fields if hasattr(settings, name)}
@@ -407,6 +405,7 @@ def _plugin(name: str) -> Loaded:
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):
         raise DeclarationError(where, "has no PLUGIN of type workflow_src.spec.Plugin", "add it")
+    assert module.__file__, "a module with an object has a file"
     return Loaded(plugin, name, digest(Path(module.__file__)))
 
 

@@ -22,6 +22,7 @@ because its products are small.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from workflow_src.cli.calibration import Rates
@@ -37,7 +38,7 @@ from workflow_src.cli.work import (
     total,
     work_of,
 )
-from workflow_src.config.costs import WIDE, parameters
+from workflow_src.config.costs import WIDE, parameters, updates, vocabulary_size
 from workflow_src.config.plan import Plan
 from workflow_src.registry import engines
 
@@ -75,10 +76,15 @@ def jobs(plan: Plan) -> dict[str, int]:
 
 
 def _row(
-    plan: Plan, label: str, work: list[Work], rates: Rates | None, parameters: int | None, tokens: float | None
+    plan: Plan,
+    label: str,
+    work: Sequence[Work | None],
+    rates: Rates | None,
+    parameters: int | None,
+    tokens: float | None,
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
-    known = [one for one in work if one.operations is not None]
+    known = [one for one in work if one and one.operations is not None]
     ranges = [gpu_hours(plan, one) for one in known]
     return {
         "work": label,
@@ -92,14 +98,15 @@ def _row(
 
 def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]:
     """What each system's training takes with all seeds, each distillation, choosing settings and decoding."""
-    subwords, rows = plan.recipe.subwords, []
+    subwords = plan.recipe.subwords
+    rows: list[dict[str, Any]] = []
     for system in plan.loaded.systems.values():
         seeds = sum(name == system.name for name, _ in plan.trained)
         work = [work_of(plan, system.family.training_rule, {"system": system.name}, sizes)] * seeds
-        weights = parameters(system, subwords.vocabulary_size, subwords.joint)
-        tokens = system.training.max_steps * system.training.batch_tokens * seeds
+        weights = parameters(system, vocabulary_size(plan), subwords.joint)
+        tokens: float | None = updates(system) * system.training.batch_tokens * seeds
         row = _row(plan, f"train {system.name}", work, rates, weights, tokens)
-        rows.append(row | {"updates": system.training.max_steps})
+        rows.append(row | {"updates": updates(system)})
     for teacher in plan.teachers:
         work = [work_of(plan, "distill", {"teacher": teacher, "shards": "1"}, sizes)]
         tokens = sizes.pairs * sizes.length if sizes.pairs else None
@@ -127,9 +134,9 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
         texts = characters * (4 + len(plan.teachers)) + len(plan.texts) * pairs * 2 * length * 4
     models = 0.0
     for system in plan.loaded.systems.values():
-        weights = 4.0 * parameters(system, subwords.vocabulary_size, subwords.joint)
+        weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
         others = map(plan.system, system.served_with.values())
-        frozen = 4.0 * sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
+        frozen = 4.0 * sum(parameters(other, vocabulary_size(plan), subwords.joint) for other in others)
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
         models += (2 * weights + frozen + 2 * 3 * weights + averaged * weights) * sum(

@@ -25,7 +25,6 @@ from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
-from workflow_src.errors import InputError
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
@@ -211,7 +210,7 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
             parsed = workflow._workflow
             yield parsed.dag, parsed.globals["plan"]
     except (WorkflowError, RuleException) as failure:
-        raise InputError("the workflow", f"cannot be planned: {_message(failure)}") from None
+        raise ValueError(_message(failure)) from None
 
 
 def _message(failure: Exception) -> str:

@@ -17,6 +17,7 @@ from workflow_src.config.costs import (
     sentence_length,
     sized,
     training_pairs,
+    updates,
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
@@ -111,9 +112,9 @@ def held_out(plan: Plan, split: str) -> int:
 def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -> Work | None:
     """The work of a job, by its rule and wildcards; None for a job that neither trains nor translates."""
     if rule in plan.training_rules:
-        training = plan.system(wildcards["system"]).training
-        operations = operations_a_position(plan.system(wildcards["system"]), plan)
-        return Work(wildcards["system"], True, training.max_steps * training.batch_tokens * operations)
+        system = plan.system(wildcards["system"])
+        operations = operations_a_position(system, plan)
+        return Work(system.name, True, updates(system) * system.training.batch_tokens * operations)
     if rule == "distill":
         teacher = wildcards["teacher"]
         search, operations = plan.distillation(teacher).search_settings(), None

@@ -118,12 +118,12 @@ def _fields_at(model: type[Frozen], location: tuple[Any, ...]) -> list[str]:
     """Names of the fields of the section that `location` points to (lists, mappings and unions looked through)."""
     found: list[str] = []
 
-    def models_in(annotation: Any) -> list[type]:
+    def models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:
         if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
             return [annotation]
         return [inner for part in getattr(annotation, "__args__", ()) for inner in models_in(part)]
 
-    current: list[type] = [model]
+    current: list[type[pydantic.BaseModel]] = [model]
     for part in location:
         following = []
         for candidate in current:

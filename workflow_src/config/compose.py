@@ -302,7 +302,7 @@ def with_training_presets(raw: dict[str, Any]) -> dict[str, Any]:
 def _with_training_preset(name: Any, system: Any) -> Any:
     training = system.get("training") if isinstance(system, dict) else None
     preset = training.get("preset") if isinstance(training, dict) else None
-    if preset is None:
+    if training is None or preset is None:
         return system
     settings = read_preset(CONFIG_FOLDER / "training.yaml", preset, f"systems.{name}.training")
     return system | {"training": merge(settings, {key: training[key] for key in training if key != "preset"})}

@@ -48,12 +48,26 @@ def layers(system: System) -> float:
     return max(1.0, weights / (LAYER * system.model.dim**2))
 
 
+def vocabulary_size(plan: Plan) -> int:
+    """Subwords of the vocabulary in a plan without auto (`sized`)."""
+    size = plan.recipe.subwords.vocabulary_size
+    assert isinstance(size, int), "the plan is sized"
+    return size
+
+
+def updates(system: System) -> int:
+    """Updates of a training in a plan without auto (`sized`)."""
+    steps = system.training.max_steps
+    assert isinstance(steps, int), "the plan is sized"
+    return steps
+
+
 def operations_a_position(system: System, plan: Plan) -> float:
     """Floating-point operations of training on one position of a batch, source and target taken as equally long.
 
     Raises ConfigError for a training that counts a part which the `weights` of a family do not tell.
     """
-    vocabulary = plan.recipe.subwords.vocabulary_size
+    vocabulary = vocabulary_size(plan)
     weights = {MODEL: products(system, vocabulary)}
     weights |= {role: products(plan.system(name), vocabulary) for role, name in system.filled.items()}
     if system.family.training_cost is None:
@@ -70,7 +84,7 @@ def operations_a_position(system: System, plan: Plan) -> float:
 
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     """Weights by part of what a search works with, by role."""
-    vocabulary = plan.recipe.subwords.vocabulary_size
+    vocabulary = vocabulary_size(plan)
     own = [system, *map(plan.system, system.served_with.values())]
     # A role of the search that has the name of one of the family's is filled by the same system.
     names = of_the_family(settings, system.served_with) | named_systems(settings)
@@ -113,7 +127,7 @@ def check(plan: Plan) -> None:
     for system in plan.loaded.systems.values():
         if not system.family.fit:
             operations_a_position(system, plan)
-    vocabulary = plan.recipe.subwords.vocabulary_size
+    vocabulary = vocabulary_size(plan)
     for decode in plan.loaded.decodes:
         decode_operations(plan, decode, sentences=1, length=1)
         for settings in decode.combinations():

@@ -122,7 +122,7 @@ def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -
     if not tried:
         return
     own = tried[0]
-    names = [name for name in own.named("role") if search.needs[own.option(name).role].trait == SCORER]
+    names = [name for name, role in own.roles().items() if search.needs[role].trait == SCORER]
     ranked = next((name for name in names if getattr(own, name)), None)
     if ranked and all(search.width(settings) == 1 for settings in tried):
         raise ConfigError(
@@ -184,8 +184,8 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)
         if value is None and stepping:
             settings = settings.model_copy(update={name: stepping[0]})
-    for name in settings.named("role"):
-        role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
+    for name, filled in settings.roles().items():
+        role, value = search_of(settings).needs[filled], getattr(settings, name)
         fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")

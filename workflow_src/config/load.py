@@ -229,9 +229,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             other = getattr(system, role)
             if other is not None and other not in names:
                 raise ConfigError(f"{where}.{role}", other, allowed=names)
-        if (system.data or "").startswith("distilled-by-"):
-            teacher = system.data.removeprefix("distilled-by-")
-            if teacher not in names:
+        if system.data and system.data.startswith("distilled-by-"):
+            if system.data.removeprefix("distilled-by-") not in names:
                 raise ConfigError(f"{where}.data", system.data, allowed=[f"distilled-by-{name}" for name in names])
         _check_roles(name, system, config)
     for name, system in config.systems.items():

@@ -8,13 +8,12 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.experiment import Removal, WorkflowConfig, removal
+from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters
-from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, SearchSettings
+from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +27,10 @@ class System:
     base: str | None
     init_from: str | None
     initial_weights: str | None
-    model: Frozen
-    objective: Frozen
-    training: Frozen
+    # Of the classes that the family declares.
+    model: Any
+    objective: Any
+    training: TrainingConfig
     # Systems in the roles that the family needs beside a base.
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Systems that its bundle carries for its searches, by role.
@@ -79,6 +79,7 @@ class Decode:
     search: str
     name: str
     settings: dict[str, Any]
+    values: SearchSettings
     splits: tuple[str, ...]
     batch: int = 64
     # Values of settings to choose from on dev.
@@ -86,7 +87,6 @@ class Decode:
     # The metric that chooses, None for the main one.
     tune_by: str | None = None
     shards: int = 1
-    values: SearchSettings | None = None
 
     @property
     def engine(self) -> str:

@@ -33,6 +33,8 @@ from workflow_src.config.costs import (
     sentence_length,
     sized,
     training_pairs,
+    updates,
+    vocabulary_size,
     widest,
 )
 from workflow_src.config.plan import Plan
@@ -157,9 +159,9 @@ class Requests:
         """Megabytes of a system's weights in float32, and once those of the systems it works in or with."""
         subwords = self.plan.recipe.subwords
         system = self.plan.system(name)
-        own = parameters(system, subwords.vocabulary_size, subwords.joint)
+        own = parameters(system, vocabulary_size(self.plan), subwords.joint)
         others = map(self.plan.system, system.filled.values())
-        frozen = sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
+        frozen = sum(parameters(other, vocabulary_size(self.plan), subwords.joint) for other in others)
         return 4 * (copies * own + frozen) / 1e6
 
     def _training(self, name: str) -> tuple[float, float]:
@@ -176,7 +178,7 @@ class Requests:
         if not self.gpu:
             positions = training.batch_tokens / training.accumulate
             activations = 4 * positions * layers(system) * (24 * model.dim + 6 * _feed_forward(model)) / 1e6
-        operations = training.max_steps * training.batch_tokens * operations_a_position(system, self.plan)
+        operations = updates(system) * training.batch_tokens * operations_a_position(system, self.plan)
         rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
         minutes = STARTING_MINUTES + 2 * operations / (rate * self.devices * self.nodes) / 60
         # Every process of a node has weights of its own; positions are shared out.
@@ -217,7 +219,7 @@ class Requests:
     def _hypotheses_mb(self, name: str, hypotheses: float) -> float:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(name)
-        vocabulary = self.plan.recipe.subwords.vocabulary_size + len(system.family.symbols)
+        vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
         width = 2 * vocabulary + 40 * system.model.dim + 8 * _feed_forward(system.model)
         return 4 * hypotheses * 2 * self.length * width / 1e6
 

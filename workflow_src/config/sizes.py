@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from workflow_src.config.base import Frozen
 from workflow_src.errors import ConfigError
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
 # Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.
 SUBWORDS_A_ROOT = 10
 FEWEST_SUBWORDS, MOST_SUBWORDS = 500, 32_000

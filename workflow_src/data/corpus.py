@@ -304,7 +304,7 @@ def table_rows(lines: Iterable[str], part: Part, name: str) -> Iterator[tuple[in
 def table_pairs(
     lines: Iterable[str], part: Part, name: str, columns: list[int], dropped: Counter[str]
 ) -> Iterator[tuple[int, str, str, float | None]]:
-    """Number, two columns and the score of a table's lines.
+    """Number, two columns and the score of the lines of the table `name`.
 
     Rows below the minimum score are left out and counted in `dropped`.
 

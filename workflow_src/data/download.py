@@ -129,6 +129,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     import tenacity
 
     def warn(state: tenacity.RetryCallState) -> None:
+        assert state.outcome and state.next_action, "called before sleeping only"
         log.warning("%s: %s; trying again in %g s", name, state.outcome.exception(), state.next_action.sleep)
 
     def download() -> None:

@@ -159,8 +159,8 @@ def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split
             split.train += kept
     if waiting or not split.train:
         raise ArtifactError(
-            len(pairs),
-            f"pairs in {len(names)} groups of connected sentences are too few for {settings.dev} dev and "
+            "the corpus",
+            f"has {len(pairs)} pairs in {len(names)} groups of connected sentences, too few for {settings.dev} dev and "
             f"{settings.test} test pairs beside train",
             "lower dev and test under split",
         )

@@ -29,7 +29,7 @@ class RelaxedEnergyConfig(Frozen):
     length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
 
 
-def relaxed_energy_cost(own: Mapping[str, int], scorer: Mapping[str, int]) -> float:
+def relaxed_energy_cost(own: Mapping[str, float], scorer: Mapping[str, float]) -> float:
     """Operations for a position: the network's update; the energy forward, and back to the distributions it reads."""
     # Distributions are read by a product with the embeddings, as large as the output projection.
     return 6.0 * sum(own.values()) + 2.0 * scorer["encoder"] + 4.0 * (scorer["decoder"] + 2 * scorer["output"])

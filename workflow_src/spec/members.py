@@ -47,7 +47,7 @@ class Look:
 
 
 # Weights of matrix products by part, of every network that a search or a training works with, by role.
-Weights = Mapping[str, Mapping[str, int]]
+Weights = Mapping[str, Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,14 +69,15 @@ def refused(error: Mapping[str, Any], setting: str) -> ConfigError:
 @cache
 def _leaves(section: type[pydantic.BaseModel], name: str) -> frozenset[Any]:
     """The types that a field's values can have, inside lists and unions too."""
-    found, left = set(), [section.model_fields[name].annotation]
+    types: set[Any] = set()
+    left: list[Any] = [section.model_fields[name].annotation]
     while left:
         annotation = left.pop()
         inner = get_args(annotation)
         left += inner
         if not inner:
-            found.add(type(annotation) if isinstance(annotation, bool) else annotation)
-    return frozenset(found)
+            types.add(type(annotation) if isinstance(annotation, bool) else annotation)
+    return frozenset(types)
 
 
 class Frozen(pydantic.BaseModel):

@@ -147,9 +147,9 @@ class SearchSettings(Frozen):
 
         Such a setting may have its default, and dev may not choose it (`tune`).
         """
-        for name in self.named("only_with"):
-            other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
-            if not getattr(self, other) and (name in tune or value != default):
+        for name, option in _options(type(self)).items():
+            other, value, default = option.only_with, getattr(self, name), self.default(name)
+            if other is not None and not getattr(self, other) and (name in tune or value != default):
                 setting, value = (f"tune.{name}", list(tune[name])) if name in tune else (name, value)
                 error = ConfigError(setting, value, problem=f"without {other}", allowed=[default], hint=f"add {other}")
                 raise error.within(section)

@@ -129,7 +129,7 @@ def test_wmt14_joins_three_corpora(tmp_path):
 
 def test_wmt16_reads_tar_and_zip(tmp_path):
     europarl = sides(numbered("europarl"), "ro", "en")
-    files = {"europarl": tar(tmp_path / "ro-en.tgz", {f"europarl-v7.ro-en.{c}": plain(t) for c, t in europarl.items()})}
+    files = {"europarl": tar(tmp_path / "ro-en.tgz", {f"europarl-v8.ro-en.{c}": plain(t) for c, t in europarl.items()})}
     files["setimes"] = tmp_path / "en-ro.txt.zip"
     with zipfile.ZipFile(files["setimes"], "w") as archive:
         archive.writestr("README", "about")

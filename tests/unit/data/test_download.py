@@ -191,7 +191,7 @@ def stage(folder, server, *words):
     dataset = {"name": "d", "languages": ["de", "en"], "train": part, "dev": part, "test": part}
     settings = dataset | {"files": {"f": {"url": server.url, "sha256": SUM}}}
     command = [sys.executable, "-m", "workflow_src.stages.download", "--settings", json.dumps(settings)]
-    command += ["--languages", "de", "en", "--output-folder", str(folder / "raw"), "--wait", "0.01", *words]
+    command += ["--languages", "de", "en", "--output-folder", str(folder / "raw"), "--first-wait", "0.01", *words]
     command += ["--downloads", str(folder / "downloads")]
     project = Path(__file__).resolve().parents[3]
     return subprocess.Popen(command, cwd=project, env=os.environ, stderr=subprocess.PIPE, text=True)
