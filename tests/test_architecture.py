@@ -147,7 +147,16 @@ def test_estimating_and_checking_import_no_torch():
 
 def test_stages_that_handle_text_import_no_torch():
     """It takes two seconds of each of their jobs, which are many and short."""
-    stages = "download", "normalise", "learn_subwords", "encode", "merge_distilled", "score_quality", "compare_rows"
+    stages = (
+        "download",
+        "clean",
+        "normalise",
+        "learn_subwords",
+        "encode",
+        "merge_distilled",
+        "score_quality",
+        "compare_rows",
+    )
     names = [f"workflow_src.stages.{stage}" for stage in stages]
     code = (
         f"import sys, importlib; [importlib.import_module(name) for name in {names}]; sys.exit('torch' in sys.modules)"
