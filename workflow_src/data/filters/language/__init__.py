@@ -8,8 +8,10 @@ from workflow_src.spec import Filter, Frozen
 
 
 class Settings(Frozen):
-    min_probability: float = Field(0.1, gt=0, lt=1, description="of a side's language, among those that are compared")
-    min_letters: int = Field(20, ge=0, description="sides with fewer, tags left out, are kept: too little to tell by")
+    min_ratio: float = Field(
+        0.1, gt=0, lt=1, description="of the probability of a side's language to that of the most probable one"
+    )
+    min_letters: int = Field(15, ge=0, description="sides with fewer, tags left out, are kept: too little to tell by")
     others: tuple[str, ...] | None = Field(
         None, description="languages that both are compared with; default: each other, and those near to the two"
     )

@@ -12,13 +12,15 @@ from workflow_src.data.texts import each, letters, two_letters
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Pair, Verdict
 
+# What the model calls languages by, where it is another code.
+CODES = {"nb": "no"}
 # Markup, in no language.
 TAG = re.compile(r"<[^<>]*>")
 # Languages that share words with English and are common on the web.
 LIKE_ENGLISH = "de nl fr es it pt"
 # Languages that are taken for each other, and English, which stands in texts of all.
 NEAR = (
-    "en de nl da sv nb nn no is af lb fy",
+    "en de nl da sv no nn is af lb fy",
     "en fr es it pt ro ca gl oc la eo",
     "en cs sk pl sl hr bs sr hu",
     "en ru uk be bg mk sr kk ky mn",
@@ -33,18 +35,21 @@ NEAR = (
     "en th lo km my",
     "en sw zu xh rw af",
 )
+# Languages whose sentences cannot be told apart: one is not compared with the others.
+ALIKE = ("no nn", "hr bs sr", "id ms")
 
 
 def compared_with(language: str) -> set[str]:
-    """The language itself, English, and languages near to it."""
+    """The language itself, English, and languages near to it that can be told from it."""
     if language == "en":
         return {"en", *LIKE_ENGLISH.split()}
-    near = (set(group.split()) for group in NEAR)
-    return {language, "en"}.union(*(group for group in near if language in group))
+    near, alike = ([set(group.split()) for group in groups] for groups in (NEAR, ALIKE))
+    found = {"en"}.union(*(group for group in near if language in group))
+    return found.difference(*(group for group in alike if language in group)) | {language}
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
-    own = tuple(map(two_letters, languages))
+    own = tuple(CODES.get(code, code) for code in map(two_letters, languages))
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = set(identifier.labels)
     for code in (*own, *(settings.others or ())):
@@ -52,7 +57,7 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
             raise ConfigError("recipe.clean.language", code, problem="unknown language", allowed=known)
     others = compared_with(own[0]) | compared_with(own[1]) if settings.others is None else set(settings.others)
     identifier.set_languages((others & known) | set(own))
-    least, shortest = settings.min_probability, settings.min_letters
+    least, shortest = settings.min_ratio, settings.min_letters
 
     def other(text: str, language: str) -> bool:
         text = TAG.sub(" ", text) if "<" in text else text
@@ -61,9 +66,9 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         best, probability = identifier.classify(text)
         if best == language:
             return False
-        return 1 - probability < least or dict(identifier.rank(text))[language] < least
+        return dict(identifier.rank(text))[language] < least * probability
 
     def judge(pair: Pair) -> Verdict:
-        return "min_probability" if other(pair.source, own[0]) or other(pair.target, own[1]) else None
+        return "min_ratio" if other(pair.source, own[0]) or other(pair.target, own[1]) else None
 
     return each(judge)
