@@ -24,6 +24,7 @@ rule all:
 
 
 include: "rules/data.smk"
+include: "rules/clean.smk"
 include: "rules/train.smk"
 include: "rules/distill.smk"
 include: "rules/decode.smk"

@@ -8,6 +8,7 @@ localrules:
 rule download:
     output:
         texts=[plan.raw(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        scores=[plan.scores] if plan.loaded.needs_scores else [],
         summary=plan.raw("raw", "json"),
     log:
         f"{LOGS}/download.log",
@@ -41,8 +42,8 @@ rule download:
 
 rule normalise:
     input:
-        texts=rules.download.output.texts,
-        summary=rules.download.output.summary,
+        texts=[plan.to_normalise(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        summary=plan.to_normalise("raw", "json"),
     output:
         texts=[plan.corpus(split, code) for split in SPLITS for code in LANGUAGES],
         references=[plan.reference(split) for split in ("dev", "test")],

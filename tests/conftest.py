@@ -149,6 +149,7 @@ references = [f"{split}.reference.{settings.get('target')}" for split in ("dev",
 system = ["model.safetensors", "config.json", "training.jsonl"]
 files = {
     "download": [*pairs, "raw.json"],
+    "clean": [*pairs, "raw.json"],
     "normalise": [*pairs, *references, "corpus.json"],
     "learn_subwords": ["subwords.json"],
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],

@@ -12,7 +12,7 @@ from workflow_src import registry
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "workflow_src"
-OWN = ("families", "searches", "engines", "evaluation/metrics")
+OWN = ("families", "searches", "engines", "evaluation/metrics", "data/filters")
 # Analyses that say in their own files how a search does.
 CURVES = ("convergence/measure", "convergence/show", "energies/measure", "lengths/measure")
 # Words that mean something else there: a figure of a translation, a key of records, a setting.
@@ -112,6 +112,14 @@ def test_only_its_own_folder_names_or_imports_an_analysis(path):
 def test_folders_of_analyses_have_their_names():
     folders = {path.parent.name for path in ANALYSES.glob("*/__init__.py")}
     assert folders == {name for name, one in registry.analyses().items() if one.measure.startswith("workflow_src.")}
+
+
+def test_folders_of_filters_have_their_names():
+    folders = {path.parent.name for path in (PACKAGE / "data/filters").glob("*/__init__.py")}
+    own = {name for name, one in registry.filters().items() if one.check.startswith("workflow_src.")}
+    assert folders == own
+    for name in own:
+        assert registry.filters()[name].check == f"workflow_src.data.filters.{name}.filter:check"
 
 
 def test_what_is_excused_is_there():

@@ -33,7 +33,7 @@ def _variables(folder) -> dict[str, str]:
 
 
 @pytest.mark.runs
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.slow
 def test_a_whole_run_on_two_gpus(tmp_path):
     plan = Plan(load({**read_yaml(CONFIG_FOLDER / "config.yaml"), **read_yaml(EXPERIMENT)}))
@@ -46,7 +46,7 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     wait_for(lambda: told_in(log, "step 20/"), 300, first)
     os.killpg(first.pid, signal.SIGINT)
     assert first.wait(100) == 1 and not list(tmp_path.glob("results/pretended/systems/teacher/seed-1/*.safetensors"))
-    done = snakemake(*words, folder=tmp_path, forked=True, variables=variables, seconds=600)
+    done = snakemake(*words, folder=tmp_path, forked=True, variables=variables, seconds=1500)
     logs = "\n".join(f"{path}: {path.read_text()[-1500:]}" for path in sorted(tmp_path.glob("logs/**/*.log")))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-12000:]}"
     assert 20 <= int(re.search(r"resumed at step (\d+)", log.read_text())[1]) < 60

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import planted
 import pytest
 import smoke_check
 import yaml
@@ -25,7 +26,9 @@ from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.resources import Requests
+from workflow_src.data.toy import grammar
 from workflow_src.jobs import Options
+from workflow_src.records.verify import verify
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -114,7 +117,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = [
-        *("download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
+        *("download", "clean", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
         *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
         *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
         *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
@@ -535,6 +538,10 @@ CHANGES = {
         "recipe: {normalisation: {max_characters: 200}}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
     ),
+    "a filter of the training text": (
+        "recipe: {clean: {repeated: {}}}",
+        {"clean": 1} | {r: count for r, count in jobs(Plan(load_experiment("smoke"))).items() if r != "download"},
+    ),
     "positions of one model, which encoding looks at": (
         "systems: {lm: null, lvm: null, score: null, energy: null, ctc: null, "
         "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
@@ -781,6 +788,30 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
 
 
+def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
+    own_text(tmp_path)
+    words = ("normalised", "--configfile", "mine.yaml")
+    content = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+
+    def planned(clean, **part):
+        recipe = content["recipe"] | {"clean": clean}
+        recipe["dataset"] = recipe["dataset"] | part
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | {"recipe": recipe}, sort_keys=False))
+        return scheduled(*words, project=hollow_project, folder=tmp_path)
+
+    first = {"numbers": {}, "length": {"max_words": 50}}
+    assert planned(first) == {"download": 1, "clean": 1, "normalise": 1}
+    done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert planned(first) == planned({"numbers": {"min_share": 1.0}, "length": {"max_words": 50}}) == {}
+    assert planned({"length": {"max_words": 50}, "numbers": {}}) == {"clean": 1, "normalise": 1}
+    assert planned(first | {"length": {"max_words": 51}}) == {"clean": 1, "normalise": 1}
+    assert planned({}) == {"normalise": 1}
+    # Scores are read with the texts.
+    table = {"table": "train.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
+    assert planned(first | {"score": {}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
+
+
 def test_files_dated_in_the_future(hollow_project, tmp_path):
     """Own text serves as it is; Snakemake would fail after a job that reads such a file, so it does not begin."""
     own_text(tmp_path)
@@ -803,6 +834,33 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     more = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
     done = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert done.returncode == 1 and "bought.en is dated in the future (" in done.stderr
+
+
+@pytest.mark.runs
+def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_path):
+    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
+    pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
+    (tmp_path / "planted").mkdir()
+    for split, lines in (drawn | {"train": pairs}).items():
+        for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
+            (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
+    configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
+    done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = tmp_path / "results/smoke-clean"
+    corpus = json.loads((results / "corpus/corpus.json").read_text())
+    left_out = sum(sum(step["dropped"].values()) for step in corpus["cleaning"])
+    assert left_out == corpus["dropped"]["train"]["cleaning"] and corpus["read"]["train"] == 1000
+    faulty = sum(fault not in (None, "garbled", "invisible") for fault in faults)
+    # The toy grammar itself writes some pairs twice.
+    assert 0.95 * faulty <= left_out <= 1.2 * faulty
+    page = (results / "report/index.html").read_text()
+    rows = re.findall(r"<tr><td>([^<]+)</td><td class=\"num\">([\d,]+)</td><td class=\"num\">(\d+)", page)
+    shown = {title: int(count) for title, _, count in rows}
+    for step in corpus["cleaning"]:
+        assert shown.get(step["title"], 0) == sum(step["dropped"].values())
+        assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
@@ -846,6 +904,10 @@ ROWS = {
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
+    "filters of the training text, their settings and order (`recipe.clean`)": [
+        "a filter of the training text",
+        "test_a_changed_filter_cleans_anew",
+    ],
     "normalisation, limits, how dev and test are split": [
         "what is normalised",
         "test_another_split_reads_no_file_anew",

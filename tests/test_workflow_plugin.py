@@ -1,5 +1,5 @@
 """A package from outside goes through the whole workflow by real Snakemake: a family, a search, an engine, an
-analysis, a metric.
+analysis, a metric, a filter.
 
 The package is written to the folder that Snakemake starts in; no file of the tree names what it declares.
 """
@@ -233,11 +233,35 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p"]
     line = next(line for line in text.splitlines() if line.startswith("| beam 2 "))
     assert line.split("|")[5].split()[0] == f"{100 * row['exactmatch']:.1f}"
-    assert "exact matches begin as their reference does" in text
+    assert "exact matches: of the first words." in text
     # The choice on dev shows both metrics; a comparison needs no plug-in.
     assert "dev exact matches" in text
     told = continuum("compare", "outside", "--output", "both.html", folder=run)
     assert "both.html" in told and "exactmatch" in (run / "both.md").read_text()
+
+
+def test_its_filter_cleans_and_is_previewed(tmp_path):
+    wordbag.write(tmp_path)
+    dataset = {"generator": {"train": 300, "dev": 20, "test": 20}}
+    recipe = {"name": "cleaned", "dataset": dataset, "clean": {"openings": {"words": ["Der", "Die"]}}}
+    configuration = {"experiment": "cleaned", "extends": "smoke", "plugins": ["bagged"], "recipe": recipe}
+    (tmp_path / "cleaned.yaml").write_text(yaml.safe_dump(configuration, sort_keys=False))
+    told = continuum("clean", "--config", "cleaned.yaml", "--preview", "300", folder=tmp_path)
+    done = snakemake("normalised", "--cores", "1", "--configfile", "cleaned.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    def pairs(folder):
+        sides = ((tmp_path / f"results/cleaned/{folder}/train.{code}").read_text() for code in ("de", "en"))
+        return list(zip(*map(str.splitlines, sides), strict=True))
+
+    raw, kept = pairs("raw"), pairs("clean")
+    assert kept == [
+        (source, target.removesuffix("?")) for source, target in raw if source.split()[0] not in ("Der", "Die")
+    ]
+    (step,) = read_json(tmp_path / "results/cleaned/corpus/corpus.json")["cleaning"]
+    questions = sum(target.endswith("?") for _, target in raw)
+    assert (step["dropped"], step["repaired"]) == ({"words in de": 300 - len(kept)}, questions) and len(kept) < 280
+    assert re.search(rf"openings +│ +300 │ +{300 - len(kept)} │ +{questions} │ words in de", told)
 
 
 def test_estimate_counts_it_and_verify_vouches_for_it(run):

@@ -1,4 +1,4 @@
-"""A package from outside, as text, with a family, a search, an engine, an analysis and a metric."""
+"""A package from outside, as text, with a family, a search, an engine, an analysis, a metric and a filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pydantic import Field
 from workflow_src.config.plan.selection import rows
 from workflow_src.evaluation.analyses.content import Content, Record
 from workflow_src.spec import (
-    Analysis, AnalysisSettings, Engine, Family, Frozen, Look, Metric, Option, Plugin, Search, SearchSettings, Selection,
+    Analysis, AnalysisSettings, Engine, Family, Filter, Frozen, Look, Metric, Option, Plugin, Search, SearchSettings,
+    Selection,
 )
 
 
@@ -88,10 +89,18 @@ class Matching(Frozen):
 
 METRIC = Metric(
     name="exactmatch", title="exact matches", heading="exact", segments="bagged.exact:segments", settings=Matching,
-    unit="%", bounds=(0, 1), decides=True, about="{title} begin as their reference does",
+    unit="%", bounds=(0, 1), decides=True, about="of the first words",
 )
+
+
+class Openings(Frozen):
+    words: tuple[str, ...] = Field(("Der",), description="pairs with such a first word in the source are left out")
+
+
+FILTER = Filter(name="openings", title="First words", settings=Openings, check="bagged.openings:check")
 PLUGIN = Plugin(
-    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,), metrics=(METRIC,)
+    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,), metrics=(METRIC,),
+    filters=(FILTER,),
 )
 """
 PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
@@ -228,7 +237,17 @@ def segments(texts, settings):
     count = settings.words or None
     return Segments(np.array([float(ours.split()[:count] == theirs.split()[:count]) for ours, theirs in pairs]))
 """
+OPENINGS = """
+def check(settings, languages):
+    def judge(pair):
+        if pair.source.split()[0] in settings.words:
+            return f"words in {languages[0]}"
+        return pair._replace(target=pair.target[:-1]) if pair.target.endswith("?") else None
+
+    return lambda pairs: list(map(judge, pairs))
+"""
 FILES = {
+    "openings.py": OPENINGS,
     "exact.py": EXACT,
     "__init__.py": DECLARATIONS,
     "code.py": CODE,

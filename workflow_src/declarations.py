@@ -18,10 +18,12 @@ from workflow_src.errors import DeclarationError, shown
 from workflow_src.spec import (
     GOES_WITH,
     MODEL,
+    SCORES,
     Analysis,
     AnalysisSettings,
     Engine,
     Family,
+    Filter,
     Frozen,
     Metric,
     Role,
@@ -171,6 +173,24 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
         if analysis.split not in (None, "dev", "test"):
             raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
         _check_objects(where, measure=analysis.measure, show=analysis.show)
+
+
+def check_filters(filters: Mapping[str, Filter]) -> None:
+    """Check every filter by name. Raises DeclarationError for the first fault, in one sentence."""
+    for filter in filters.values():
+        where = f'filter "{filter.name}"'
+        _check_name(where, filter.name, ENGINE_NAME)
+        _check_tuples(where, needs=filter.needs)
+        if not _is_class(filter.settings, Frozen):
+            raise DeclarationError(where, f"has settings {shown(filter.settings)}", "derive a class from Frozen")
+        try:
+            filter.settings()
+        except ValueError:
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        for name in filter.needs:
+            if name != SCORES:
+                raise DeclarationError(where, f'needs "{name}"', f"{SCORES} is all that there is")
+        _check_objects(where, check=filter.check)
 
 
 def _is_class(settings: Any, base: type) -> bool:

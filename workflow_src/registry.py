@@ -1,5 +1,5 @@
-"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/` and `evaluation/metrics/`, engines, and
-plug-ins from outside. No torch here.
+"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/`, `evaluation/metrics/` and `data/filters/`,
+engines, and plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -19,9 +19,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import check, check_analyses, check_metrics
+from workflow_src.declarations import check, check_analyses, check_filters, check_metrics
 from workflow_src.errors import ConfigError, DeclarationError
-from workflow_src.spec import MODEL, Analysis, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.spec import (
+    MODEL,
+    Analysis,
+    Engine,
+    Family,
+    Filter,
+    Metric,
+    Plugin,
+    Role,
+    Search,
+    SearchSettings,
+    phrase,
+)
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
@@ -31,6 +43,7 @@ FOLDERS = {
     "search": "searches",
     "metric": "evaluation/metrics",
     "analysis": "evaluation/analyses",
+    "filter": "data/filters",
 }
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
@@ -92,6 +105,7 @@ class Members:
     engines: Mapping[str, Engine]
     metrics: Mapping[str, Metric]
     analyses: Mapping[str, Analysis]
+    filters: Mapping[str, Filter]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -132,6 +146,7 @@ def members() -> Members:
             ("engine", loaded.plugin.engines),
             ("metric", loaded.plugin.metrics),
             ("analysis", loaded.plugin.analyses),
+            ("filter", loaded.plugin.filters),
         ):
             for member in group:
                 add(kind, member, loaded)
@@ -141,12 +156,14 @@ def members() -> Members:
         engines=found["engine"],
         metrics=dict(sorted(found["metric"].items(), key=lambda entry: entry[1].order)),
         analyses=found["analysis"],
+        filters=found["filter"],
         plugins=plugins,
         owners=owners,
     )
     check(made.families, made.searches, made.engines)
     check_metrics(made.metrics)
     check_analyses(made.analyses)
+    check_filters(made.filters)
     return made
 
 
@@ -190,6 +207,10 @@ def conventions() -> dict[str, Metric]:
 def analyses() -> Mapping[str, Analysis]:
     """Analyses by name, in the order of the report; those of plug-ins come last."""
     return members().analyses
+
+
+def filters() -> Mapping[str, Filter]:
+    return members().filters
 
 
 def plugins() -> tuple[Loaded, ...]:

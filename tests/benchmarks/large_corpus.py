@@ -1,6 +1,8 @@
-"""Normalise and encode on corpora of growing size: pairs a second on one core, peak memory, and how it grows.
+"""Clean, normalise and encode on corpora of growing size: pairs a second on one core, peak memory, and how it grows.
 
-    python tests/benchmarks/large_corpus.py [--sizes 45000 450000 4500000] [--folder /big/disk]
+    python tests/benchmarks/large_corpus.py [--sizes 45000 450000 4500000] [--stages clean] [--folder /big/disk]
+
+`clean` has all filters but language, `language` that one alone.
 
 Pairs are made of random words with the frequencies of text (Zipf), 5 to 45 words a side; subwords are learnt once, on
 the smallest corpus. Each stage runs in a process of its own, with one thread, as its rule runs it. Everything lies in a
@@ -24,6 +26,16 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[2]
 LANGUAGES = ("de", "en")
 LIMIT = 2048  # MB that a stage may take
+STAGES = ("clean", "language", "normalise", "encode")
+CHEAP = "garbled invisible length longest_word letters script capitals copies numbers addresses".split()
+FILTERS = {
+    "clean": [
+        *((name, {}) for name in CHEAP),
+        ("ratio", {"max_words": 10, "max_characters": 20}),
+        ("repeated", {"source": 5, "target": 5}),
+    ],
+    "language": [("language", {})],
+}
 
 
 def words(seed: int, count: int = 30_000) -> list[str]:
@@ -60,7 +72,7 @@ def run(stage: str, *arguments: str) -> tuple[float, float, float]:
     return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def measure(pairs: int, folder: Path, subwords: Path) -> dict[str, tuple[float, float]]:
+def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict[str, tuple[float, float]]:
     """Pairs a second of computing and peak memory (MB), by stage."""
     raw, corpus = folder / "raw", folder / "corpus"
     raw.mkdir(parents=True)
@@ -75,7 +87,15 @@ def measure(pairs: int, folder: Path, subwords: Path) -> dict[str, tuple[float, 
     found = {}
     counts = {split: pairs if split == "train" else 100 for split in ("train", "dev", "test")}
     description = {"pairs": counts, "dropped": dict.fromkeys(counts, {}), "places": {}}
+    description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
+    for name in [stage for stage in stages if stage in FILTERS]:
+        settings = json.dumps({"source": "de", "target": "en", "filters": FILTERS[name]})
+        words = ["--settings", settings, "--raw-folder", str(raw), "--output-folder", str(folder / name)]
+        _, seconds, memory = run("clean", *words)
+        found[name] = (pairs / seconds, memory)
+    if not set(stages) & {"normalise", "encode"}:
+        return found
     rules = {"max_words": 60, "max_length_ratio": 9}
     settings = json.dumps({"source": "de", "target": "en", "normalisation": rules, "split": None})
     _, seconds, memory = run(
@@ -94,6 +114,7 @@ def measure(pairs: int, folder: Path, subwords: Path) -> dict[str, tuple[float, 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--sizes", type=int, nargs="+", default=[45_000, 450_000, 4_500_000])
+    made.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
     made.add_argument("--folder", type=Path, help="where there is room; default: that of temporary files")
     given = made.parse_args()
     results: dict[int, dict[str, tuple[float, float]]] = {}
@@ -101,11 +122,11 @@ def main() -> None:
         subwords = Path(folder, "subwords")
         for pairs in sorted(given.sizes):
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                results[pairs] = measure(pairs, Path(place, "data"), subwords)
+                results[pairs] = measure(pairs, Path(place, "data"), subwords, given.stages)
             for stage, (rate, memory) in results[pairs].items():
                 print(f"{pairs:>9,} pairs  {stage:<9}  {rate:>8,.0f} pairs/s a core  {memory:>6,.0f} MB", flush=True)
     first, last = min(results), max(results)
-    for stage in ("normalise", "encode") if first != last else ():
+    for stage in results[first] if first != last else ():
         growth = (results[last][stage][1] - results[first][stage][1]) / (last - first) * 1e6
         print(f"{stage}: {growth:.1f} MB more for each million pairs")
     if too_much := [s for found in results.values() for s, (_, memory) in found.items() if memory > LIMIT]:

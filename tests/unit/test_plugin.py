@@ -103,6 +103,23 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
         registry.use(["bagged"])
 
 
+def test_its_filter_is_a_setting_of_the_recipe(package):
+    def configured(**section):
+        return Plan(load_experiment("smoke", plugins=["bagged"], recipe={"clean": {"openings": section}}))
+
+    plan = configured(words=["Die"])
+    assert json.loads(plan.settings_clean())["filters"] == [["openings", {"words": ["Die"]}]]
+    assert jobs(plan)["clean"] == 1 and "clean" not in jobs(planned())
+    assert plan.to_normalise("train", "de") == "results/smoke/clean/train.de"
+    with pytest.raises(ConfigError, match="recipe.clean.openings.word: no such setting; allowed: words"):
+        configured(word=["Die"])
+    try:
+        with pytest.raises(ConfigError, match="^recipe.clean.openings: no such filter; allowed: addresses, "):
+            load_experiment("smoke", recipe={"clean": {"openings": {}}})
+    finally:
+        registry.use(["bagged"])
+
+
 @pytest.fixture(scope="module")
 def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     """A system that was trained and exported."""

@@ -126,6 +126,21 @@ def show_plan(arguments: argparse.Namespace) -> None:
         print(arguments.output)
 
 
+def clean(arguments: argparse.Namespace) -> None:
+    from workflow_src.cli.cleaning import as_table, example_lines, preview
+
+    if arguments.configuration is None:
+        raise ConfigError("configuration", problem="missing", hint="name a file: continuum clean mine.yaml")
+    for name, least in (("preview", 1), ("examples", 0)):
+        if (value := getattr(arguments, name)) < least:
+            raise ConfigError(f"--{name}", value, allowed=f"{least} or more")
+    steps = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
+    read, kept = steps[0].read, steps[-1].read - steps[-1].dropped.total()
+    rich.console.Console().print(as_table(steps))
+    console.write(sys.stdout, example_lines(steps))
+    print(f"Of the first {read:,} pairs, {kept:,} are kept. Pairs that are repeated further on are not seen.")
+
+
 def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison, page
     from workflow_src.evaluation.report.results import read_results
@@ -228,6 +243,12 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("check", help="check a configuration")
     part.add_argument("configuration", help=what)
     part.set_defaults(run=check)
+    part = commands.add_parser("clean", help="what the filters of a recipe would leave out, without running anything")
+    part.add_argument("configuration", nargs="?", default=argparse.SUPPRESS, help=what)
+    part.add_argument("--config", dest="configuration", metavar="CONFIGURATION", help="the same")
+    part.add_argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)")
+    part.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
+    part.set_defaults(run=clean)
     part = commands.add_parser("compare", help="compare finished experiments on one page")
     part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
     part.add_argument(

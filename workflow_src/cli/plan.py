@@ -41,7 +41,7 @@ STAGES = {
 }
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
-    **dict.fromkeys(("download", "normalise", "learn_subwords"), "data"),
+    **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
@@ -319,6 +319,7 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"decodes.{wildcards['search']}"
     return {
         "download": "recipe.dataset",
+        "clean": "recipe.clean",
         "normalise": "recipe",
         "encode": "recipe",
         "learn_subwords": "recipe.subwords",

@@ -80,7 +80,7 @@ class Part(Frozen):
     )
     header: bool = Field(False, description="the table's first row names its columns and is left out")
     score_column: int | None = Field(None, ge=0)
-    minimum_score: float | None = None
+    minimum_score: float | None = Field(None, description="rows with a lower score are left out")
     markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
     translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
 
@@ -90,10 +90,8 @@ class Part(Frozen):
             raise ConfigError("texts", self.texts, problem=f"table is {self.table}", hint="set one of the two")
         if self.table is not None and not self.columns:
             raise ConfigError("columns", problem="missing", hint="number a column of the table for each language")
-        if (self.score_column is None) != (self.minimum_score is None):
-            raise ConfigError(
-                "minimum_score", self.minimum_score, problem=f"score_column is {self.score_column}", hint="set both"
-            )
+        if self.score_column is None and self.minimum_score is not None:
+            raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
         if self.table is None and (self.quoted is not None or self.header):
             raise ConfigError("quoted" if self.header is False else "header", True, problem=NO_TABLE, hint="remove it")
         if self.table is not None and self.markup != "none":
@@ -286,6 +284,9 @@ class RecipeConfig(Frozen):
     folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
     source: Language
     target: Language
+    clean: dict[str, dict[str, Any]] = Field(
+        {}, description="filters of the training text in their order, with their settings; default: none"
+    )
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")

@@ -34,10 +34,22 @@ from workflow_src.registry import (
     distilling_search,
     engines,
     families,
+    filters,
     main_metric,
     use,
 )
-from workflow_src.spec import AUTOREGRESSIVE, BASE, UNKNOWN, AnalysisSettings, Corpus, Family, SearchSettings, phrase
+from workflow_src.spec import (
+    AUTOREGRESSIVE,
+    BASE,
+    SCORES,
+    UNKNOWN,
+    AnalysisSettings,
+    Corpus,
+    Family,
+    Frozen,
+    SearchSettings,
+    phrase,
+)
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -84,13 +96,14 @@ def load(raw: dict[str, Any]) -> Loaded:
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
+    cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems)
     _check_choices(decodes, measured, corpus)
-    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config))
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
 
 
 def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:
@@ -132,6 +145,34 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     if chosen not in dataset_names():
         raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+
+
+def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
+    """Settings of the filters that a recipe asks for, in their order. Raises ConfigError."""
+    cleaning: dict[str, Frozen] = {}
+    for name, section in config.recipe.clean.items():
+        if name not in filters():
+            raise ConfigError(f"recipe.clean.{name}", problem="no such filter", allowed=filters())
+        cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
+    reads = [name for name in cleaning if SCORES in filters()[name].needs]
+    scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
+    for split in ("train", "dev", "test"):
+        for number, part in enumerate(getattr(dataset, split)):
+            if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
+                more = f", or recipe.clean.{scoring}" if split == "train" else ""
+                raise ConfigError(
+                    f"score_column of {split}[{number}] of dataset {dataset.name}",
+                    part.score_column,
+                    problem="it has no effect",
+                    hint=f"add minimum_score{more}",
+                )
+    if reads and all(part.score_column is None for part in dataset.train):
+        raise ConfigError(
+            f"recipe.clean.{reads[0]}",
+            problem=f"train of dataset {dataset.name} has no scores",
+            hint="add score_column to a table of train, or remove the filter",
+        )
+    return cleaning
 
 
 def _check_references(normalisation: NormalisationConfig, target: str) -> None:

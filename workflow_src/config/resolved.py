@@ -12,8 +12,8 @@ from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import bleu_tokeniser
-from workflow_src.registry import decoded, default_engine, families
-from workflow_src.spec import ALIGNED, BASE, AnalysisSettings, Corpus, Family, SearchSettings
+from workflow_src.registry import decoded, default_engine, families, filters
+from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +118,13 @@ class Loaded:
     metrics: tuple[Measured, ...]
     # Settings of every declared analysis by its name.
     analyses: Mapping[str, AnalysisSettings]
+    # Settings of the filters that clean the training text, by name, in their order.
+    cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether a filter reads scores of the training pairs."""
+        return any(SCORES in filters()[name].needs for name in self.cleaning)
 
     @functools.cached_property
     def bleu_tokeniser(self) -> str:

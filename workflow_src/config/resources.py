@@ -64,6 +64,8 @@ FIXED = {
 }
 # Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
 CORPUS = {
+    # Filters that keep what they have seen, and language by a model.
+    "clean": (100, 250_000),
     "normalise": (500, 50_000),
     "learn_subwords": (1500, 50_000),
     "encode": (200, 50_000),

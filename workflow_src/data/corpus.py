@@ -25,13 +25,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
-    Lines of generated corpora have no names. In SGML and XML, segments are counted.
+    Lines of generated corpora have no names. In SGML and XML, segments are counted. Rows of tables with a score_column
+    have a score.
     """
 
     first: str
     second: str
     names: tuple[str, str]
     number: int
+    score: float | None = None
 
 
 class RawCorpus:
@@ -139,8 +141,8 @@ class RawCorpus:
 
     def _table(self, part: Part, table: str, columns: list[int], dropped: Counter[str]) -> Iterator[RawPair]:
         with self._lines(table, strip=False) as lines:
-            for number, a, b in table_pairs(lines, part, table, columns, dropped):
-                yield RawPair(a, b, (table, table), number)
+            for number, a, b, score in table_pairs(lines, part, table, columns, dropped):
+                yield RawPair(a, b, (table, table), number, score)
 
     @contextlib.contextmanager
     def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
@@ -301,13 +303,15 @@ def table_rows(lines: Iterable[str], part: Part, name: str) -> Iterator[tuple[in
 
 def table_pairs(
     lines: Iterable[str], part: Part, name: str, columns: list[int], dropped: Counter[str]
-) -> Iterator[tuple[int, str, str]]:
-    """Number and two columns of a table's lines; rows below the minimum score are left out and counted in `dropped`.
+) -> Iterator[tuple[int, str, str, float | None]]:
+    """Number, two columns and the score of the lines of the table `name`.
+
+    Rows below the minimum score are left out and counted in `dropped`.
 
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
     needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
-    kept = 0
+    kept, score = 0, None
     for number, cells in table_rows(lines, part, name):
         if len(cells) < needed:
             raise ArtifactError(
@@ -330,7 +334,7 @@ def table_pairs(
                 dropped["minimum_score"] += 1
                 continue
         kept += 1
-        yield number, cells[columns[0]].strip(), cells[columns[1]].strip()
+        yield number, cells[columns[0]].strip(), cells[columns[1]].strip(), score
     if not kept:
-        reason = "" if part.score_column is None else f" with the score {part.minimum_score} or a higher one"
+        reason = "" if part.minimum_score is None else f" with the score {part.minimum_score} or a higher one"
         raise ArtifactError(name, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}")

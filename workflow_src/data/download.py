@@ -66,12 +66,10 @@ def fetch(
     a sum or size is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is
     false, or when the network fails for good.
     """
-    for mirror in mirrors:
-        for place in places(file):
-            path = Path(mirror) / place
-            if path.is_file():
-                log.info("%s: found in mirror %s", name, mirror)
-                return path, _checked(name, path, file, allow_unpinned)
+    if found := _in_mirror(file, mirrors):
+        mirror, path = found
+        log.info("%s: found in mirror %s", name, mirror)
+        return path, _checked(name, path, file, allow_unpinned)
     path = Path(folder) / places(file)[0]
     if path.is_file():
         if file.sha256 in (None, sha256(path)):
@@ -79,6 +77,19 @@ def fetch(
         log.warning("%s: %s has another SHA-256 than the configuration; downloading it again", name, path)
     _download(name, file, path, patience)
     return path, _checked(name, path, file, allow_unpinned)
+
+
+def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
+    """Where `fetch` would find a file without the network; None where it is not on this machine."""
+    found = _in_mirror(file, mirrors)
+    path = found[1] if found else Path(folder) / places(file)[0]
+    return path if path.is_file() else None
+
+
+def _in_mirror(file: RemoteFile, mirrors: Sequence[Path]) -> tuple[Path, Path] | None:
+    """The first mirror that has a file, and the file's path there."""
+    paths = ((mirror, Path(mirror) / place) for mirror in mirrors for place in places(file))
+    return next(((mirror, path) for mirror, path in paths if path.is_file()), None)
 
 
 def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:

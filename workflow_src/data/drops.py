@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Reasons as records have them, in the order in which pairs meet them: download, normalise, its split, encode.
+# Reasons as records have them, in the order in which pairs meet them: download, clean, normalise, its split, encode.
 REASONS = {
     "markup": "markup",
     "minimum_score": "below minimum_score",
+    "cleaning": "in cleaning",
     "empty": "empty",
     "max_characters": "over max_characters",
     "max_words": "over max_words",

@@ -6,6 +6,7 @@ imported inside of jobs only, so that planning needs no torch. Standard library 
 """
 
 from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
+from workflow_src.spec.filters import SCORES, Filter, Pair, Verdict
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.metrics import (
     REFERENCE,
@@ -66,6 +67,7 @@ __all__ = [
     "REFERENCE",
     "REFINER",
     "SCORER",
+    "SCORES",
     "SOURCE",
     "SOURCE_LATENT",
     "TARGET_LATENT",
@@ -79,11 +81,13 @@ __all__ = [
     "Engine",
     "Export",
     "Family",
+    "Filter",
     "Frozen",
     "Look",
     "Metric",
     "NoSettings",
     "Option",
+    "Pair",
     "Plugin",
     "Role",
     "Score",
@@ -94,6 +98,7 @@ __all__ = [
     "Sizes",
     "Texts",
     "Use",
+    "Verdict",
     "Weights",
     "check_beams",
     "phrase",

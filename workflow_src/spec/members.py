@@ -1,4 +1,4 @@
-"""What families, searches, engines and plug-ins declare."""
+"""What families, searches, engines and plug-ins declare; filters are in `filters.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.spec.analyses import Analysis
+from workflow_src.spec.filters import Filter
 from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
@@ -278,3 +279,4 @@ class Plugin:
     engines: tuple[Engine, ...] = ()
     metrics: tuple[Metric, ...] = ()
     analyses: tuple[Analysis, ...] = ()
+    filters: tuple[Filter, ...] = ()

@@ -97,7 +97,7 @@ class Metric:
     uncertainty  its interval, and the p-value of its difference from the baseline, stand beside its figure
     decides      a row is as good as another one only where no test finds it worse in this figure
     least        a figure below which nothing is concluded about a row
-    about        how it is counted, in a sentence for the notes under a table; `{title}` names it
+    about        how it is counted, in a few words for the notes under a table
     convention   of figures beside the main metric; they stand in a table of their own
     leaderboard  whether leaderboard.csv has a column of it; for metrics of the project
     """

@@ -13,6 +13,7 @@ from typing import IO, Any
 from pydantic import Field
 
 from workflow_src.config.datasets import DatasetFiles
+from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
@@ -23,10 +24,12 @@ from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
+DOWNLOADS = Path("downloads")
 
 
 class DownloadSettings(DatasetFiles):
     folder: str | None = Field(None, description="the user's folder, of a dataset of kind folder")
+    scores: bool = Field(False, description="write the scores of the training pairs too")
 
 
 class Inputs(JobInputs):
@@ -35,7 +38,7 @@ class Inputs(JobInputs):
     mirrors: tuple[str, ...] = Field((), description=f"folders; those of {MIRRORS_VARIABLE} come first")
     allow_unpinned: bool = Field(False, description="take files that the dataset has no checksum of")
     patience: Patience = Patience()
-    downloads: Path = Field(Path("downloads"), description="where downloaded files are kept")
+    downloads: Path = Field(DOWNLOADS, description="where downloaded files are kept")
     output_folder: Path
 
 
@@ -75,10 +78,11 @@ class _Files:
         return Path(self.fetched[name]["path"])
 
 
-def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[str, Places]]:
+def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
     """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
 
-    Gives the number of pairs of each, and where those of dev and test come from.
+    With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Gives the
+    number of pairs of each, and where those of dev and test come from.
     """
     counts = dict.fromkeys(corpus.dataset.raw_splits, 0)
     places = {name: Places() for name in counts if name != "train"}
@@ -87,9 +91,12 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
             name: [stack.enter_context(atomic(folder / f"{name}.{code}")) for code in corpus.languages]
             for name in counts
         }
+        scored = stack.enter_context(atomic(folder / SCORES_FILE)) if scores else None
         for name, pairs in corpus.parts():
             left, right = files[name]
             for pair in pairs:
+                if scored is not None and name == "train":
+                    scored.write(("" if pair.score is None else repr(pair.score)) + "\n")
                 left.write(pair.first + "\n")
                 right.write(pair.second + "\n")
                 if name in places:
@@ -111,9 +118,9 @@ def run(inputs: Inputs) -> str:
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
     with RawCorpus(dataset, languages, files.locate, dataset.folder) as corpus:
-        counts, places = write_parts(corpus, folder)
+        counts, places = write_parts(corpus, folder, dataset.scores)
         dropped = {name: dict(corpus.dropped[name]) for name in counts}
-    texts = [f"{name}.{code}" for name in counts for code in languages]
+    texts = [f"{name}.{code}" for name in counts for code in languages] + [SCORES_FILE] * dataset.scores
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
     record = provenance(recorded(dataset), own, sums)

@@ -211,6 +211,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(material.corpus),
+        "cleaning": corpus.cleaning(material.corpus),
         "corpus_sentences": corpus.sentences(material.corpus, material.encoded),
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],

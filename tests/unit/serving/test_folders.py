@@ -87,7 +87,7 @@ def test_float16_needs_a_gpu(exported):
     """So device auto is not turned into cpu for it, and without a GPU it is refused."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    with pytest.raises(ValueError, match="^device is 'cuda:7'"):
+    with pytest.raises(ValueError, match=r"^device is 'cuda:7'"):
         open_engine(exported, "cuda:7", "auto", 1, {"engine": "ctranslate2", "compute_type": "float32"})
     with pytest.raises(ValueError, match="compute_type float16"):
         open_engine(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})

@@ -181,7 +181,7 @@ def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
     for bundle in (["--bundle", str(made.plain)], ["--bundle", str(made.carrying), "--language-model", "none"]):
         with pytest.raises(SystemExit, match=told):
             command.main([*bundle, *words])
-    with pytest.raises(ValueError, match="^lm_weight is .*: without language_model"):
+    with pytest.raises(ValueError, match=r"^lm_weight is .*: without language_model"):
         load(made.plain).translate(LINES, **BEAM)
 
 
@@ -364,11 +364,11 @@ def experiment(**systems):
 
 
 def test_a_language_model_has_no_training_and_all_others_have():
-    with pytest.raises(ConfigError, match="^systems.lm.training: family ngram is counted at once"):
+    with pytest.raises(ConfigError, match=r"^systems.lm.training: family ngram is counted at once"):
         experiment(lm={"training": {"max_steps": 5}})
-    with pytest.raises(ConfigError, match="^systems.lm.init_from"):
+    with pytest.raises(ConfigError, match=r"^systems.lm.init_from"):
         experiment(lm={"init_from": "teacher"})
-    with pytest.raises(ConfigError, match="^systems.more.training: missing"):
+    with pytest.raises(ConfigError, match=r"^systems.more.training: missing"):
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 

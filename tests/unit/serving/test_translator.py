@@ -88,7 +88,7 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
     text = translators["lvm"].text
     assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
     assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
-    with pytest.raises(ValueError, match="^remove_repetitions is 'all'; allowed: none, subwords, words"):
+    with pytest.raises(ValueError, match=r"^remove_repetitions is 'all'; allowed: none, subwords, words"):
         text(tokens, "all")
 
 
@@ -414,9 +414,9 @@ def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
 def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_path):
     with pytest.raises(ArtifactError, match="none is no bundle"):
         Translator.load(tmp_path / "none")
-    with pytest.raises(ConfigError, match="^device is 'cuda:7'"):
+    with pytest.raises(ConfigError, match=r"^device is 'cuda:7'"):
         Translator.load(tiny_bundles["lvm"], device="cuda:7")
-    with pytest.raises(ValueError, match="^precision is 'half'"):
+    with pytest.raises(ValueError, match=r"^precision is 'half'"):
         Translator.load(tiny_bundles["lvm"], device="cpu", precision="half")
 
 
@@ -468,7 +468,7 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
 
 def test_engines_are_chosen_at_loading(tiny_bundles, translators):
     assert translators["transformer"].engine == "eager"
-    with pytest.raises(ConfigError, match="^engine is 'fast': it serves searches"):
+    with pytest.raises(ConfigError, match=r"^engine is 'fast': it serves searches"):
         Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
 
 

@@ -25,6 +25,19 @@ class Paths:
         """Text of what the dataset has under train, dev or test, as downloaded."""
         return f"{self.root}/raw/{split}.{language}"
 
+    @property
+    def scores(self) -> str:
+        """Scores of the training pairs, line by line, where a filter reads them."""
+        return f"{self.root}/raw/train.scores"
+
+    def cleaned(self, split: str, language: str) -> str:
+        """The raw text once more, with a train that has passed the filters."""
+        return f"{self.root}/clean/{split}.{language}"
+
+    def to_normalise(self, split: str, language: str) -> str:
+        """The text that is normalised: as downloaded, or cleaned where filters are asked for."""
+        return (self.cleaned if self.loaded.cleaning else self.raw)(split, language)
+
     def corpus(self, split: str, side: str) -> str:
         return f"{self.root}/corpus/{split}.{self.language(side)}"
 

@@ -19,7 +19,13 @@ class Settings(Graph):
 
     def settings_download(self) -> str:
         files = self.loaded.dataset.model_dump(mode="json", include=set(DatasetFiles.model_fields))
-        return _json(files | {"folder": self.recipe.folder})
+        scores = {"scores": True} if self.loaded.needs_scores else {}
+        return _json(files | scores | {"folder": self.recipe.folder})
+
+    def settings_clean(self) -> str:
+        """Filters as [name, settings], in their order, and the languages that they look at."""
+        filters = [[name, settings.model_dump(mode="json")] for name, settings in self.loaded.cleaning.items()]
+        return _json({"source": self.recipe.source, "target": self.recipe.target, "filters": filters})
 
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has dev and test of its own; it says its key language always."""

@@ -1,4 +1,4 @@
-"""What a decode told of each sentence, beside its translations."""
+"""Details of a decode by sentence: what its JSON lines say beside translations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from workflow_src.errors import ArtifactError
 
 
 def read_details(path: Path) -> list[dict[str, Any]]:
-    """What a decode told of each sentence. Raises ArtifactError naming the file and line that cannot be used."""
-    found = []
+    """Details of each sentence. Raises ArtifactError naming the file and line that cannot be used."""
+    records = []
     for number, line in enumerate(read_lines(path), 1):
         try:
-            found.append(json.loads(line))
-            found[-1].keys()
+            records.append(json.loads(line))
+            records[-1].keys()
         except (json.JSONDecodeError, AttributeError):
             raise ArtifactError(path, "is not a JSON object", "make the file again", line=number) from None
-        if not isinstance(found[-1].get(WITHOUT_REPEATED_SUBWORDS), str):
+        if not isinstance(records[-1].get(WITHOUT_REPEATED_SUBWORDS), str):
             raise ArtifactError(
                 path,
                 f"has no {WITHOUT_REPEATED_SUBWORDS}",
                 "delete it (and its shards, where there are some) and run again",
                 line=number,
             )
-    return found
+    return records

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from workflow_src.config.manifest import Manifest
+from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions
 from workflow_src.evaluation.report.markdown import bold, paragraph, plain
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.spec import Metric
+
+OTHER_TOKENISERS = {*get_args(BleuTokeniser)} - {"13a"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +78,14 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
 
 
 def scored_words(normalisation: Mapping[str, Any], metrics: Sequence[Metric], signatures: Mapping[str, str]) -> str:
-    """How metrics are counted and on what text, with tokenisers that are not sacreBLEU's default."""
-    sentences = []
+    """How metrics are counted and on what text, with a tokeniser of BLEU's that is not sacreBLEU's default."""
+    titles: dict[str, list[str]] = {}
     for metric in metrics:
         tokeniser = signature_tokeniser(signatures.get(metric.title, ""))
-        by = "" if tokeniser == "13a" else f" by its tokeniser {tokeniser}"
-        sentences += [f"{metric.about.format(title=metric.title)}{by}."] if metric.about else []
+        by = f", by its tokeniser {tokeniser}" if tokeniser in OTHER_TOKENISERS else ""
+        if metric.about:
+            titles.setdefault(f"{metric.about}{by}", []).append(metric.title)
+    sentences = [f"{', '.join(named)}: {about}." for about, named in titles.items()]
     text = "Text is detokenised and cased."
     if normalisation.get("references") == "normalised":
         case = "lowercased" if normalisation.get("lowercase") else "cased"

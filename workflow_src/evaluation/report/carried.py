@@ -32,17 +32,17 @@ def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str
 
 def first_seeds(systems: Sequence[TrainedSystem], shown: Collection[str]) -> list[TrainedSystem]:
     """Each system that is shown once, with its first seed."""
-    found: dict[str, TrainedSystem] = {}
+    first: dict[str, TrainedSystem] = {}
     for system in systems:
         if system.system in shown:
-            found.setdefault(system.system, system)
-    return list(found.values())
+            first.setdefault(system.system, system)
+    return list(first.values())
 
 
 def training(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
     """Updates and target tokens of the systems that are shown; of several seeds, the first's."""
-    told = "; ".join(system.trained_words for system in first_seeds(systems, shown))
-    return f"Trained: {told}." if told else ""
+    words = "; ".join(system.trained_words for system in first_seeds(systems, shown))
+    return f"Trained: {words}." if words else ""
 
 
 def unequal(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:

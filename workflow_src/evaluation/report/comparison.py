@@ -21,8 +21,7 @@ from workflow_src.spec import Metric
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure that experiments are compared in: `of` a row, given the main metric of the row that it is compared with
-    (None where there is none)."""
+    """A figure that experiments are compared in: `of` a row and the main metric of its reference row, or None."""
 
     heading: str
     of: Callable[[Row, float | None], float | None]

@@ -13,12 +13,12 @@ from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,)) -> str:
     """What is done about repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
 
-    `removed` is what was asked for, None for the default. `aligned` says whether outputs of the table are read off
-    alignments: from those nothing is removed by default.
+    `removed` is the setting of the report, None for the default. `aligned` says whether outputs of the table are read
+    off alignments: from those nothing is removed by default.
     """
     if removed is None and True in aligned:
         if False not in aligned:
-            return "repetitions are kept, because the alignments that outputs are read off tell what comes twice"
+            return "repetitions are kept, because the alignments that outputs are read off say what comes twice"
         return f"{removal_words(None)}, and nothing from outputs that are read off alignments, as with a CTC loss"
     removed = removed or removal(False, False)
     if removed == "subwords":

@@ -27,6 +27,26 @@ def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
+def cleaning(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What every filter of the training text did, as text: pairs left out and repaired, with shares, and examples."""
+    return [
+        {
+            "title": step["title"],
+            "read": f"{step['read']:,}",
+            "dropped": _counted(sum(step["dropped"].values()), step["read"]),
+            "repaired": _counted(step["repaired"], step["read"]),
+            "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step["dropped"].items()),
+            "examples": step["examples"],
+        }
+        for step in corpus.get("cleaning", ())
+    ]
+
+
+def _counted(count: int, read: int) -> str:
+    """A number of pairs and its share of those that a filter read."""
+    return f"{count:,} ({100 * count / read:.2f} %)" if count else "–"
+
+
 def sentences(corpus: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """How the splits came about, which sentences they share, and what encoding left out.
 

@@ -13,12 +13,12 @@ from workflow_src.evaluation.report.results import Pairs, Row
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
 
-# A test of fewer sentences hardly tells rows apart: nothing is concluded from what it does not tell.
+# A test of fewer sentences hardly distinguishes rows: nothing is concluded from differences that it does not find.
 LEAST_SENTENCES = 100
 
 
 class Line(Protocol):
-    """What is asked about: a line of a table."""
+    """A line of a table."""
 
     @property
     def decode(self) -> DecodeInfo: ...
@@ -28,7 +28,7 @@ class Line(Protocol):
 
 
 def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a training ended while it was still improving much, or was too short to tell.
+    """Whether a training ended while it was still improving much, or was too short to show it.
 
     What is not measured in BLEU while it trains, such as a language model, is not judged.
     """
@@ -75,7 +75,7 @@ class Evidence:
         return self.pairs.get((ours, theirs)) or self.pairs.get((theirs, ours))
 
     def as_good(self, line: Line, other: Line) -> bool:
-        """Whether no test tells `line` worse than `other`, in any metric that decides and any seed.
+        """Whether no test finds `line` worse than `other`, in any metric that decides and any seed.
 
         Not where they were not compared, or in too few sentences.
         """

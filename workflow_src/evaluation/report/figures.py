@@ -1,6 +1,6 @@
 """Pictures of the report with matplotlib: refinement, stopping; and what the other pictures share.
 
-Colours are those of Okabe and Ito, which people with any colour vision tell apart; lines also differ in marker and
+Colours are those of Okabe and Ito, which are distinct to people with any colour vision; lines also differ in marker and
 are labelled where they end. Files carry text as shapes; the copies for the page carry text as text and colours as
 CSS variables, so that the page can be light or dark.
 """
@@ -122,7 +122,7 @@ def is_curve(points: Iterable[tuple[float, float | None]]) -> bool:
 def apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
     """Positions moved as little as can be, so that neighbours are `gap` apart or more in the same order.
 
-    The sum of squared moves is the least there is. They stay within [low, high] if they fit, else they begin at `low`.
+    The sum of squared moves is the least possible. They stay within [low, high] if they fit, else they begin at `low`.
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     # Without their gaps the places must not fall: neighbours that would are pooled at their mean.
@@ -135,10 +135,10 @@ def apart(positions: list[float], gap: float, low: float, high: float) -> list[f
         pools.append((total, count))
     levels = [total / count for total, count in pools for _ in range(count)]
     highest = high - (len(positions) - 1) * gap
-    found = [0.0] * len(positions)
+    places = [0.0] * len(positions)
     for place, index in enumerate(order):
-        found[index] = max(low, min(highest, levels[place])) + place * gap
-    return found
+        places[index] = max(low, min(highest, levels[place])) + place * gap
+    return places
 
 
 def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
@@ -208,7 +208,7 @@ def style_of(look: Look, twin: int = 0) -> dict[str, Any]:
 
 def curves_of(groups: Iterable[Group]) -> list[Curve]:
     """The lines of a table as curves; a line whose search has no series is one by itself."""
-    found = []
+    curves = []
     counts: dict[str, int] = {}
     for group in groups:
         twin = counts.get(group.head.family, 0)
@@ -216,8 +216,8 @@ def curves_of(groups: Iterable[Group]) -> list[Curve]:
         by: dict[str, list[Line]] = {}
         for line in group.lines:
             by.setdefault(line.decode.curve, []).append(line)
-        found += [Curve(twin, group.key, tuple(sorted(lines, key=_value))) for lines in by.values()]
-    return found
+        curves += [Curve(twin, group.key, tuple(sorted(lines, key=_value))) for lines in by.values()]
+    return curves
 
 
 def _value(line: Line) -> float:

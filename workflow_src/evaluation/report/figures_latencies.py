@@ -46,7 +46,7 @@ Drawn = list[tuple[Latency, list[Curve]]]
 
 def latencies(speed: Speed | None) -> list[Latency]:
     """Two for each protocol of speed.json: one sentence at a time (medians), and in batches (all sentences' time)."""
-    found = []
+    ways = []
     for one in speed.protocols if speed else ():
         rows, place = one.rows, where(one.protocol)
         alone = {row.key: row.latency_ms for row in rows}
@@ -54,8 +54,8 @@ def latencies(speed: Speed | None) -> list[Latency]:
         if rows:
             sizes = sorted({row.batch for row in rows})
             of = "–".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
-            found += [Latency(f"{place}, one at a time", alone), Latency(f"{place}, in batches of {of}", together)]
-    return found
+            ways += [Latency(f"{place}, one at a time", alone), Latency(f"{place}, in batches of {of}", together)]
+    return ways
 
 
 def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None:
@@ -72,8 +72,8 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
     down = -(-len(drawn) // ACROSS)
     every = {line.decode.key: line for _, curves in drawn for curve in curves for line in curve.lines}
     texts = short_labels(list(every.values()))
-    told = listed([(every[key], texts[id(every[key])]) for key in numbers])
-    heights = (2.4 * down + 0.4, LINE * (len(told) + 1))
+    entries = listed([(every[key], texts[id(every[key])]) for key in numbers])
+    heights = (2.4 * down + 0.4, LINE * (len(entries) + 1))
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, sum(heights))
         upper, lower = stacked(figure, heights)
@@ -87,7 +87,7 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
         for axes in grid[len(drawn) :]:
             axes.set_visible(False)
         legend(grid[0], list(every.values()))
-        write_list(lower, told)
+        write_list(lower, entries)
     return figure
 
 

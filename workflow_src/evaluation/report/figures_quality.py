@@ -57,11 +57,11 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
 
     Of equal points the first counts.
     """
-    found: list[int] = []
+    best: list[int] = []
     for index in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
-        if not found or points[index][1] > points[found[-1]][1]:
-            found.append(index)
-    return found
+        if not best or points[index][1] > points[best[-1]][1]:
+            best.append(index)
+    return best
 
 
 def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
@@ -119,8 +119,10 @@ def timed_curves(groups: list[Group], times: Times) -> list[Curve]:
 
 def joined_by(groups: list[Group]) -> str:
     """The series of the curves that join several points, in words; "steps" where there are none."""
-    found = (curve.decode.search.series for curve in timed_curves(groups, table_times(groups)) if len(curve.lines) > 1)
-    return " or ".join(dict.fromkeys(series.replace("_", " ") for series in found if series)) or "steps"
+    joining = (
+        curve.decode.search.series for curve in timed_curves(groups, table_times(groups)) if len(curve.lines) > 1
+    )
+    return " or ".join(dict.fromkeys(series.replace("_", " ") for series in joining if series)) or "steps"
 
 
 def quality_speed(groups: list[Group]) -> Figure | None:
@@ -129,7 +131,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
     None where fewer than two rows were timed.
 
     A grey line joins the rows that no other row is faster and at least as good as. Points have numbers, and a list
-    below tells their rows, the best first. Of many rows, only those on the grey line have numbers.
+    below names their rows, the best first. Of many rows, only those on the grey line have numbers.
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
@@ -142,8 +144,10 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         beaten = [] if crowded(groups) else [line for line in every if id(line) not in on_line]
         shown = sorted([*best, *beaten], key=lambda line: (-line.goodness, times[line.decode.key]))
         reached = _reached(shown, times)
-        told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)])
-        heights = (4.8, LINE * (len(told) + 1))
+        entries = listed(
+            [(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)]
+        )
+        heights = (4.8, LINE * (len(entries) + 1))
         figure = _figure(7.2, sum(heights))
         upper, lower = stacked(figure, heights)
         axes = upper.subplots()
@@ -153,7 +157,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         for number, line in enumerate(shown, 1):
             write_number(axes, line, times, number, beaten=id(line) not in on_line)
         legend(axes, every)
-        write_list(lower, told)
+        write_list(lower, entries)
         scale(axes, [times[line.decode.key] for line in every])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
         axes.set_title(every[0].main.axis)
@@ -170,7 +174,7 @@ def _point(line: Line, times: Times) -> tuple[float, float]:
 
 
 def _reached(lines: list[Line], times: Times) -> list[str]:
-    """Quality and milliseconds of lines, with as many digits of quality as tell them apart, two at most."""
+    """Quality and milliseconds of lines, with as many digits of quality as make them differ, two at most."""
     digits = 1 if len({f"{line.quality:.1f}" for line in lines}) == len(lines) else 2
     return [f"{line.quality:.{digits}f} {line.main.title} in {times[line.decode.key]:.3g} ms" for line in lines]
 
@@ -210,11 +214,11 @@ def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
 
     What is too wide for the picture goes on in a line without a number.
     """
-    found = []
+    entries = []
     for number, (line, text) in enumerate(rows, 1):
         parts = textwrap.wrap(f"{line.system}: {text}", LETTERS)
-        found += [("" if more else str(number), part, line.decode.colour) for more, part in enumerate(parts)]
-    return found
+        entries += [("" if more else str(number), part, line.decode.colour) for more, part in enumerate(parts)]
+    return entries
 
 
 def write_list(part: Any, lines: list[tuple[str, str, str]]) -> None:
@@ -234,7 +238,7 @@ def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> Non
 
 
 def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
-    """Labels by identity, with so much in brackets as tells a row from others of its system.
+    """Labels by identity, with so much in brackets as distinguishes a row from others of its system.
 
     Where settings that not all of them have are not enough, labels are those of tables.
     """

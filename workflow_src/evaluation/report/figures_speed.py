@@ -36,13 +36,13 @@ class Timed:
 
 def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
     """The rows of speed.json that the experiment has, those with times by length."""
-    found = []
+    timed = []
     for row in speed.rows if speed else ():
         decode = manifest.find_decode(*row.key)
         if decode and row.by_length:
             groups = tuple((group.mean_length, group.latency_ms) for group in row.by_length)
-            found.append(Timed(decode, row.latency_ms, groups))
-    return found
+            timed.append(Timed(decode, row.latency_ms, groups))
+    return timed
 
 
 def shown(rows: Sequence[Timed]) -> list[Timed]:

@@ -30,9 +30,9 @@ def tables(
     `rows`, which are those of results.json. It is counted by `report.expected_convention`.
     """
     counted = manifest.published
-    given: dict[str, AtReferenceLengths] = {}
+    at_lengths: dict[str, AtReferenceLengths] = {}
     for entry in energies.at_reference_lengths if energies else ():
-        given.setdefault(entry.system, entry)
+        at_lengths.setdefault(entry.system, entry)
     lines: dict[str, tuple[str, str]] = {}
     for line in (line for group in table for line in group.lines):
         lines.setdefault(line.system, (line.system, line.name))
@@ -41,8 +41,8 @@ def tables(
     def cell(one: GridCell | None) -> str:
         if one is None:
             return "–"
-        if energies and one.system in given:
-            entry = given[one.system]
+        if energies and one.system in at_lengths:
+            entry = at_lengths[one.system]
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
             return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, counted.name):.1f})"
@@ -50,7 +50,7 @@ def tables(
         known = [figure for figure in figures if figure is not None]
         return f"{statistics.fmean(known):.1f}" if known and len(known) == len(figures) else "–"
 
-    captions = [_caption(grid, manifest, energies, given, data, notes) for grid in manifest.grids]
+    captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
     return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
 
 
@@ -75,25 +75,25 @@ def _caption(
     grid: GridInfo,
     manifest: Manifest,
     energies: RowEnergies | None,
-    given: Mapping[str, AtReferenceLengths],
+    at_lengths: Mapping[str, AtReferenceLengths],
     data: str,
     notes: Mapping[str, str],
 ) -> Caption:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
-    measured = [cell for cell in cells if cell.system in given]
+    measured = [cell for cell in cells if cell.system in at_lengths]
     convention, removed = manifest.published.convention, removal_words(report.remove_repetitions)
     counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
-    told = []
+    sentences = []
     if energies and measured:
         scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
-        told.append(
+        sentences.append(
             f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
             f"brackets {counted}; {removed}."
         )
     if len(measured) < len(cells):
         what = "A figure alone is" if measured else "Figures are"
-        told.append(f"{what} {counted} of a system's first row in the main table; {removed}.")
+        sentences.append(f"{what} {counted} of a system's first row in the main table; {removed}.")
     line = f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."
-    return Caption(f"{line} {data}".strip(), {"Cells": " ".join(told), **notes})
+    return Caption(f"{line} {data}".strip(), {"Cells": " ".join(sentences), **notes})

@@ -64,7 +64,7 @@ def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[T
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Everything that a report is made of, read and checked; what was not handed is None or empty.
+    """Everything that a report is made of, read and checked; what an experiment lacks is None or empty.
 
     `qualities` are by path; `files` are all inputs by what they are, for provenance.
     """
@@ -77,7 +77,7 @@ class Inputs:
     choices: list[results.Choice]
     significance: results.Significance | None
     speed: Speed | None
-    # speed.json as it stands there, for provenance.
+    # The whole of speed.json, for provenance.
     speed_content: dict[str, Any] | None
     traces: dict[str, Any] | None
     corpus: dict[str, Any]

@@ -32,7 +32,7 @@ COLUMNS = (
 # What rows of one run have in common: rows that are read later take the place of all rows of another run.
 RUN = ("experiment", "corpus", "source", "target")
 NUMBERS = (*SCORES, "latency_ms", "sentences_per_second")
-# Figures are rounded once more in tables: so many digits that this changes nothing there.
+# Figures are rounded once more in tables: with so many digits that changes nothing.
 DIGITS = 4
 Row = Mapping[str, str]
 

@@ -53,12 +53,12 @@ class Entry:
 
     @functools.cached_property
     def search(self) -> Search | None:
-        """The declaration of the search; None where nobody declares it."""
+        """The declaration of the search; None where it is not declared."""
         return searches().get(self.row["search"])
 
     @functools.cached_property
     def settings(self) -> SearchSettings | None:
-        """The settings of the search; None where nobody declares it, or with other settings."""
+        """The settings of the search; None where it is not declared, or has other settings."""
         return _parsed(self.search.settings, self.row["settings"]) if self.search else None
 
     @property
@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def changed(self) -> str:
-        """Settings in words that are not the default ones, but for those that the label tells."""
+        """Settings in words that are not the default ones, but for those in the label."""
         if self.search and self.settings:
             return words(changed(self.search, self.settings))
         return self.row["settings"]
@@ -170,14 +170,14 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
         kinds.setdefault(entry.kind, []).append(entry)
         if not entry.helpers:
             alone.setdefault(entry.row["family"], []).append(entry)
-    first = [found for members in alone.values() if (found := best(members))]
+    first = [top for members in alone.values() if (top := best(members))]
     rival = max((entry for entry in first if entry.autoregressive), key=lambda entry: entry.quality, default=None)
     if rival:
         same = [*RUN, "system"]
         of_rival = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in same))
         first.append(_fastest(of_rival) or rival)
     by_need = sorted((entry for _, entry in needs(candidates)), key=_by_quality)
-    by_kind = sorted((found for members in kinds.values() if (found := best(members))), key=_by_quality)
+    by_kind = sorted((top for members in kinds.values() if (top := best(members))), key=_by_quality)
     most = max(MOST_ROWS, len(alone))
     table = list({id(entry): entry for entry in (*first, *by_need, *by_kind)}.values())[:most]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
@@ -215,8 +215,8 @@ def command(entry: Entry) -> str:
         return ""
     kind = type(settings)
     library, _, compute_type = row["engine"].partition("-")
-    asked = {"engine": library, "compute_type": compute_type} if compute_type else {}
-    _, precision, mode = placement(asked)
+    engine = {"engine": library, "compute_type": compute_type} if compute_type else {}
+    _, precision, mode = placement(engine)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     for name in kind.model_fields:

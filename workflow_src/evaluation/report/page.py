@@ -29,7 +29,7 @@ NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "ei
 
 
 def language(code: str) -> str:
-    """The English name of a language, given an ISO 639 code of two or three letters; the code where there is none."""
+    """The English name of a language by its ISO 639 code of two or three letters; the code where it has none."""
     # Reading its tables takes a moment, which other commands need not wait for.
     from iso639 import Language, LanguageNotFoundError
 
@@ -61,24 +61,24 @@ def marked(before: str, after: str) -> markupsafe.Markup:
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     """Steps of a trace after its first text, which is that of step `first`: label ("1", or "2–4" for steps that change
     nothing more), HTML, and whether it changed."""
-    found: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     for step in range(1, len(texts)):
         same = texts[step] == texts[step - 1]
-        if same and found and found[-1]["same"]:
-            found[-1]["last"] = first + step
+        if same and steps and steps[-1]["same"]:
+            steps[-1]["last"] = first + step
             continue
-        found.append(
+        steps.append(
             {"first": first + step, "last": first + step, "same": same, "html": marked(texts[step - 1], texts[step])}
         )
-    for entry in found:
+    for entry in steps:
         entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
-    return found
+    return steps
 
 
 def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:
     """Example sentences for the page. What all searches start from stands once where it is the same text."""
-    found = []
-    told = (traces or {}).get("searches", {})
+    shown = []
+    followed = (traces or {}).get("searches", {})
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
     start_class = colour_class(starts_from.look.colour) if starts_from else ""
@@ -86,7 +86,7 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
         searches = {name: texts for name, texts in example["searches"].items() if texts}
         starts = {texts[0] for texts in searches.values()}
         shared = starts.pop() if len(starts) == 1 else None
-        found.append(
+        shown.append(
             {
                 **{key: example[key] for key in ("index", "source", "reference", "teacher")},
                 "beside": example.get("beside", {}),
@@ -96,16 +96,16 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
                 "searches": [
                     {
                         "name": name,
-                        "class": colour_class(manifest.look(**told[name]).colour),
+                        "class": colour_class(manifest.look(**followed[name]).colour),
                         "start": None if shared is not None else texts[0],
-                        "first": _first_value(told[name], manifest),
-                        "steps": example_steps(texts, _first_value(told[name], manifest)),
+                        "first": _first_value(followed[name], manifest),
+                        "steps": example_steps(texts, _first_value(followed[name], manifest)),
                     }
                     for name, texts in searches.items()
                 ],
             }
         )
-    return found
+    return shown
 
 
 def _first_value(entry: dict[str, str], manifest: Manifest) -> int:
@@ -254,10 +254,10 @@ def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
     costs = speed.step_costs if speed else StepCosts()
     if not costs.costs:
         return ""
-    told = ", ".join(
+    listed = ", ".join(
         f"{_milliseconds(cost.ms_per_step)} for {manifest.title(cost.search)} ({cost.system})" for cost in costs.costs
     )
-    text = f"One refinement step costs {told}, as the slope of a sentence's time over steps, all rows in turns."
+    text = f"One refinement step costs {listed}, as the slope of a sentence's time over steps, all rows in turns."
     for ratio in costs.ratios:
         control, network = manifest.title(ratio.control), manifest.title(ratio.search)
         measured, predicted = ratio.measured, ratio.predicted
@@ -369,7 +369,7 @@ SYSTEM_WORDS = 4
 
 
 def system_heads(systems: list[dict[str, Any]]) -> list[str]:
-    """Columns of the table of systems: what cannot be reached stands there only where some system tells it."""
+    """Columns of the table of systems: unreachable targets only where some system has them."""
     heads = ["system", "family", "preset", "data", "seed", "subwords", "parameters", "updates", "target tokens seen"]
     heads.append("minutes")
     return heads + [UNREACHABLE] * any(UNREACHABLE in system for system in systems)

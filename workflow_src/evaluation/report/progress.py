@@ -25,7 +25,7 @@ def gained_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     `history` has the entries of a training.jsonl. Two bests are compared and not the last two validations, because one
     validation may be better or worse by chance, and because steps that a schedule makes small change little whether or
     not more updates would help. The mean of several weights is left out: it is better than each without any update.
-    None where there is no validation in either part, or none tells BLEU.
+    None where there is no validation in either part, or none has BLEU.
     """
     measured = [
         (entry["step"], entry["dev_bleu"])
@@ -40,7 +40,7 @@ def gained_last(history: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def still_improving(history: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether a training was still improving when it ended; None where its validations do not tell."""
+    """Whether a training was still improving when it ended; None where its validations do not show it."""
     gain = gained_last(history)
     return None if gain is None else gain > LARGEST_GAIN
 
@@ -54,7 +54,7 @@ def gain_words(gain: float | None) -> str:
 
 
 def advice(histories: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """The rule, and what to do about the systems that were still improving; empty where no training tells it.
+    """The rule, and what to do about the systems that were still improving; empty where no training shows it.
 
     `histories` are names of systems with the entries of a training.jsonl, one for each seed.
     """

@@ -44,7 +44,7 @@ class Row(Strict):
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
-    name: str = Field(description="of the decode; tells rows apart that differ in other settings")
+    name: str = Field(description="of the decode; distinguishes rows that differ in other settings")
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
     title: str = Field(description="of the search")
@@ -218,7 +218,7 @@ def signature_tokeniser(signature: str) -> str:
 
 
 def listed(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Metrics by name; one that nobody declares has its name as its title."""
+    """Metrics by name; one that is not declared has its name as its title."""
     every = metrics()
     return tuple(every.get(name) or Metric(name, name, segments="") for name in names)
 

@@ -18,7 +18,7 @@ from workflow_src.spec import Metric
 def _words(test: dict[str, Any], measured: Sequence[Metric]) -> str:
     """The test, and the metrics that it is of."""
     sides = "Two-sided " if test["two_sided"] else ""
-    titles = " and ".join(metric.title for metric in measured)
+    titles = " and of ".join(metric.title for metric in measured)
     return f"{sides}{test['name']} of corpus {titles}, {test['trials']:,} trials"
 
 

@@ -36,7 +36,7 @@ def where(protocol: Where) -> str:
 
 def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, Any]]:
     """For every protocol: `title`, `heads`, and `rows` of cells as text; of lengths, one column a group."""
-    found = []
+    tables = []
     for one in speed.protocols if speed else ():
         groups = one.rows[0].by_length if one.rows else ()
         heads = [*HEADS, *(f"{_span(group)}, ms" for group in groups)]
@@ -48,8 +48,8 @@ def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, A
             cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
             cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")
             rows.append(cells + [_ms(group.latency_ms) for group in row.by_length])
-        found.append({"title": title(one.protocol), "heads": heads, "rows": rows})
-    return found
+        tables.append({"title": title(one.protocol), "heads": heads, "rows": rows})
+    return tables
 
 
 def markdown(table: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from workflow_src.evaluation.speed.measured import Reference
 
 
 def summary(table: list[Group], evidence: Evidence, reference: Reference | None) -> list[str]:
-    """Points of one or two sentences; only what was measured and tested is said.
+    """Points of one or two sentences; only of what was measured and tested.
 
     First the best trade of quality and speed, then how many autoregressive rows are beaten, then what refinement
     gains. `reference` is the row that speed-ups compare with.
@@ -110,9 +110,9 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
 
 def _reference(lines: Iterable[Line], reference: Reference | None) -> Line | None:
     """The row that others are compared with: the one that was timed as such, or the teacher's."""
-    there = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
-    named = [line for line in there if reference and line.decode.key == (reference.system, reference.name)]
-    return next(iter(named or sorted(there, key=lambda line: line.system != "teacher")), None)
+    references = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
+    named = [line for line in references if reference and line.decode.key == (reference.system, reference.name)]
+    return next(iter(named or sorted(references, key=lambda line: line.system != "teacher")), None)
 
 
 def _comparable(line: Line, other: Line) -> bool:

@@ -110,8 +110,8 @@ def _expected(decode: DecodeInfo, first: dict[str, str], expected: dict[str, flo
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return statistics.fmean(there) if there else None
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
@@ -192,8 +192,8 @@ def groups(
         line = _line(seeds, manifest, _expected(decode, first, manifest.report.expected))
         collected.setdefault(decode.system.group, []).append(line)
     heads = {manifest.system(name): lines for name, lines in collected.items()}
-    found = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads.items()]
-    table = sorted(found, key=lambda group: (not group.autoregressive, group.head.order))
+    every = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads.items()]
+    table = sorted(every, key=lambda group: (not group.autoregressive, group.head.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
@@ -244,8 +244,8 @@ def published_order(table: list[Group]) -> str:
     if not signs:
         return ""
     same, opposite = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
-    found = f"{same:,} stand in the published order (Kendall's τ {signed((same - opposite) / len(signs))})"
-    return f"Of {len(signs):,} pairs of these {len(rows)} rows, {found}."
+    counted = f"{same:,} stand in the published order (Kendall's τ {signed((same - opposite) / len(signs))})"
+    return f"Of {len(signs):,} pairs of these {len(rows)} rows, {counted}."
 
 
 def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:

@@ -14,7 +14,7 @@ from workflow_src.records.checked import Strict
 Count = Annotated[int, Field(ge=0)]
 # The column of the table of systems: targets that a system cannot put out, as shares of training pairs and of dev.
 UNREACHABLE = "unreachable targets, % of train / dev"
-# Figures of validation that tell how a training went, and what they are called.
+# Figures of validation that show how a training went, with their titles.
 VALIDATED = {
     "dev_bleu": "BLEU",
     "dev_bleu_posterior": "BLEU from the posterior",
@@ -74,7 +74,7 @@ class TrainedSystem(Strict):
         return cells | {UNREACHABLE: f"{100 * self.unreachable:.2f} / {100 * self.dev_unreachable:.2f}"}
 
     def _subwords(self) -> str:
-        """Subwords that the system knows: one number where both languages share them."""
+        """Subwords of the system: one number where both languages share them."""
         if self.joint_subwords or self.source_subwords is None:
             return _count(self.target_subwords)
         return f"{_count(self.source_subwords)} / {_count(self.target_subwords)}"

@@ -48,21 +48,21 @@ class Recommended:
     above: Recommended | None = None
 
 
-def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
+def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
     """The row of `usage` with the best figure of the main metric on dev, of equal ones the fastest.
 
     Where no row was decoded on dev, the figure on the split of the tables decides.
     """
-    sign = found.manifest.main.sign
-    rows = {(row.key, row.split): row for row in reversed(found.manifest.rows)}
-    times = {row.key: row.latency_ms for row in found.speed.rows} if found.speed else {}
-    chosen = {(one.decode.key, one.seed): one.quality for one in found.choices}
+    sign = inputs.manifest.main.sign
+    rows = {(row.key, row.split): row for row in reversed(inputs.manifest.rows)}
+    times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
+    chosen = {(one.decode.key, one.seed): one.quality for one in inputs.choices}
     candidates = []
     for entry in usage["rows"]:
         key = entry["system"], entry["name"]
         row, on_dev = rows[key, usage["split"]], rows.get((key, "dev"))
-        dev = _figure(found, on_dev) if on_dev else chosen.get((key, row.seed))
-        candidates.append(Recommended(entry, row, dev, _figure(found, row)))
+        dev = _figure(inputs, on_dev) if on_dev else chosen.get((key, row.seed))
+        candidates.append(Recommended(entry, row, dev, _figure(inputs, row)))
     measured = [one for one in candidates if one.dev_figure is not None]
 
     def goodness(one: Recommended) -> tuple[float, float]:
@@ -74,16 +74,16 @@ def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
     return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
 
 
-def _figure(found: Inputs, row: RowInfo) -> float:
-    removal = found.manifest.decode(*row.key).removal(found.manifest.report.remove_repetitions)
-    figure: float = found.qualities[row.quality][VARIANTS[removal]][found.manifest.main.name]
+def _figure(inputs: Inputs, row: RowInfo) -> float:
+    removal = inputs.manifest.decode(*row.key).removal(inputs.manifest.report.remove_repetitions)
+    figure: float = inputs.qualities[row.quality][VARIANTS[removal]][inputs.manifest.main.name]
     return figure
 
 
-def outputs(one: Recommended, found: Inputs) -> list[str]:
+def outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
     """The first translations of a row, without the repetitions that its scores are without: what its bundle gives."""
-    removal = found.manifest.decode(*one.row.key).removal(found.manifest.report.remove_repetitions)
-    path = Path(one.entry["translations"])
+    removal = inputs.manifest.decode(*recommended.row.key).removal(inputs.manifest.report.remove_repetitions)
+    path = Path(recommended.entry["translations"])
     texts = _first(path)
     if removal == "subwords":
         details = read_details(path.with_suffix(".jsonl"))[:EXAMPLES]
@@ -95,34 +95,34 @@ def _first(path: str | Path) -> list[str]:
     return list(itertools.islice(read_lines(Path(path)), EXAMPLES))
 
 
-def inputs_of(one: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
+def inputs_of(recommended: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
     """Files that the section is made of, by what they are, for provenance."""
     texts = {f"{usage['split']} {side}": usage[side] for side in ("source", "reference")}
-    return texts | {"recommended translations": one.entry["translations"]}
+    return texts | {"recommended translations": recommended.entry["translations"]}
 
 
 def context_of(
-    one: Recommended, found: Inputs, usage: Mapping[str, Any], device: str = "auto", precision: str = "auto"
+    recommended: Recommended, inputs: Inputs, usage: Mapping[str, Any], device: str = "auto", precision: str = "auto"
 ) -> dict[str, Any]:
     """What the section says. `device` and `precision` are those that the workflow computed with.
 
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
-    folder, split, row = one.entry["bundle"], usage["split"], one.row
+    folder, split, row = recommended.entry["bundle"], usage["split"], recommended.row
     description = read_json(Path(folder, "bundle.json"))
     sources = _first(usage["source"])
     settings = row.settings | (row.picked or {})
-    command = translate_command(folder, description, settings, one.entry["systems"], device, precision)
+    command = translate_command(folder, description, settings, recommended.entry["systems"], device, precision)
     normaliser = Normaliser(
         NormalisationConfig.model_validate(description["normalisation"]), description["languages"]["source"]
     )
     # Text that Moses tokenised is another text once it is tokenised again.
     taken = " --normalised" if [normaliser.line(line) for line in sources] != sources else ""
     shown = [normaliser.detokenise(line) for line in sources]
-    examples = zip(shown, _first(usage["reference"]), outputs(one, found), strict=True)
+    examples = zip(shown, _first(usage["reference"]), outputs(recommended, inputs), strict=True)
     return {
         "title": f"{row.system} {row.name}",
-        "why": _why(one, split, found.manifest.main),
+        "why": _why(recommended, split, inputs.manifest.main),
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
@@ -132,23 +132,24 @@ def context_of(
     }
 
 
-def _why(one: Recommended, split: str, metric: Metric) -> str:
+def _why(recommended: Recommended, split: str, metric: Metric) -> str:
     title = f"{metric.best} {metric.title}"
-    if one.dev_figure is None:
+    if recommended.dev_figure is None:
         return (
-            f"No row was decoded on dev, so this is the row with the {title} on {split}, {one.figure:.2f}; of equal "
-            "rows, the fastest."
+            f"No row was decoded on dev, so this is the row with the {title} on {split}, {recommended.figure:.2f}; "
+            "of equal rows, the fastest."
         )
-    counted = "1 row" if one.measured == 1 else f"{one.measured} rows"
-    were = "was" if one.measured == 1 else "were"
-    among = f" of the {counted} (of {one.rows}) that {were} measured there" if one.measured < one.rows else ""
-    also = f" It has {one.figure:.2f} on {split}." if split != "dev" else ""
-    if one.above:
-        name = f"{one.above.row.system} {one.above.row.name}"
+    counted = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
+    were = "was" if recommended.measured == 1 else "were"
+    some = recommended.measured < recommended.rows
+    among = f" of the {counted} (of {recommended.rows}) that {were} measured there" if some else ""
+    also = f" It has {recommended.figure:.2f} on {split}." if split != "dev" else ""
+    if above := recommended.above:
         also += (
-            f" {name} has {one.above.figure:.2f} there and was not measured on dev; decode it on dev to compare them."
+            f" {above.row.system} {above.row.name} has {above.figure:.2f} there and was not measured on dev; decode it "
+            "on dev to compare them."
         )
-    return f"It has the {title} on dev, {one.dev_figure:.2f}{among}; of equal rows, it is the fastest.{also}"
+    return f"It has the {title} on dev, {recommended.dev_figure:.2f}{among}; of equal rows, it is the fastest.{also}"
 
 
 def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:

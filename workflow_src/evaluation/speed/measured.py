@@ -1,4 +1,4 @@
-"""What speed.json tells: rows with their figures, under one protocol or several, and the cost of a step."""
+"""The content of speed.json: rows with their figures, under one protocol or several, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LengthGroup(Lenient):
 class TimedRow(Lenient):
     """A decode of a system and its figures (`summary.summarise`); what is None was not measured.
 
-    The settings that it was timed with stand there too and are not read again.
+    The settings that it was timed with are not read again.
     """
 
     system: str
@@ -115,7 +115,7 @@ class Speed(Measurement):
 
 
 class Read(NamedTuple):
-    """The file as it is checked, and as it stands there."""
+    """The file as it is checked, and as it is."""
 
     speed: Speed
     content: dict[str, Any]
@@ -123,8 +123,8 @@ class Read(NamedTuple):
 
 def check(content: Any, where: str | Path) -> Speed:
     """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
-    check_format(content, FORMAT, where, AGAIN)
-    return checked(Speed, content, where, AGAIN)
+    check_format(content, FORMAT, str(where), AGAIN)
+    return checked(Speed, content, str(where), AGAIN)
 
 
 def read_speed(path: str | Path) -> Read:

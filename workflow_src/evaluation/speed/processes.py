@@ -1,4 +1,4 @@
-"""Timing in processes of their own: each has one engine and its number of threads, and is told over a pipe what to do.
+"""Timing in processes of their own: each has one engine and its number of threads, and gets calls over a pipe.
 
 Thread pools of different libraries in one process disturb each other, and their sizes are fixed when a library is
 loaded; a worker's environment is therefore set before it starts. `ProcessPoolExecutor` would give all its processes one
@@ -20,7 +20,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 # Threads that wait for each other spin, as to wake one that sleeps takes longer than a product. They do so for a
 # millisecond or a few: between two products, and not while another engine's process is timed.
 WAITING = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "100000", "KMP_BLOCKTIME": "1"}
-# Given a worker's order: what times rows there, and what it says of itself.
+# From a worker's order: the timer of the process, and a description of the device.
 Make = Callable[[Order], tuple[Any, About]]
 
 
@@ -61,7 +61,7 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
 
 
 class Worker:
-    """A process that times rows; `about` is what it said of itself when it was ready.
+    """A process that times rows; `about` describes its device.
 
     `make(order)` runs in the process and must be a function of a module. Raises ValueError with the worker's own
     sentence when it refuses something, and when it ends by itself.
@@ -108,7 +108,7 @@ class Worker:
             self._process.join(10)
             raise ValueError(
                 f"the process that measures {self.name} ended by itself (exit code {self._process.exitcode}); a fault "
-                "is told above, a killed process (-9) mostly lacks memory."
+                "is shown above, a killed process (-9) mostly lacks memory."
             ) from None
         if kind == "refused":
             self.close()

@@ -27,7 +27,7 @@ def row_settings(handed: Mapping[str, Any]) -> SearchSettings:
 class SpeedRow:
     """A decode of a system to be timed.
 
-    `handed` is what the rule was handed of it, as speed.json tells it; `engine` what computes it, such as
+    `handed` is what the rule was handed of it, as in speed.json; `engine` what computes it, such as
     `onnxruntime-int8`; `chosen` the file with the settings that dev chose, if any.
     """
 
@@ -90,7 +90,7 @@ class SpeedRow:
 
 @dataclasses.dataclass
 class Order:
-    """What the process of one engine is told: folders by system, and how to open them.
+    """What the process of one engine works with: folders by system, and how to open them.
 
     Systems of `in_roles` decode nothing themselves; our own engine opens them. `settings` are those of the engine.
     """

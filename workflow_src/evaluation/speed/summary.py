@@ -37,7 +37,7 @@ def summarise(times: RowTimes) -> dict[str, Any]:
         "latency_rounds": [float(1000 * np.median(one)) for one in times.sentences],
         "sentences_per_second": times.batched / statistics.median(times.batches),
         "batch": times.batch,
-        "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.told_seconds,
+        "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.split_seconds,
     }
 
 
@@ -67,7 +67,7 @@ def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
 
 
 def baseline(rows: list[SpeedRow]) -> SpeedRow | None:
-    """Our own beam-search row that speed-ups refer to: beam 4 if there is one, else the largest; `teacher` first."""
+    """Our own beam-search row that speed-ups refer to: beam 4, else the largest; of the system `teacher` first."""
     keyed = [
         ((*reference(row.settings), row.system == "teacher"), row)
         for row in rows
@@ -90,7 +90,7 @@ def step_costs(
 
     Slopes are of `alternating`, seconds (rounds, N) by row key, each sentence's the median over rounds; the median
     sentence's slope counts. Only rows of our own engine that differ in nothing but steps are compared.
-    `ratios` tell, for each network that is itself the direction (`search`) and its `control`, how much a control's step
+    `ratios` say, for each network that is itself the direction (`search`) and its `control`, how much a control's step
     costs: `measured` is its mean cost over that of the network's step, None unless both are known and above 0 (below
     it, noise was larger than a step). `predicted` is the same ratio of `operations`, which maps (system, search) to the
     operations of a step at a position, `share_of_predicted` the first over the second; None where they are not known.

@@ -41,7 +41,7 @@ class Timer(Protocol):
 
 
 class Translates(Protocol):
-    """What is timed: text in, text out. `last_timings`, if there, is seconds of the last call by part."""
+    """What is timed: text in, text out. `last_timings`, if it has any, are seconds of the last call by part."""
 
     def translate(
         self, lines: list[str], search: SearchSettings, batch: int, systems: Mapping[str, Any]
@@ -59,16 +59,17 @@ class RowTimes:
     batches: list[float] = dataclasses.field(default_factory=list)
     batch: int = 0
     batched: int = 0
-    # Seconds inside the one-at-a-time calls spent on subwords, and in all; None when the translator does not tell.
+    # Seconds of one-at-a-time calls spent on subwords, and of these calls in all; None where the translator has no
+    # times by part.
     subword_seconds: float | None = None
-    told_seconds: float = 0.0
+    split_seconds: float = 0.0
 
     def add(self, other: RowTimes) -> None:
         """Append the rounds of `other`."""
         self.sentences += other.sentences
         self.batches += other.batches
         self.batch, self.batched = other.batch, other.batched
-        self.told_seconds += other.told_seconds
+        self.split_seconds += other.split_seconds
         if other.subword_seconds is not None:
             self.subword_seconds = (self.subword_seconds or 0.0) + other.subword_seconds
 
@@ -77,7 +78,7 @@ class RowTimes:
 class Measured:
     """Times by row key, and the load by others in cores: of each round kept, and how many rounds were redone.
 
-    `alternating`: seconds (rounds, N) of the rows that tell what a step costs, timed in turns at every sentence, and
+    `alternating`: seconds (rounds, N) of the rows that show what a step costs, timed in turns at every sentence, and
     the load meanwhile.
     """
 
@@ -91,7 +92,7 @@ class Measured:
 class OtherLoad:
     """CPU time that processes other than this one and those it started use while the context is open.
 
-    Afterwards `.cores` tells it, in cores.
+    Afterwards `.cores` is that time in cores.
     """
 
     def __enter__(self) -> OtherLoad:
@@ -102,7 +103,7 @@ class OtherLoad:
 
     def __exit__(self, *_: object) -> None:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
-        # A process that was not there before counts from its start; one that has ended cannot be asked any more.
+        # A process that is new counts from its start; one that has ended has no times any more.
         seconds = sum(used - self._before.get(key, 0.0) for key, used in self._used().items())
         self.cores = max(0.0, seconds) / elapsed
 
@@ -110,22 +111,22 @@ class OtherLoad:
     def _used() -> dict[tuple[int, float], float]:
         this = psutil.Process()
         own = {this.pid, *(child.pid for child in this.children(recursive=True))}
-        found = {}
+        seconds = {}
         for process in psutil.process_iter():
             try:
                 if process.pid in own:
                     continue
                 times = process.cpu_times()
-                found[(process.pid, process.create_time())] = times.user + times.system
+                seconds[(process.pid, process.create_time())] = times.user + times.system
             except psutil.Error:
                 continue
-        return found
+        return seconds
 
 
 class Local:
     """Times rows in this process: a translator for each system, and what waits for its device.
 
-    `largest`: throughput with the largest batch that fits, found once a row, instead of with the given one.
+    `largest`: throughput with the largest batch that fits, searched once a row, instead of the one asked for.
     """
 
     def __init__(
@@ -143,8 +144,8 @@ class Local:
         """The first call of a row, untimed. Raises ValueError when its system has no translator here."""
         for system in row.systems:
             if system not in self.translators:
-                given = ", ".join(sorted(self.translators)) or "none"
-                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; given: {given}.')
+                known = ", ".join(sorted(self.translators)) or "none"
+                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; known: {known}.')
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
@@ -157,24 +158,24 @@ class Local:
         translator, translate = self.translators[row.system], self._call(row)
         for line in lines[: speed.warmup]:
             translate([line], batch=1)
-        found = RowTimes(sentences=[[]])
+        times = RowTimes(sentences=[[]])
         for line in lines:
             elapsed = self._seconds(translate, [line], 1)
-            found.sentences[0].append(elapsed)
-            told = getattr(translator, "last_timings", None)
-            if told:
-                seconds = told.get("encode", 0.0) + told.get("decode", 0.0)
-                found.subword_seconds = (found.subword_seconds or 0.0) + seconds
-                found.told_seconds += elapsed
+            times.sentences[0].append(elapsed)
+            by_part = getattr(translator, "last_timings", None)
+            if by_part:
+                seconds = by_part.get("encode", 0.0) + by_part.get("decode", 0.0)
+                times.subword_seconds = (times.subword_seconds or 0.0) + seconds
+                times.split_seconds += elapsed
         batch, many = speed.batch, lines
         if self.largest:
             batch = self._largest(row, lines, speed.batch)
             many = list(itertools.islice(itertools.cycle(lines), batch))
         # Batches have other shapes than single sentences: warm those up as well.
         translate(many[:batch], batch=batch)
-        found.batches.append(self._seconds(translate, many, batch))
-        found.batch, found.batched = batch, len(many)
-        return found
+        times.batches.append(self._seconds(translate, many, batch))
+        times.batch, times.batched = batch, len(many)
+        return times
 
     def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in an order of its own.
@@ -182,15 +183,15 @@ class Local:
         What differs from one second to the next meets all rows alike, which their differences need more than each
         of them does. Untimed before it: each row once.
         """
-        found = [[[0.0] * len(lines) for _ in range(speed.repeats)] for _ in rows]
+        seconds = [[[0.0] * len(lines) for _ in range(speed.repeats)] for _ in rows]
         calls = [self._call(row) for row in rows]
         shuffled = random.Random(0)
         for row in rows:
             self.warm(row, lines)
         for number, (at, line) in itertools.product(range(speed.repeats), enumerate(lines)):
             for place in shuffled.sample(range(len(rows)), len(rows)):
-                found[place][number][at] = self._seconds(calls[place], [line], 1)
-        return found
+                seconds[place][number][at] = self._seconds(calls[place], [line], 1)
+        return seconds
 
     def _seconds(self, translate: Callable[..., list[str]], lines: list[str], batch: int) -> float:
         """The time of one call, from an idle device to an idle device."""
@@ -250,7 +251,7 @@ def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[SpeedRow], sen
     alone = {key: statistics.fmean(tried.sentences[0]) for key, tried in tries.items()}
     together = 0.0
     for tried in tries.values():
-        # The largest batch that fits on a GPU is timed as it is, more sentences than there are.
+        # The largest batch that fits on a GPU is timed as it is, also with more sentences than the text has.
         many = max(sentences, tried.batched)
         together += tried.batches[0] / tried.batched * (many + min(many, max(speed.batch, tried.batch)))
     in_turns = sum(alone[row.key] * sentences for row in stepped)
@@ -273,13 +274,13 @@ def measure(
     rows: list[SpeedRow],
     lines: list[str],
     speed: Timing,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
 
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
-    later rounds are not redone, because the load is there to stay. Times are wall-clock seconds; `timers` take them,
-    one an engine. `tell` hears how long all rounds take, before the first one, and what is left after each.
+    later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` take them,
+    one an engine. `report` gets in words how long all rounds take, before the first one, and what is left after each.
     Raises ValueError when there are no lines or no rows.
     """
     if not lines:
@@ -293,7 +294,7 @@ def measure(
     stepped = [row for group in step_series(rows) for row in group]
     seconds = expected_seconds(_tried(timers, rows, lines, speed), stepped, len(lines), speed)
     what = f"{len(rows)} rows, {len(lines)} sentences, {speed.repeats} rounds"
-    tell(f"{what}: about {_in_words(seconds)}, longer where other work disturbs rounds")
+    report(f"{what}: about {_in_words(seconds)}, longer where other work disturbs rounds")
     began = time.perf_counter()
     persistent = False
     for number in range(speed.repeats):
@@ -304,11 +305,11 @@ def measure(
         times, load = min(tries, key=lambda one: one[1])
         persistent = persistent or load > DISTURBED_SHARE
         measured.load.append(load)
-        for key, found in times.items():
-            measured.times[key].add(found)
+        for key, row_times in times.items():
+            measured.times[key].add(row_times)
         tried = number + 1 + measured.redone
         left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
-        tell(
+        report(
             f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries) - 1} redone, "
             f"{_in_words(left)} of rounds left"
         )
@@ -317,5 +318,5 @@ def measure(
             in_turns = timers[own_engine()].time_alternating(stepped, lines, speed)
         measured.alternating = {row.key: times for row, times in zip(stepped, in_turns, strict=True)}
         measured.alternating_load = other.cores
-        tell(f"steps, rows in turns: other load {other.cores:.2f} cores")
+        report(f"steps, rows in turns: other load {other.cores:.2f} cores")
     return measured

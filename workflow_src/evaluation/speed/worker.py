@@ -7,7 +7,7 @@ from workflow_src.evaluation.speed.timing import Local
 
 
 def make(order: Order) -> tuple[Local, About]:
-    """Load what an order names. Returns what times rows, and what it says of itself."""
+    """Load what an order names. Returns the timer and a description of the device."""
     from workflow_src.serving.folders import open_engine
 
     settings = {system: {} if system in order.in_roles else order.settings for system in order.folders}

@@ -56,3 +56,19 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
         "Systems with data: distilled-by-teacher are trained on 12,355 pairs; left out as too long or empty in "
         "subwords (max_length is 64): none.",
     ]
+
+
+def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
+    step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
+    idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
+    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]})
+    assert first == {
+        "title": "A",
+        "read": "400",
+        "dropped": "4 (1.00 %)",
+        "repaired": "–",
+        "reasons": "far 3, near 1",
+        "examples": [{}],
+    }
+    assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
+    assert corpus.cleaning(CONTENT) == []

@@ -172,11 +172,11 @@ def test_a_caption_tells_what_outputs_are_scored_against():
     def told(signature: str = "", **steps) -> str:
         return captions.scored_words(steps, reports.manifest().metrics, {"BLEU": signature})
 
-    plain = "BLEU is sacreBLEU's. chrF is sacreBLEU's. Text is detokenised and cased"
+    plain = "BLEU, chrF: sacreBLEU's. Text is detokenised and cased"
     assert told() == told(lowercase=True, references="given") == f"{plain}."
     assert told(references="normalised") == f"{plain}; references are normalised like the training text."
     assert "detokenised and lowercased; references" in told(lowercase=True, references="normalised")
-    assert "BLEU is sacreBLEU's by its tokeniser zh. chrF is" in told("nrefs:1|tok:zh|version:2.6.0")
+    assert "BLEU: sacreBLEU's, by its tokeniser zh. chrF: sacreBLEU's. Text" in told("nrefs:1|tok:zh|version:2.6.0")
 
 
 def test_a_caption_is_a_line_with_notes_around_a_table():

@@ -250,7 +250,7 @@ def test_bad_input_is_named():
         timing.measure({}, ROWS, [], SPEED)
     with pytest.raises(ValueError, match="no rows"):
         timing.measure({}, [], ["a"], SPEED)
-    with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
+    with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; known: lvm'):
         timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SPEED)
 
 

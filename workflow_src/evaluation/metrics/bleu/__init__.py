@@ -12,7 +12,7 @@ METRIC = Metric(
     order=0,
     decides=True,
     least=5.0,
-    about="{title} is sacreBLEU's",
+    about="sacreBLEU's",
     convention=Convention("sacrebleu", "sacreBLEU", "sacreBLEU"),
     leaderboard=True,
 )

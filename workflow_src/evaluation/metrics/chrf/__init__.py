@@ -22,6 +22,6 @@ METRIC = Metric(
     default=True,
     order=30,
     uncertainty=False,
-    about="{title} is sacreBLEU's",
+    about="sacreBLEU's",
     leaderboard=True,
 )

@@ -20,5 +20,5 @@ METRIC = Metric(
     settings=Settings,
     bounds=(0, 100),
     order=40,
-    about="{title} is sacreBLEU's",
+    about="sacreBLEU's",
 )

@@ -21,5 +21,5 @@ METRIC = Metric(
     better="lower",
     bounds=(0, None),
     order=50,
-    about="{title}, of which less is better, is sacreBLEU's",
+    about="sacreBLEU's, less is better",
 )

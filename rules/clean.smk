@@ -1,0 +1,31 @@
+"""Raw text -> raw text whose train has passed the filters of `recipe.clean`. Without filters no job asks for it."""
+
+
+rule clean:
+    input:
+        texts=rules.download.output.texts,
+        scores=rules.download.output.scores,
+        summary=rules.download.output.summary,
+    output:
+        texts=[plan.cleaned(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        summary=plan.cleaned("raw", "json"),
+    log:
+        f"{LOGS}/clean.log",
+    benchmark:
+        f"{BENCHMARKS}/clean.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=needs.memory("clean"),
+        runtime=needs.minutes("clean"),
+        slurm_partition=needs.partition(gpu=False),
+    params:
+        settings=plan.settings_clean(),
+        raw=input_folder("summary"),
+        folder=output_folder("summary"),
+    message:
+        "Cleaning the training text"
+    shell:
+        "python -m workflow_src.stages.clean --settings {params.settings:q} --log {log:q}"
+        " --raw-folder {params.raw:q} --output-folder {params.folder:q}"

@@ -1,0 +1,229 @@
+"""Filters of training text: faults planted into clean pairs, and each filter's verdict on pairs of a few words."""
+
+from __future__ import annotations
+
+import numpy as np
+import planted
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.config.base import parse
+from workflow_src.data.cleaning import clean, steps_of
+from workflow_src.data.filters.numbers.filter import numbers
+from workflow_src.data.filters.repeated.counts import Counts
+from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, visible, word_counter
+from workflow_src.data.toy import grammar
+from workflow_src.errors import ConfigError
+from workflow_src.registry import filters
+from workflow_src.spec import SCORES, Pair
+
+PAIRS = 2000
+# What the model of languages is allowed to miss.
+LEAST = {"language": 0.95}
+
+
+def verdicts(name, text, languages=("de", "en"), **settings):
+    (step,) = steps_of({name: filters()[name].settings(**settings)}, languages)
+    return step._check([Pair(*pair) for pair in text])
+
+
+@pytest.fixture(scope="module")
+def text():
+    """Different German and English sentences, some of them with faults; the faults; and the pairs without them."""
+    drawn = grammar.generate({"train": 2 * PAIRS, "dev": 1, "test": 1, "seed": 1})["train"]
+    sources, targets, clean_pairs = set(), set(), []
+    for pair in drawn:
+        if pair[0] not in sources and pair[1] not in targets:
+            sources.add(pair[0])
+            targets.add(pair[1])
+            clean_pairs.append(pair)
+    clean_pairs = clean_pairs[:PAIRS]
+    assert len(clean_pairs) == PAIRS
+    return *planted.plant(clean_pairs, list(planted.FAULTS), 0.3, seed=1), clean_pairs
+
+
+def test_every_filter_has_a_fault_that_it_is_there_for():
+    assert planted.FAULTS.keys() == {name for name, filter in filters().items() if not filter.needs}
+    assert len(planted.FAULTS) >= 12
+
+
+@pytest.mark.parametrize("name", planted.FAULTS)
+def test_a_filter_finds_its_fault_and_leaves_clean_pairs_alone(name, text):
+    pairs, faults, clean_pairs = text
+    answers = verdicts(name, pairs)
+    own = [number for number, fault in enumerate(faults) if fault == name]
+    found = [number for number in own if answers[number] is not None]
+    assert len(own) > 40
+    assert len(found) >= LEAST.get(name, 1.0) * len(own), [pairs[number] for number in own if number not in found]
+    # Pairs with other faults may have this one too: a copy is in the wrong language.
+    wrong = [pairs[number] for number, answer in enumerate(answers) if answer and faults[number] is None]
+    assert not wrong
+    for number in own:
+        if isinstance(answers[number], tuple) and name == "invisible":
+            assert answers[number][:2] == clean_pairs[number]
+        elif isinstance(answers[number], tuple):
+            # Entities were planted with a few words.
+            source = clean_pairs[number][0]
+            assert answers[number][0] in (source, f'{source[:-1]} & "so"{source[-1]}')
+
+
+def test_all_filters_together_keep_what_is_clean_or_repaired(text):
+    pairs, faults, _ = text
+    order = ["garbled", "invisible", *(name for name in planted.FAULTS if name not in ("garbled", "invisible"))]
+    steps = steps_of({name: filters()[name].settings() for name in order}, ("de", "en"))
+    kept = [number for number, _ in clean((Pair(*pair) for pair in pairs), steps)]
+    wanted = [number for number, fault in enumerate(faults) if fault in (None, "garbled", "invisible")]
+    lost, left = set(wanted) - set(kept), set(kept) - set(wanted)
+    assert not lost and len(left) <= 2, [pairs[number] for number in (*lost, *left)]
+    # Every pair is kept or counted.
+    assert sum(step.dropped.total() for step in steps) == PAIRS - len(kept)
+    assert [step.read for step in steps][1:] == [step.read - step.dropped.total() for step in steps][:-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "languages", "pair", "verdict"),
+    [
+        ("length", {}, ("de", "en"), ("ja", "yes"), None),
+        ("length", {}, ("de", "en"), ("", "yes"), "min_characters"),
+        ("length", {"min_words": 2}, ("de", "en"), ("ja bitte", "yes"), "min_words"),
+        ("length", {"min_words": 2}, ("zh", "en"), ("是的", "oh yes"), None),
+        ("length", {"max_words": 3}, ("zh", "en"), ("我不知道", "I do not"), "max_words"),
+        ("length", {"max_words": 3}, ("de", "en"), ("a  b \u00a0 c", "a b c"), None),
+        ("length", {"max_words": None, "max_characters": 4}, ("de", "en"), ("abcde", "a"), "max_characters"),
+        ("ratio", {}, ("de", "en"), ("ja", "yes, I do think so"), "max_characters"),
+        ("ratio", {"min_characters": 30}, ("de", "en"), ("ja", "yes, I do think so"), None),
+        ("ratio", {"max_characters": None}, ("de", "en"), ("ja", "yes, I do think so"), "max_words"),
+        # 4 characters and 17; 4 words, as Chinese is counted, and 4.
+        ("ratio", {}, ("zh", "en"), ("我不知道", "Nobody really knew"), None),
+        ("longest_word", {"max_characters": 5}, ("de", "en"), ("ein Baumhaus", "a tree"), "max_characters"),
+        ("longest_word", {"max_characters": 5}, ("de", "en"), ("http://a.org", "www.a.org"), None),
+        ("longest_word", {"max_characters": 5}, ("ja", "en"), ("これはペンです", "a pen"), None),
+        ("letters", {}, ("de", "en"), ("1984", "in 1984"), "min_share"),
+        ("letters", {}, ("de", "en"), ("%1 von %2", "%1 of %2 files"), "min_share"),
+        ("letters", {}, ("hi", "en"), ("मैं नहीं जानता", "I do not know"), None),
+        ("script", {}, ("ru", "en"), ("Я не знаю", "I do not know"), None),
+        ("script", {}, ("de", "en"), ("Я не знаю", "I do not know"), "min_share"),
+        ("script", {}, ("ru", "en"), ("Ja ne znaju", "I do not know"), "min_share"),
+        ("script", {}, ("ja", "en"), ("これはペンです", "a pen"), None),
+        ("script", {}, ("rus", "eng"), ("Я не знаю", "I do not know"), None),
+        ("script", {"scripts": {"de": ["cyrillic"]}}, ("de", "en"), ("Я не знаю", "I do not"), None),
+        ("script", {}, ("de", "en"), ("Das Wort мир heißt auch Welt", "The word мир means world"), None),
+        ("capitals", {}, ("de", "en"), ("NEUIGKEITEN VON HEUTE", "Today's news"), "max_share"),
+        ("capitals", {}, ("de", "en"), ("NATO", "NATO"), None),
+        ("capitals", {}, ("zh", "en"), ("今天的新闻今天的新闻", "Today's news"), None),
+        ("copies", {}, ("de", "en"), ("Cancel", "Cancel"), "equal"),
+        ("copies", {}, ("de", "en"), ("Open the file now", "Open the File now!"), "max_similarity"),
+        ("copies", {"max_similarity": 1.0}, ("de", "en"), ("Open the file", "Open the File"), None),
+        ("copies", {}, ("de", "en"), ("Das ist Wasser", "That is water"), None),
+        ("numbers", {}, ("de", "en"), ("1.234,5 Euro", "1,234.5 euros"), None),
+        ("numbers", {}, ("de", "en"), ("12 000 Leute", "12,000 people"), None),
+        ("numbers", {}, ("de", "en"), ("um 14.30 Uhr", "at 14:30"), None),
+        ("numbers", {}, ("de", "en"), ("am 7.12.1941", "on December 7, 1941"), None),
+        ("numbers", {}, ("de", "en"), ("seit 1950", "since 1951"), "min_share"),
+        ("numbers", {}, ("de", "en"), ("drei Äpfel", "3 apples"), None),
+        ("numbers", {"written_out": 2}, ("de", "en"), ("drei Äpfel", "3 apples"), "min_share"),
+        ("numbers", {"min_share": 0.5}, ("de", "en"), ("100 und 200", "100 and 201"), None),
+        ("numbers", {}, ("ar", "en"), ("٢٠٠ كتاب", "200 books"), None),
+        ("addresses", {}, ("de", "en"), ("Siehe http://a.org/x.", "See http://a.org/x/ now"), None),
+        ("addresses", {}, ("de", "en"), ("Siehe http://a.org/x", "See http://a.org/y"), "different"),
+        ("addresses", {}, ("de", "en"), ("Post an a@b.org", "Mail"), "different"),
+        ("addresses", {}, ("de", "en"), ("Post an @anna", "Mail @anna"), None),
+        ("garbled", {}, ("de", "en"), ("schÃ¶n &amp;amp;", "nice &#38; so"), ("schön &", "nice & so", None)),
+        ("garbled", {"entities": False}, ("de", "en"), ("schÃ¶n &amp; gut", "x"), ("schön &amp; gut", "x", None)),
+        ("garbled", {"mojibake": False}, ("de", "en"), ("schÃ¶n", "nice"), None),
+        ("garbled", {}, ("de", "en"), ("sch\ufffdn", "nice"), "lost"),
+        ("garbled", {"lost": False}, ("de", "en"), ("sch\ufffdn", "nice"), None),
+        ("garbled", {}, ("de", "en"), ("eine&#10;Zeile", "one line"), ("eine Zeile", "one line", None)),
+        ("garbled", {}, ("de", "en"), ("&kde;  &notes;", "R&D;"), None),
+        ("garbled", {}, ("de", "en"), ("F&E, A&B; schön", "R&D"), None),
+        ("invisible", {}, ("de", "en"), ("Zu\u00adcker\x07süß", "sugar"), ("Zucker süß", "sugar", None)),
+        ("invisible", {"action": "drop"}, ("de", "en"), ("Zu\u00adcker", "sugar"), "action"),
+        # Joiners stay inside of words, and what is no fault of this kind is no repair.
+        ("invisible", {}, ("fa", "en"), ("می\u200cخواهم", "I\u00a0want"), None),
+        ("language", {}, ("de", "en"), ("Das weiß ich nicht so genau, leider.", "Das weiß ich auch nicht so genau."),
+         "min_probability"),
+        ("language", {}, ("de", "en"), ("Das weiß ich nicht so genau, leider.", "I do not know that for sure."), None),
+        ("language", {}, ("deu", "eng"), ("Das weiß ich nicht so genau, leider.", "I do not know that."), None),
+        ("language", {}, ("de", "en"), ("Ja.", "Ja."), None),
+        ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", 0.5), None),
+        ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", 0.49), "minimum"),
+        ("score", {"maximum": 0.5}, ("de", "en"), ("a", "b", 0.51), "maximum"),
+        ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", float("nan")), "minimum"),
+        ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", None), None),
+        ("score", {"minimum": 0.5, "missing": False}, ("de", "en"), ("a", "b", None), "missing"),
+    ],
+)  # fmt: skip
+def test_verdicts(name, settings, languages, pair, verdict):
+    checked = parse(filters()[name].settings, settings, name)
+    assert verdicts(name, [pair], languages, **checked.model_dump()) == [verdict]
+
+
+REPETITIONS = [
+    ("Ja!", "Yes."),
+    ("ja", "Yes"),
+    ("Ja!", "Yep"),
+    ("Ja!", "Yes."),
+    ("Jo", "yes"),
+    ("Ja!", "Yeah"),
+    ("?", "!"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [
+        ({"compare": "exact"}, [None, None, None, "pairs", None, None, None]),
+        ({}, [None, "pairs", None, "pairs", None, None, None]),
+        ({"pairs": 2}, [None, None, None, "pairs", None, None, None]),
+        ({"source": 2}, [None, "pairs", None, "pairs", None, "source", None]),
+        ({"pairs": None, "target": 2}, [None, None, None, "target", "target", None, None]),
+    ],
+)
+def test_repetitions(settings, verdict):
+    assert verdicts("repeated", REPETITIONS, **settings) == verdict
+    # One at a time, as when they stand in different batches.
+    (step,) = steps_of({"repeated": filters()["repeated"].settings(**settings)}, ("de", "en"))
+    assert [step._check([Pair(*pair)])[0] for pair in REPETITIONS] == verdict
+
+
+@given(st.lists(st.lists(st.integers(0, 300))), st.integers(1, 3))
+def test_counts_are_those_of_a_dictionary(batches, limit):
+    counts, seen = Counts(slots=16), {}
+    for batch in batches:
+        # Keys that meet in few slots, 0 among them.
+        keys = np.array(batch, np.uint64) * np.uint64(8)
+        expected = []
+        for key in keys.tolist():
+            expected.append(seen.get(key, 0) >= limit)
+            seen[key] = seen.get(key, 0) + 1
+        assert counts.add(keys, limit).tolist() == expected
+
+
+def test_numbers_of_a_text():
+    assert numbers("1,5 oder 12 000 oder 3:30 am 7.12.1941, 2010 300 mal") == {
+        15: 1, 12000: 1, 330: 1, 7: 1, 12: 1, 1941: 1, 2010: 1, 300: 1
+    }  # fmt: skip
+
+
+def test_letters_and_scripts():
+    assert letters("Größe 12: groß!") == 9 and letters("abc 1") == 3
+    assert visible("a b\u0301 c\u00a0.") == 4
+    assert scripts_of("deu") == ("LATIN",) and scripts_of("srp") == SCRIPTS["sr"]
+    outside = letters_outside(("LATIN",))
+    assert outside("Größe Ａª µ ʼ") == 0 and outside("мир, κόσμος") == 9
+    assert word_counter("ja")("これ は") == 3 and word_counter("en")(" a  b ") == 2
+
+
+def test_a_language_that_the_model_does_not_know_is_named():
+    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xx': unknown language; allowed: ace, "):
+        verdicts("language", [("a", "b")], languages=("de", "xx"))
+    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xy': unknown language; "):
+        verdicts("language", [("a", "b")], others=("fr", "xy"))
+
+
+@pytest.mark.parametrize("name", filters())
+def test_settings_have_ranges_and_descriptions_that_errors_use(name):
+    with pytest.raises(ConfigError, match=rf"^recipe.clean.{name}.wrong: no such setting; allowed: "):
+        parse(filters()[name].settings, {"wrong": 1}, f"recipe.clean.{name}")
+    assert set(filters()[name].needs) <= {SCORES}

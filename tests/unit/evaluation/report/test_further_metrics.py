@@ -1,0 +1,72 @@
+"""Metrics that an experiment adds: columns, conclusions, and files that a reader without them reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import reports
+
+from workflow_src.evaluation.report import comparison, results, tables
+from workflow_src.evaluation.report.evidence import Evidence
+from workflow_src.registry import default_metrics, main_metric, metrics
+from workflow_src.spec import Metric
+
+TER = metrics()["ter"]
+MEASURED = (*default_metrics(), TER)
+MANIFEST = dataclasses.replace(reports.manifest(), metrics=MEASURED)
+
+
+def row(system: str, name: str, bleu: float, ter: float, **more) -> results.Row:
+    """A row with TER; its interval is a point to each side, and p against the baseline 0.25."""
+    content = reports.row(system, name, bleu, **more).model_dump()
+    content |= {"ter": ter, "ter_ci": (ter - 1, ter + 1), "ter_p_value": 0.25}
+    return results.row_type(MEASURED).model_validate(content)
+
+
+def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
+    rows = [row("teacher", "greedy", 40.0, 51.0), row("lvm", "prior-mean", 30.0, 62.5, removed="subwords")]
+    table = tables.groups(rows, MANIFEST, "subwords")
+    columns = tables.columns(table, MANIFEST)
+    assert [column.heading for column in columns] == ["BLEU", "chrF", "TER", "p"]
+    assert [column.shown(table[1].lines[0]) for column in columns[2:]] == [("62.5", "[61.5, 63.5]"), ("0.250", "")]
+    # Of several seeds there is a deviation, and no p-value.
+    more = [
+        row("teacher", "greedy", 41.0, 49.0, seed=2),
+        row("lvm", "prior-mean", 31.0, 62.5, removed="subwords", seed=2),
+    ]
+    table = tables.groups([*rows, *more], MANIFEST, "subwords")
+    columns = tables.columns(table, MANIFEST)
+    assert [column.heading for column in columns] == ["BLEU", "chrF", "TER"]
+    assert columns[2].shown(table[0].lines[0]) == ("50.0", "± 1.4")
+    # Intervals are in columns of their own at the end, and a metric behind the tests of the main one.
+    heads = tables.csv_text(rows).splitlines()[0].split(",")
+    assert heads.index("control_p_value") < heads.index("ter") < heads.index("latency_ms")
+    assert heads[-4:] == ["bleu_low", "bleu_high", "ter_low", "ter_high"]
+
+
+@pytest.mark.parametrize(("ter", "p", "as_good"), [(50.0, 0.01, True), (55.0, 0.01, False), (55.0, 0.2, True)])
+def test_where_less_is_better_a_higher_figure_is_worse(ter, p, as_good):
+    """Of two rows with the same BLEU, where TER decides: 52 against another figure."""
+    deciding = dataclasses.replace(TER, decides=True)
+    rows = [row("teacher", "greedy", 40.0, 52.0), row("lvm", "prior-mean", 40.0, ter)]
+    keys = [(one.system, one.name, one.seed) for one in rows]
+    lines = [SimpleNamespace(decode=MANIFEST.decode(*key[:2])) for key in keys]
+    pairs = {(keys[1], keys[0]): {"bleu": 1.0, "ter": p}}
+    proof = Evidence.of(rows, pairs, sentences=1000, metrics=(main_metric(), deciding))
+    assert proof.as_good(lines[1], lines[0]) is as_good
+    assert proof.p_words(lines[1], lines[0]) == f"p = 1, of TER = {p:g}"
+
+
+def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
+    """Files say which metrics they have; one that is not declared here keeps its name."""
+    scored = {**reports.row("teacher", "greedy", 40.0).model_dump(), "mine": 0.5, "mine_ci": None, "mine_p_value": 0.1}
+    names = [*(metric.name for metric in default_metrics()), "mine"]
+    content = reports.results("one", "toy", [scored]) | {"metrics": names}
+    results.write_results(tmp_path / "results.json", content)
+    read = results.read_results(tmp_path / "results.json")
+    assert read.metrics == tuple(names) and read.rows[0].figure(Metric("mine", "mine")) == 0.5
+    assert "mine" in comparison.markdown(comparison.compare([read]), None)
+    with pytest.raises(ValueError, match=r"rows\[0\]\.mine: no such setting"):
+        results.validate(reports.results("one", "toy", [scored]), "here")

@@ -1,0 +1,171 @@
+"""The clean stage, from raw text to raw text, and what download and normalise hand over and tell of it."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import pytest
+
+from workflow_src import jobs
+from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
+from workflow_src.config.datasets import DatasetFiles, RemoteFile
+from workflow_src.data.download import present
+from workflow_src.registry import filters
+from workflow_src.stages import clean, download, normalise
+
+RAW = {
+    "train.de": "Guten Tag\nguten tag!\nfünf &amp; sechs\nOpen the file\nIm Jahr 1950\nGute Nacht\n",
+    "train.en": "Hello\nHello\nfive &amp; six\nOpen the file\nIn 1951\nGood night\n",
+    "dev.de": "Hallo &amp;\nHallo &amp;\n",
+    "dev.en": "Hello\nHello\n",
+    "test.de": "Ja\n",
+    "test.en": "Yes\n",
+}
+FILTERS = [["garbled", {}], ["copies", {}], ["numbers", {}], ["repeated", {}]]
+
+
+def start(stage, words):
+    jobs.start(stage.run, stage.Inputs, words=words)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for name, text in RAW.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    counts = {name[:-3]: text.count("\n") for name, text in RAW.items() if name.endswith(".de")}
+    places = {"dev": [[0, "my.de", "my.en", 1]], "test": [[0, "my.de", "my.en", 3]]}
+    dropped = {"train": {"minimum_score": 2}, "dev": {}, "test": {}}
+    content = {"dataset": "mine", "languages": ["de", "en"], "pairs": counts, "dropped": dropped, "places": places}
+    (folder / "raw.json").write_text(json.dumps(content))
+    return folder
+
+
+def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
+    settings = {"source": languages[0], "target": languages[1], "filters": steps}
+    words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
+    words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
+    if code:
+        with pytest.raises(SystemExit) as left:
+            start(clean, words)
+        assert left.value.code == code and not (folder / "clean" / "raw.json").exists()
+        return None
+    start(clean, words)
+    return json.loads((folder / "clean" / "raw.json").read_text())
+
+
+def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsys):
+    summary = run(tmp_path)
+    texts = {name: (tmp_path / "clean" / name).read_text(encoding="utf-8") for name in RAW}
+    assert texts == RAW | {
+        "train.de": "Guten Tag\nfünf & sechs\nGute Nacht\n",
+        "train.en": "Hello\nfive & six\nGood night\n",
+    }
+    assert summary["pairs"] == {"train": 3, "dev": 2, "test": 1}
+    assert summary["dropped"] == {"train": {"minimum_score": 2, "cleaning": 3}, "dev": {}, "test": {}}
+    told = {step["filter"]: (step["read"], step["dropped"], step["repaired"]) for step in summary["cleaning"]}
+    assert told == {
+        "garbled": (6, {}, 1),
+        "copies": (6, {"equal": 1}, 0),
+        "numbers": (5, {"min_share": 1}, 0),
+        "repeated": (4, {"pairs": 1}, 0),
+    }
+    examples = {step["filter"]: step["examples"] for step in summary["cleaning"]}
+    assert examples["garbled"] == [
+        {
+            "line": 3,
+            "source": "fünf &amp; sechs",
+            "target": "five &amp; six",
+            "reason": "repaired",
+            "repaired": ["fünf & sechs", "five & six"],
+        }
+    ]
+    assert [example["line"] for example in examples["repeated"]] == [2]
+    err = capsys.readouterr().err
+    assert "copies: 1 of 6 pairs left out (equal 1)" in err and "garbled: 0 of 6 pairs left out, 1 repaired" in err
+    assert "6 pairs read, 3 kept (left out: 3 in cleaning)" in err
+
+
+def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):
+    cleaning = run(tmp_path)["cleaning"]
+    settings = {"source": "de", "target": "en", "normalisation": {}, "split": None}
+    words = ["--settings", json.dumps(settings), "--output-folder", str(tmp_path / "corpus")]
+    start(normalise, [*words, "--raw-folder", str(tmp_path / "clean")])
+    corpus = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
+    assert corpus["cleaning"] == cleaning and corpus["pairs"]["train"] == 3
+    assert corpus["read"]["train"] == 8 and corpus["dropped"]["train"] == {"minimum_score": 2, "cleaning": 3}
+    start(normalise, [*words, "--raw-folder", str(tmp_path / "raw")])
+    assert "cleaning" not in json.loads((tmp_path / "corpus" / "corpus.json").read_text())
+
+
+def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
+    (tmp_path / "raw" / "train.de").write_text("A&amp;B 1900\nA&amp;B 1900\n")
+    (tmp_path / "raw" / "train.en").write_text("A&B in 1900\nA&amp;B in 1900\n")
+    assert run(tmp_path, [["repeated", {}], ["garbled", {}]])["pairs"]["train"] == 2
+    assert run(tmp_path, [["garbled", {}], ["repeated", {}]])["pairs"]["train"] == 1
+
+
+def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, capsys):
+    run(tmp_path, [["copies", {}], ["length", {"min_words": 50}]], code=1)
+    told = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
+    assert told in capsys.readouterr().err
+    run(tmp_path, [["capitol", {}]], code=1)
+    assert "--settings.filters.capitol: no such filter; allowed: addresses, " in capsys.readouterr().err
+
+
+def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.tsv").write_text("eins\tone\t0.9\nzwei\ttwo\t-1e-3\ndrei\tthree\tnan\n")
+    (tmp_path / "y.de").write_text("vier\n")
+    (tmp_path / "y.en").write_text("four\n")
+    texts = {"texts": {"de": "y.de", "en": "y.en"}}
+    table = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
+    dataset = {"name": "mine", "languages": ["de", "en"], "train": [table, texts], "dev": [texts], "test": [texts]}
+    words = ["--languages", "de", "en", "--output-folder", "raw", "--settings"]
+    start(download, [*words, json.dumps(dataset | {"scores": True})])
+    assert (tmp_path / "raw" / "train.scores").read_text() == "0.9\n-0.001\nnan\n\n"
+    assert "train.scores" in json.loads((tmp_path / "raw" / "raw.json").read_text())["sha256"]
+    summary = run(tmp_path, [["score", {"minimum": 0.5}]])
+    assert (tmp_path / "clean" / "train.de").read_text() == "eins\nvier\n"
+    assert summary["cleaning"][0]["dropped"] == {"minimum": 2}
+    assert "train.scores" in summary["provenance"]["inputs"]
+
+
+def test_pairs_are_streamed(tmp_path, raw):
+    """Memory is that of keys seen, not of text."""
+    for code in ("de", "en"):
+        (tmp_path / "raw" / f"train.{code}").write_text("".join(f"{code} {'x' * 200} {n}\n" for n in range(20_000)))
+    tracemalloc.start()
+    run(tmp_path, [["length", {}], ["repeated", {}]])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
+
+
+def test_texts_of_kde_lose_what_is_no_text_or_no_translation(tmp_path, monkeypatch):
+    """A real corpus that nobody cleaned, where a mirror has it."""
+    dataset = read_yaml(CONFIG_FOLDER / "datasets/kde4.yaml")
+    mirrors = download.mirror_folders([])
+    files = {code: RemoteFile(**dataset["files"][code]) for code in ("tr", "en")}
+    if not all(present(file, tmp_path, mirrors) for file in files.values()):
+        pytest.skip(f"no mirror has KDE's texts ({download.MIRRORS_VARIABLE})")
+    monkeypatch.chdir(tmp_path)
+    settings = {name: dataset[name] for name in DatasetFiles.model_fields if name in dataset}
+    start(download, ["--settings", json.dumps(settings), "--languages", "tr", "en", "--output-folder", "raw"])
+    every = [name for name, filter in filters().items() if not filter.needs]
+    # Repairs first; then what is cheap.
+    order = sorted(every, key=lambda name: (name not in ("garbled", "invisible"), name == "language"))
+    summary = run(tmp_path, [[name, {}] for name in order], languages=("tr", "en"))
+    steps = {step["filter"]: step for step in summary["cleaning"]}
+    kept = summary["pairs"]["train"]
+    assert kept + sum(sum(step["dropped"].values()) for step in steps.values()) == 23_219 and 17_500 < kept < 19_000
+    sides = ((tmp_path / f"clean/train.{code}").read_text().splitlines() for code in ("tr", "en"))
+    pairs = list(zip(*sides, strict=True))
+    assert len(set(pairs)) == kept and not any(source == target for source, target in pairs)
+    assert steps["garbled"]["repaired"] > 30 and not any(
+        "&quot;" in side or "&lt;" in side for p in pairs for side in p
+    )
+    # Turkish has letters that English lacks: few of these strings are in another script or language.
+    assert not steps["script"]["dropped"] and sum(steps["language"]["dropped"].values()) < 100

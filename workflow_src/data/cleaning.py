@@ -1,0 +1,100 @@
+"""Cleaning a training text: filters one after the other over its pairs, and what each of them did."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from workflow_src.registry import filters, import_object
+from workflow_src.spec import Filter, Frozen, Pair, Verdict
+
+# Pairs that filters get at once.
+BATCH = 4096
+# Pairs that are shown of what a filter left out or repaired, and the characters of a side.
+EXAMPLES, SHOWN = 3, 200
+# Beside the texts, where filters read scores.
+SCORES_FILE = "train.scores"
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A pair that a filter left out or repaired: its line in the text, from 1, and what it is repaired to."""
+
+    line: int
+    source: str
+    target: str
+    reason: str
+    repaired: Pair | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        repaired = self.repaired and [self.repaired.source[:SHOWN], self.repaired.target[:SHOWN]]
+        shown = {"source": self.source[:SHOWN], "target": self.target[:SHOWN], "repaired": repaired}
+        return {"line": self.line, "reason": self.reason, **shown}
+
+
+class Step:
+    """One filter with its settings over a text, and what it did: `read`, `repaired`, `dropped` by reason, `examples`.
+
+    At most `shown` examples are drawn evenly from all pairs that it left out or repaired.
+    """
+
+    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]], shown: int = EXAMPLES):
+        self.filter, self._check, self._shown = filter, check, shown
+        self.read = self.repaired = 0
+        self.dropped: Counter[str] = Counter()
+        self.examples: list[Example] = []
+        self._draw = random.Random(filter.name)
+
+    def __call__(self, numbered: list[tuple[int, Pair]]) -> list[tuple[int, Pair]]:
+        """The pairs that stay, as they are or repaired, with their numbers."""
+        verdicts = self._check([pair for _, pair in numbered])
+        self.read += len(numbered)
+        if not any(verdicts):
+            return numbered
+        kept = []
+        for (number, pair), verdict in zip(numbered, verdicts, strict=True):
+            if verdict is None:
+                kept.append((number, pair))
+            elif isinstance(verdict, str):
+                self.dropped[verdict] += 1
+                self._show(Example(number + 1, pair.source, pair.target, verdict))
+            else:
+                self.repaired += 1
+                self._show(Example(number + 1, pair.source, pair.target, "repaired", verdict))
+                kept.append((number, verdict))
+        return kept
+
+    def _show(self, example: Example) -> None:
+        if len(self.examples) < self._shown:
+            self.examples.append(example)
+        elif (place := self._draw.randrange(self.repaired + self.dropped.total())) < self._shown:
+            self.examples[place] = example
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "filter": self.filter.name,
+            "title": self.filter.title,
+            "read": self.read,
+            "dropped": dict(self.dropped.most_common()),
+            "repaired": self.repaired,
+            "examples": [example.as_json() for example in sorted(self.examples, key=lambda example: example.line)],
+        }
+
+
+def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
+    """A step for each filter, from settings by its name. Raises ValueError for what a filter cannot work with."""
+    declared = [(filters()[name], settings) for name, settings in cleaning.items()]
+    return [Step(filter, import_object(filter.check)(settings, languages), shown) for filter, settings in declared]
+
+
+def clean(pairs: Iterable[Pair], steps: list[Step]) -> Iterator[tuple[int, Pair]]:
+    """(number in the text, from 0, pair) of the pairs that every step keeps, in their order."""
+    numbered = enumerate(pairs)
+    while batch := list(itertools.islice(numbered, BATCH)):
+        for step in steps:
+            batch = step(batch)
+        yield from batch

@@ -1,0 +1,69 @@
+"""Leaves out pairs with a side that is most likely in another language, by the model of py3langid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from workflow_src.data.filters.language import Settings
+from workflow_src.data.texts import each, letters, two_letters
+from workflow_src.errors import ConfigError
+from workflow_src.spec import Pair, Verdict
+
+# Markup, in no language.
+TAG = re.compile(r"<[^<>]*>")
+# Languages that share words with English and are common on the web.
+LIKE_ENGLISH = "de nl fr es it pt"
+# Languages that are taken for each other, and English, which stands in texts of all.
+NEAR = (
+    "en de nl da sv nb nn no is af lb fy",
+    "en fr es it pt ro ca gl oc la eo",
+    "en cs sk pl sl hr bs sr hu",
+    "en ru uk be bg mk sr kk ky mn",
+    "en tr az uz tk tt ku",
+    "en ar fa ur ps ug he",
+    "en hi mr ne bn gu pa ta te",
+    "en zh ja ko",
+    "en fi et lv lt hu",
+    "en id ms tl jv vi",
+    "en el hy ka sq",
+    "en ga cy br eu mt",
+    "en th lo km my",
+    "en sw zu xh rw af",
+)
+
+
+def compared_with(language: str) -> set[str]:
+    """The language itself, English, and languages near to it."""
+    if language == "en":
+        return {"en", *LIKE_ENGLISH.split()}
+    near = (set(group.split()) for group in NEAR)
+    return {language, "en"}.union(*(group for group in near if language in group))
+
+
+def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+    own = tuple(map(two_letters, languages))
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    known = set(identifier.labels)
+    for code in (*own, *(settings.others or ())):
+        if code not in known:
+            raise ConfigError("recipe.clean.language", code, problem="unknown language", allowed=known)
+    others = compared_with(own[0]) | compared_with(own[1]) if settings.others is None else set(settings.others)
+    identifier.set_languages((others & known) | set(own))
+    least, shortest = settings.min_probability, settings.min_letters
+
+    def other(text: str, language: str) -> bool:
+        text = TAG.sub(" ", text) if "<" in text else text
+        if letters(text) < shortest:
+            return False
+        best, probability = identifier.classify(text)
+        if best == language:
+            return False
+        return 1 - probability < least or dict(identifier.rank(text))[language] < least
+
+    def judge(pair: Pair) -> Verdict:
+        return "min_probability" if other(pair.source, own[0]) or other(pair.target, own[1]) else None
+
+    return each(judge)

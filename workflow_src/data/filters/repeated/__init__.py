@@ -1,0 +1,26 @@
+"""Pairs and sides that came before."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from workflow_src.spec import Filter, Frozen
+
+# What counts are kept in has 16 bits.
+MOST = 1 << 16
+
+
+class Settings(Frozen):
+    compare: Literal["exact", "near"] = Field(
+        "near", description="near: by letters and digits alone, whatever their case and what stands between them"
+    )
+    pairs: int | None = Field(1, gt=0, lt=MOST, description="how often a pair is kept; null: always")
+    source: int | None = Field(None, gt=0, lt=MOST, description="in how many pairs a source is kept; null: in all")
+    target: int | None = Field(None, gt=0, lt=MOST, description="in how many pairs a target is kept; null: in all")
+
+
+FILTER = Filter(
+    name="repeated", title="Repeated", settings=Settings, check="workflow_src.data.filters.repeated.filter:check"
+)

@@ -1,0 +1,56 @@
+"""How often each of many keys came, in 10 bytes a slot of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Slots that are filled before the table grows to twice its size.
+FULL = 0.6
+MOST = np.iinfo(np.uint16).max
+
+
+class Counts:
+    """A hash table with open addressing: keys of 64 bits that are spread evenly, and how often each was added."""
+
+    def __init__(self, slots: int = 1 << 14):
+        self._keys, self._counts = np.zeros(slots, np.uint64), np.zeros(slots, np.uint16)
+        self._filled = 0
+
+    def add(self, keys: np.ndarray, limit: int) -> np.ndarray:
+        """Which of `keys` had come `limit` times before, in their order; the others are counted."""
+        keys = np.where(keys == 0, np.uint64(1), keys)
+        distinct, which = np.unique(keys, return_inverse=True)
+        while self._filled + len(distinct) > FULL * len(self._keys):
+            self._grow()
+        slots = self._slots(distinct)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(len(distinct)))
+        # The how-manieth of its key each one is, from 0, those of earlier calls included.
+        turn = np.empty(len(keys), np.int64)
+        turn[order] = np.arange(len(keys)) - starts[which[order]]
+        before = self._counts[slots].astype(np.int64)
+        over = turn + before[which] >= limit
+        times = np.bincount(which, minlength=len(distinct))
+        self._counts[slots] = np.minimum(before + times, MOST)
+        return over
+
+    def _slots(self, keys: np.ndarray) -> np.ndarray:
+        """The slot of each of some distinct keys; new ones are filled in."""
+        last = len(self._keys) - 1
+        slots = (keys & np.uint64(last)).astype(np.int64)
+        left = np.arange(len(keys))
+        while len(left):
+            free = left[self._keys[slots[left]] == 0]
+            # Of several keys that meet in a free slot one stays, the others go on.
+            self._keys[slots[free]] = keys[free]
+            self._filled += int((self._keys[slots[free]] == keys[free]).sum())
+            left = left[self._keys[slots[left]] != keys[left]]
+            slots[left] = (slots[left] + 1) & last
+        return slots
+
+    def _grow(self) -> None:
+        keys, counts = self._keys, self._counts
+        used = np.flatnonzero(keys)
+        self._keys, self._counts = np.zeros(2 * len(keys), np.uint64), np.zeros(2 * len(keys), np.uint16)
+        self._filled = 0
+        self._counts[self._slots(keys[used])] = counts[used]

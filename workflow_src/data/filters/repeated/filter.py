@@ -1,0 +1,43 @@
+"""Leaves out pairs that came before, and pairs with a side that came often enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+import numpy as np
+
+from workflow_src.data.filters.repeated import Settings
+from workflow_src.data.filters.repeated.counts import Counts
+from workflow_src.data.splits import bare
+from workflow_src.spec import Pair, Verdict
+
+
+def hashes(texts: list[str]) -> np.ndarray:
+    """64 bits for each text. Among 10 million, two different ones share theirs with a probability of 3 in a million."""
+    digests = b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts])
+    return np.frombuffer(digests, np.uint64)
+
+
+def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+    form: Callable[[str], str] = bare if settings.compare == "near" else str
+    limits = {name: limit for name in ("pairs", "source", "target") if (limit := getattr(settings, name)) is not None}
+    counts = {name: Counts() for name in limits}
+
+    def judge(pairs: list[Pair]) -> list[Verdict]:
+        sides = {
+            "source": hashes([form(pair.source) for pair in pairs]),
+            "target": hashes([form(pair.target) for pair in pairs]),
+        }
+        # Turned, so that a pair and the same pair the other way round differ.
+        keys = sides | {"pairs": sides["source"] * np.uint64(0x9E3779B97F4A7C15) ^ sides["target"]}
+        verdicts: list[Verdict] = [None] * len(pairs)
+        kept = np.arange(len(pairs))
+        for name, limit in limits.items():
+            over = counts[name].add(keys[name][kept], limit)
+            for number in kept[over]:
+                verdicts[number] = name
+            kept = kept[~over]
+        return verdicts
+
+    return judge

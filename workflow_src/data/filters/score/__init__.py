@@ -1,0 +1,22 @@
+"""Pairs by their score, a column of the corpus."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from workflow_src.spec import SCORES, Filter, Frozen
+
+
+class Settings(Frozen):
+    minimum: float | None = Field(None, description="pairs with a lower score are left out")
+    maximum: float | None = Field(None, description="pairs with a higher score are left out")
+    missing: bool = Field(True, description="keep pairs without a score, which come from parts without score_column")
+
+
+FILTER = Filter(
+    name="score",
+    title="Score",
+    settings=Settings,
+    check="workflow_src.data.filters.score.filter:check",
+    needs=(SCORES,),
+)

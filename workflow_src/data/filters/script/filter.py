@@ -1,0 +1,24 @@
+"""Leaves out pairs with a side whose letters are of another script than its language is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workflow_src.data.filters.script import Settings
+from workflow_src.data.texts import each, letters, letters_outside, scripts_of
+from workflow_src.spec import Pair, Verdict
+
+
+def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+    most = 1 - settings.min_share
+    own = {language: tuple(name.upper() for name in names) for language, names in settings.scripts.items()}
+    source_outside, target_outside = (letters_outside(own.get(code) or scripts_of(code)) for code in languages)
+
+    def judge(pair: Pair) -> Verdict:
+        for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
+            count = outside(text)
+            if count and count > most * letters(text):
+                return "min_share"
+        return None
+
+    return each(judge)

@@ -1,0 +1,43 @@
+"""What filters of training text declare, and the pairs that they judge."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from workflow_src.spec.sections import Frozen
+
+# What a filter may read beside the two texts: the pair's score, a column of the corpus.
+SCORES = "scores"
+
+
+class Pair(NamedTuple):
+    """A pair of lines of the training text; `score` where a filter needs scores and the corpus has one."""
+
+    source: str
+    target: str
+    score: float | None = None
+
+
+# Of one pair: None keeps it, another pair replaces it, and text says why it is left out: the name of a setting, or
+# another of a few words, by which reports count.
+Verdict = None | Pair | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter:
+    """What cleaning of the training text may do with a pair: keep it, repair it, or leave it out.
+
+    title     of its row in tables
+    settings  a class of its own; every setting has a default
+    check     "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list with
+              the verdict on each. It is made once for a text, whose pairs come in their order, so that it may keep what
+              it has seen
+    needs     what it reads beside the two texts: SCORES
+    """
+
+    name: str
+    title: str
+    settings: type[Frozen]
+    check: str
+    needs: tuple[str, ...] = ()

@@ -1,0 +1,109 @@
+"""Stage: pass the pairs of raw train through the filters of the recipe, and count and show what each of them does."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from workflow_src.config.base import parse
+from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
+from workflow_src.data.drops import left_out
+from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.jobs import JobInputs, log, recorded, start
+from workflow_src.records.atomic import atomic, read_json, write_json
+from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import filters
+from workflow_src.spec import SCORES, Frozen, Pair
+
+
+class CleanSettings(Frozen):
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+    filters: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
+
+
+class Inputs(JobInputs):
+    settings: CleanSettings = Field(description="languages and filters")
+    raw_folder: Path = Field(description="output folder of download")
+    output_folder: Path
+
+
+def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair]:
+    """Pairs of two line-aligned texts, with their scores where there is a file of them."""
+    sides = read_lines(source), read_lines(target)
+    if scores is None:
+        return (Pair(*pair) for pair in zip(*sides, strict=True))
+    numbers = (float(line) if line else None for line in read_lines(scores))
+    return (Pair(*pair) for pair in zip(*sides, numbers, strict=True))
+
+
+def report(step: Step) -> None:
+    """Log what a filter did."""
+    parts = [f"{step.dropped.total():,} of {step.read:,} pairs left out"]
+    parts += [f"{step.repaired:,} repaired"] if step.repaired else []
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.most_common())
+    log.info("%s: %s%s", step.filter.name, ", ".join(parts), f" ({reasons})" if reasons else "")
+
+
+def run(inputs: Inputs) -> str:
+    settings = inputs.settings
+    cleaning: dict[str, Frozen] = {}
+    for name, section in settings.filters:
+        if name not in filters():
+            raise ConfigError(f"--settings.filters.{name}", problem="no such filter", allowed=filters())
+        cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
+    codes = (settings.source, settings.target)
+    steps = steps_of(cleaning, codes)
+    raw_folder, folder = inputs.raw_folder, inputs.output_folder
+    raw = read_json(raw_folder / "raw.json")
+    summary = folder / "raw.json"
+    summary.unlink(missing_ok=True)
+    texts = {name: [f"{name}.{code}" for code in codes] for name in raw["pairs"]}
+    source, target = (raw_folder / name for name in texts["train"])
+    scores = raw_folder / SCORES_FILE if any(SCORES in filters()[name].needs for name in cleaning) else None
+    lines = check_parallel(source, target)
+    kept = 0
+    with contextlib.ExitStack() as stack:
+        left, right = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
+        for _, pair in clean(read_pairs(source, target, scores), steps):
+            left.write(pair.source + "\n")
+            right.write(pair.target + "\n")
+            kept += 1
+        if not kept:
+            worst = max(steps, key=lambda step: step.dropped.total())
+            raise ArtifactError(
+                f"{source} and {target}",
+                f"have no pair left: recipe.clean.{worst.filter.name} leaves out {worst.dropped.total():,} of "
+                f"{worst.read:,}",
+                "change its settings, or remove it",
+            )
+    for name in (name for split, names in texts.items() if split != "train" for name in names):
+        shutil.copyfile(raw_folder / name, folder / name)
+    for step in steps:
+        report(step)
+    files = {name: raw_folder / name for names in texts.values() for name in names}
+    files |= {SCORES_FILE: scores} if scores else {}
+    sums = digests(folder, [name for names in texts.values() for name in names])
+    dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept}}
+    write_json(
+        summary,
+        {key: raw[key] for key in ("dataset", "languages", "places")}
+        | {
+            "pairs": raw["pairs"] | {"train": kept},
+            "dropped": dropped,
+            "cleaning": [step.as_json() for step in steps],
+            "sha256": sums,
+            "provenance": provenance(recorded(settings), files, sums),
+        },
+    )
+    return f"{lines:,} pairs read, {kept:,} kept{left_out({'cleaning': lines - kept})}"
+
+
+if __name__ == "__main__":
+    start(run, Inputs, __doc__)
