@@ -19,5 +19,5 @@ def addresses(text: str) -> set[str]:
     return {match.rstrip(END).rstrip("/").casefold() for match in ADDRESS.findall(text)} if SIGN.search(text) else set()
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(_settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     return each(lambda pair: None if addresses(pair.source) == addresses(pair.target) else "different")

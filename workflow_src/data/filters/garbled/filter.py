@@ -36,7 +36,7 @@ def without_entities(text: str) -> str:
     return text
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     def repaired(text: str) -> str:
         if settings.entities and "&" in text:
             text = without_entities(text)

@@ -15,7 +15,7 @@ def visible(text: str) -> str:
     return text if text.isprintable() else INVISIBLE.sub("", CONTROL.sub(" ", text)).strip()
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     drop = settings.action == "drop"
 
     def judge(pair: Pair) -> Verdict:

@@ -9,7 +9,7 @@ from workflow_src.data.texts import each, letters, visible
 from workflow_src.spec import Pair, Verdict
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     share = settings.min_share
 
     def few(text: str) -> bool:

@@ -23,7 +23,7 @@ def numbers(text: str) -> Counter[int]:
     return Counter(int(SEPARATORS.sub("", number)[:18]) for number in NUMBER.findall(text))
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     least, written_out = settings.min_share, settings.written_out
 
     def judge(pair: Pair) -> Verdict:

@@ -19,7 +19,7 @@ def hashes(texts: list[str]) -> np.ndarray:
     return np.frombuffer(digests, np.uint64)
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     form: Callable[[str], str] = bare if settings.compare == "near" else str
     limits = {name: limit for name in ("pairs", "source", "target") if (limit := getattr(settings, name)) is not None}
     counts = {name: Counts() for name in limits}

@@ -9,7 +9,7 @@ from workflow_src.data.texts import each
 from workflow_src.spec import Pair, Verdict
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     least, most, missing = settings.minimum, settings.maximum, settings.missing
 
     def judge(pair: Pair) -> Verdict:
