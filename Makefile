@@ -49,6 +49,7 @@ test-slurm: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/mdformat --check $(MARKDOWN)
 	$(BIN)/snakemake --lint

@@ -62,10 +62,10 @@ def serve() -> None:
     sys.path[0], sys.argv = os.path.dirname(program), [program]
     # What it imports late: plug-ins of its own, for its options, and what opens remote files.
     import smart_open  # noqa: F401
-    import snakemake.api  # noqa: F401
+    import snakemake.api
     import snakemake.cli
     import snakemake.dag
-    import snakemake.workflow  # noqa: F401
+    import snakemake.workflow
 
     snakemake.cli.get_argument_parser()
     for line in sys.stdin:

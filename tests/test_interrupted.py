@@ -46,7 +46,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert "Traceback" not in second.stderr and "cannot be locked" in second.stderr
     # Jobs end with their Snakemake: by themselves they would write what the next start's jobs write.
     assert jobs
-    gone, alive = psutil.wait_procs(jobs, timeout=30)
+    _gone, alive = psutil.wait_procs(jobs, timeout=30)
     assert not alive and told_in(log, "Snakemake, which started this job, has ended")
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     assert not (tmp_path / "results/smoke/systems/teacher/seed-1/model.safetensors").exists()

@@ -183,7 +183,7 @@ def test_files_that_no_record_describes_are_counted(chain):
 def test_made_from_something_else_than_lies_there_now(chain):
     Path("results/data/text.txt").write_text("TWO\n")
     write_record("results/data/text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])
-    with pytest.raises(ValueError, match="^results/end/score.json was made from another results/data/text.txt than "):
+    with pytest.raises(ValueError, match=r"^results/end/score.json was made from another results/data/text.txt than "):
         verify("results/end")
 
 

@@ -272,7 +272,7 @@ def test_estimate_counts_it_and_verify_vouches_for_it(run):
     assert " - " not in row
     assert "match" in continuum("verify", SHARED, RESULTS, folder=run)
     (run / BAG / "training.jsonl").write_text((run / BAG / "training.jsonl").read_text() + "\n")
-    with pytest.raises(AssertionError, match="training.jsonl"):
+    with pytest.raises(AssertionError, match=r"training.jsonl"):
         continuum("verify", SHARED, RESULTS, folder=run)
 
 

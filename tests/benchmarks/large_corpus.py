@@ -86,7 +86,7 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict
         pool.starmap(write_text, texts)
     found = {}
     counts = {split: pairs if split == "train" else 100 for split in ("train", "dev", "test")}
-    description = {"pairs": counts, "dropped": dict.fromkeys(counts, {}), "places": {}}
+    description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
     for name in [stage for stage in stages if stage in FILTERS]:

@@ -94,10 +94,10 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
     with pytest.raises(ConfigError) as refused:
         configured(widht=3)
     assert (refused.value.setting, refused.value.nearest) == ("analyses.outputs_by_length.widht", "width")
-    with pytest.raises(ConfigError, match="analyses.outputs_by_length.width is 0; allowed: above 0"):
+    with pytest.raises(ConfigError, match=r"analyses.outputs_by_length.width is 0; allowed: above 0"):
         configured(width=0)
     try:
-        with pytest.raises(ConfigError, match="^analyses.outputs_by_length: no analysis"):
+        with pytest.raises(ConfigError, match=r"^analyses.outputs_by_length: no analysis"):
             load_experiment("smoke", analyses={"outputs_by_length": {}})
     finally:
         registry.use(["bagged"])
@@ -111,10 +111,10 @@ def test_its_filter_is_a_setting_of_the_recipe(package):
     assert json.loads(plan.settings_clean())["filters"] == [["openings", {"words": ["Die"]}]]
     assert jobs(plan)["clean"] == 1 and "clean" not in jobs(planned())
     assert plan.to_normalise("train", "de") == "results/smoke/clean/train.de"
-    with pytest.raises(ConfigError, match="recipe.clean.openings.word: no such setting; allowed: words"):
+    with pytest.raises(ConfigError, match=r"recipe.clean.openings.word: no such setting; allowed: words"):
         configured(word=["Die"])
     try:
-        with pytest.raises(ConfigError, match="^recipe.clean.openings: no such filter; allowed: addresses, "):
+        with pytest.raises(ConfigError, match=r"^recipe.clean.openings: no such filter; allowed: addresses, "):
             load_experiment("smoke", recipe={"clean": {"openings": {}}})
     finally:
         registry.use(["bagged"])
@@ -195,7 +195,7 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
 def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
     registry.use([])
     try:
-        with pytest.raises(ArtifactError, match="needs the plug-in bagged 0.3"):
+        with pytest.raises(ArtifactError, match=r"needs the plug-in bagged 0.3"):
             Translator.load(bundle, device="cpu")
     finally:
         registry.use(["bagged"])

@@ -85,9 +85,9 @@ def test_what_a_rule_is_handed_gives_the_settings_back():
     for search in registry.searches().values():
         settings = search.settings()
         assert registry.settings_of({"search": search.name} | settings.model_dump(mode="json")) == settings
-    with pytest.raises(ValueError, match="^nothing: no such setting"):
+    with pytest.raises(ValueError, match=r"^nothing: no such setting"):
         registry.settings_of({"search": "beam", "nothing": 1})
-    with pytest.raises(ValueError, match="^beam: no such setting"):
+    with pytest.raises(ValueError, match=r"^beam: no such setting"):
         registry.settings_of({"search": "greedy", "beam": 2})
 
 
@@ -129,7 +129,7 @@ def test_a_configuration_names_plug_ins(plugin):
     loaded = load_experiment("smoke", plugins=[plugin()], systems=systems, decodes=decodes)
     assert [decode.name for decode in loaded.decodes] == ["other-search"]
     # Another configuration knows nothing of it.
-    with pytest.raises(ConfigError, match="systems.mine.family is 'other-family'"):
+    with pytest.raises(ConfigError, match=r"systems.mine.family is 'other-family'"):
         load_experiment("smoke", systems=systems, decodes=decodes)
 
 
@@ -220,7 +220,7 @@ def test_metrics_that_do_not_fit_are_refused(settings, fields):
 
 def test_a_metric_that_cannot_score_the_corpus_is_refused_where_it_is_asked_for():
     assert "validity" in [one.metric.name for one in load_experiment("multi30k").metrics]
-    with pytest.raises(ConfigError, match="^metrics.validity: it is known of generated corpora"):
+    with pytest.raises(ConfigError, match=r"^metrics.validity: it is known of generated corpora"):
         load_experiment("multi30k", metrics=["validity"])
 
 
@@ -382,7 +382,7 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
     needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
     assert registry.fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
     assert registry.fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
-    with pytest.raises(ValueError, match="^refiner: needs a network"):
+    with pytest.raises(ValueError, match=r"^refiner: needs a network"):
         registry.fill(needed, [("own", lvm)], {})
 
 
@@ -401,7 +401,7 @@ def test_a_setting_goes_with_one_that_names_a_system():
     right = dataclasses.replace(wrong, settings=Counted)
     check(registry.families(), {**registry.searches(), "wrong": right}, registry.engines())
     Counted(tries=1, spread=2.0).check_used()
-    with pytest.raises(ValueError, match="^spread is 2.0: without tries; allowed: 1.0"):
+    with pytest.raises(ValueError, match=r"^spread is 2.0: without tries; allowed: 1.0"):
         Counted(spread=2.0).check_used()
 
 
@@ -452,7 +452,7 @@ def test_the_part_of_a_name_is_a_format_of_one_value(part):
 
 def test_the_name_of_an_engine_ends_where_its_compute_type_begins():
     engine = dataclasses.replace(registry.engines()["onnxruntime"], name="my-engine")
-    with pytest.raises(DeclarationError, match='engine "my-engine" .*; match '):
+    with pytest.raises(DeclarationError, match=r'engine "my-engine" .*; match '):
         check(registry.families(), registry.searches(), {**registry.engines(), "my-engine": engine})
 
 
@@ -479,7 +479,7 @@ def test_an_installed_package_is_found_by_its_entry_point(plugin, tmp_path):
 def test_a_search_with_the_settings_of_another_is_refused():
     searches = registry.searches()
     twin = dataclasses.replace(searches["greedy"], name="twin")
-    with pytest.raises(DeclarationError, match="has the settings class of search .greedy."):
+    with pytest.raises(DeclarationError, match=r"has the settings class of search .greedy."):
         check(registry.families(), {**searches, "twin": twin}, registry.engines())
 
 

@@ -359,7 +359,7 @@ def test_sizes_grow_where_the_symbols_are(package, tiny):
 
 
 def test_a_model_that_was_trained_with_other_symbols_is_told(package):
-    with pytest.raises(ConfigError, match="symbols is .'mask'"):
+    with pytest.raises(ConfigError, match=r"symbols is .'mask'"):
         build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True, "symbols": ["mask"]})
 
 

@@ -170,7 +170,9 @@ def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float
     system = plan.system(name)
     rates = {"training": operations_a_position(system, plan) / times["position"]}
     if times.get("decoding"):
-        settings, length = _decode(plan, system).combinations()[0], times["decoding"]["length"]
+        decode = _decode(plan, system)
+        assert decode is not None, "its decoding was measured"
+        settings, length = decode.combinations()[0], times["decoding"]["length"]
         if not system.family.autoregressive:
             # What is cut off an output was computed all the same.
             length = max(length, times["decoding"]["source_length"])
@@ -180,10 +182,12 @@ def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float
 
 def _rates(keys: dict[str, str], kept: dict[str, dict[str, float]]) -> Rates:
     """The rates of systems by name, from those by key."""
-    by_work = []
-    usual: list[float | None] = []
-    for work in ("training", "decoding"):
-        by_work.append({name: kept[key][work] for name, key in keys.items() if work in kept.get(key, {})})
+
+    def by_system(work: str) -> dict[str, float]:
+        return {name: kept[key][work] for name, key in keys.items() if work in kept.get(key, {})}
+
+    def usual(work: str) -> float | None:
         every = [rates[work] for rates in kept.values() if work in rates]
-        usual.append(statistics.median(every) if every else None)
-    return Rates(*by_work, usual=tuple(usual))
+        return statistics.median(every) if every else None
+
+    return Rates(by_system("training"), by_system("decoding"), usual=(usual("training"), usual("decoding")))

@@ -75,6 +75,7 @@ def picture(overview: Overview) -> Picture:
     places: dict[Key, tuple[float, float]] = {}
     for key in overview.nodes:
         x = MARGIN + LABEL + column[key] * (BOX + GAP)
+        y: float
         if key[1]:
             y = MARGIN + lanes.index(key[1]) * LANE
         else:
@@ -103,9 +104,10 @@ def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
         done = f"{node.run} of {node.jobs} to run"
     lines = [" · ".join(filter(None, [done, taken]))]
     if node.run:
-        setting = next((reason for reason in node.reasons if reason.name), None)
-        if setting:
-            lines += [setting.name.rpartition(".")[2], f"{setting.old} → {setting.new}"]
+        changed = [(reason.name, f"{reason.old} → {reason.new}") for reason in node.reasons if reason.name]
+        if changed:
+            name, values = changed[0]
+            lines += [name.rpartition(".")[2], values]
         else:
             lines += node.why[:1]
     rules = ", ".join(f"{rule} {run} of {jobs}" for rule, (run, jobs) in node.rules.items())

@@ -56,13 +56,14 @@ def jobs(plan: Plan) -> dict[str, int]:
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.
     extra = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
+    exports = [engine.exports for engine in engines().values()]
     counts |= {
         "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
         "merge_distilled": len(plan.teachers),
         "export_bundle": seeds * len(plan.exported) + len(extra),
         "choose_settings": len(plan.tuned),
         "finish_bundle": len(plan.finished),
-        **{e.export_rule: seeds * len(plan.exported_to(e.exports)) for e in engines().values() if e.exports},
+        **{f"export_{folder}": seeds * len(plan.exported_to(folder)) for folder in exports if folder},
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
         "score_quality": len(plan.rows),
@@ -85,12 +86,12 @@ def _row(
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
     known = [one for one in work if one and one.operations is not None]
-    ranges = [gpu_hours(plan, one) for one in known]
+    ranges = [hours for one in known if (hours := gpu_hours(plan, one))]
     return {
         "work": label,
         "parameters": parameters,
         "tokens": tokens,
-        "operations": math.fsum(one.operations for one in known) if known else None,
+        "operations": total([one.operations for one in known]) if known else None,
         "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
         "core_hours": total([core_hours(rates, one) for one in known]) if rates and known else None,
     }

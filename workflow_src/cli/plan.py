@@ -365,8 +365,10 @@ def as_table(overview: Overview) -> rich.table.Table:
     table.add_column(hours, justify="right", no_wrap=True)
     for node in overview.nodes.values():
         why = rich.text.Text("\n".join(node.why))
-        cells = [node.title, node.system, str(node.run or ""), str(node.jobs - node.run or ""), why]
-        table.add_row(*cells, hours_text(overview, node), style=None if node.run else "dim")
+        counts = (str(node.run or ""), str(node.jobs - node.run or ""))
+        table.add_row(
+            node.title, node.system, *counts, why, hours_text(overview, node), style=None if node.run else "dim"
+        )
     return table
 
 

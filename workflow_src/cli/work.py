@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from workflow_src.cli.calibration import Rates
@@ -106,7 +106,8 @@ def held_out(plan: Plan, split: str) -> int:
     """Sentences of dev or test: what the configuration says, or what is assumed."""
     dataset = plan.loaded.dataset
     cut = getattr(dataset.split, split, None) if dataset.split else None
-    return plan.recipe.limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
+    limits = {str(name): number for name, number in plan.recipe.limits.items()}
+    return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
 
 
 def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -> Work | None:
@@ -117,11 +118,10 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
         return Work(system.name, True, updates(system) * system.training.batch_tokens * operations)
     if rule == "distill":
         teacher = wildcards["teacher"]
-        search, operations = plan.distillation(teacher).search_settings(), None
-        if sizes.pairs:
-            sentences = sizes.pairs / int(wildcards["shards"])
-            operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
-        return Work(teacher, False, operations)
+        if not sizes.pairs:
+            return Work(teacher, False, None)
+        search, sentences = plan.distillation(teacher).search_settings(), sizes.pairs / int(wildcards["shards"])
+        return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
     if rule not in ("choose_settings", "decode", "decode_shard"):
         return None
     decode = plan.decode(wildcards["system"], wildcards["search"])
@@ -150,6 +150,6 @@ def core_hours(rates: Rates, work: Work) -> float | None:
     return None if work.operations is None or rate is None else work.operations / rate / 3600
 
 
-def total(hours: list[float | None]) -> float:
-    """The sum of the hours that are known."""
-    return math.fsum(one for one in hours if one is not None)
+def total(numbers: Iterable[float | None]) -> float:
+    """The sum of the numbers that are known."""
+    return math.fsum(number for number in numbers if number is not None)

@@ -72,7 +72,7 @@ def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) 
     if error["type"] == "missing":
         return ConfigError(_path(where, location), problem="missing", hint="add it")
     # A mapping's name. YAML reads 5 and yes as a number and as true.
-    if error["type"] == "invalid_key" or last == "[key]" and not isinstance(value, str):
+    if error["type"] == "invalid_key" or (last == "[key]" and not isinstance(value, str)):
         names = section if last != "[key]" else _path(where, above[:-1])
         return ConfigError(
             names or CONFIGURATION, problem=f"the name {shown(value)} is no text", hint="write it in quotes"

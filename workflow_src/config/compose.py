@@ -284,7 +284,8 @@ def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _presets(path: Path, changed: int) -> dict[str, Any]:
+def _presets(path: Path, _changed: int) -> dict[str, Any]:
+    # Another time of change is another entry of the cache.
     return read_yaml(path)
 
 

@@ -83,7 +83,7 @@ def compared_steps() -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
 
 
-def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> Manifest:
+def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) -> Manifest:
     """The manifest of a report from the settings of its rule.
 
     `read_chosen` gives the settings that dev chose, by the path of their file. Raises ValueError for a search that

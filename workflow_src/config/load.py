@@ -67,7 +67,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     """
     recipe = raw.get("recipe", {})
     partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
-    if raw.get("extends") is not None or not partial and "recipe" in raw:
+    if raw.get("extends") is not None or (not partial and "recipe" in raw):
         raw = extended(raw)
     else:
         if "experiment" not in raw:
@@ -353,7 +353,7 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
         _check_agree(system, started, setting)
 
 
-def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
+def _check_started(system: System, config: WorkflowConfig) -> None:
     """Raises ConfigError where a Transformer and its start have different `dim`: almost no tensor would be copied."""
     if system.init_from is None or system.family.continues is not None:
         return
@@ -366,7 +366,8 @@ def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
 
 def _check_agree(system: System, other: System, setting: str) -> None:
     """Raises ConfigError where two systems that work together differ in a setting of their models."""
-    own, needed = getattr(system.model, setting, None), getattr(other.model, setting, None)
+    own: Any = getattr(system.model, setting, None)
+    needed: Any = getattr(other.model, setting, None)
     if own != needed:
         problem = f"{other.name}, which it works with, has another"
         raise ConfigError(f"systems.{system.name}.model.{setting}", own, problem=problem, allowed=[needed])
@@ -427,7 +428,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         for setting in family.needs[role].agree:
             _check_agree(resolved, built_on, setting)
     _check_continued(resolved, config, where)
-    _check_started(resolved, config, where)
+    _check_started(resolved, config)
     if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps", 0, problem="without initial_weights", allowed="1 or more")
     return resolved

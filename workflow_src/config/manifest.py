@@ -297,8 +297,12 @@ class Manifest:
     @property
     def reference(self) -> DecodeInfo | None:
         """The decode that others are compared with; None where the experiment has none."""
-        keyed = [d for d in self.decodes if d.reference is not None and d.engine.own]
-        return max(keyed, key=lambda d: (*d.reference, d.system.name == "teacher"), default=None)
+        ranked = [
+            ((*decode.reference, decode.system.name == "teacher"), decode)
+            for decode in self.decodes
+            if decode.reference is not None and decode.engine.own
+        ]
+        return max(ranked, key=lambda pair: pair[0], default=(None, None))[1]
 
     @property
     def start(self) -> SearchInfo | None:
@@ -306,7 +310,7 @@ class Manifest:
         known = [*(decode.search for decode in self.decodes), *self.searches]
         followed = [search for search in known if search.traceable and search.baseline]
         first = next((search for search in followed if search.moves), next(iter(followed), None))
-        return self.search(first.baseline) if first else None
+        return self.search(first.baseline) if first and first.baseline else None
 
     @property
     def aligned(self) -> frozenset[bool]:

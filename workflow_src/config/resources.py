@@ -125,11 +125,11 @@ class Requests:
         """Megabytes and minutes of a job at its first attempt, limits not applied."""
         if rule == "decode" and getattr(input, "shards", None):
             return self._joining()
-        system = getattr(wildcards, "system", None) or getattr(wildcards, "teacher", None)
+        system = getattr(wildcards, "system", "") or getattr(wildcards, "teacher", "")
         shards = int(getattr(wildcards, "shards", 1))
-        return self._need(rule, system, getattr(wildcards, "search", None), shards)
+        return self._need(rule, system, getattr(wildcards, "search", ""), shards)
 
-    def _counted(self, rule: str, system: str | None, search: str | None, shards: int) -> tuple[float, float]:
+    def _counted(self, rule: str, system: str, search: str, shards: int) -> tuple[float, float]:
         if rule in FIXED:
             return FIXED[rule]
         if rule in CORPUS:

@@ -86,7 +86,7 @@ def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Pat
     return path if path.is_file() else None
 
 
-def _in_mirror(file: RemoteFile, mirrors: Sequence[Path]) -> tuple[Path, Path] | None:
+def _in_mirror(file: RemoteFile, mirrors: Sequence[str | Path]) -> tuple[str | Path, Path] | None:
     """The first mirror that has a file, and the file's path there."""
     paths = ((mirror, Path(mirror) / place) for mirror in mirrors for place in places(file))
     return next(((mirror, path) for mirror, path in paths if path.is_file()), None)
@@ -231,7 +231,7 @@ class _Check:
     def __init__(self, name: str, file: RemoteFile, timeout: float):
         self.name, self.file, self.timeout = name, file, timeout
 
-    def __call__(self, url, output_file, pooch, check_only=False):
+    def __call__(self, url, output_file, _pooch, check_only=False):  # noqa: ARG002
         path = Path(output_file)
         _stream(url, path, _Progress(self.name), self.timeout)
         with open(path, "rb") as file:

@@ -111,7 +111,7 @@ def _record(path: Path) -> dict[str, Any]:
 def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
-        f"{record['score']:f}" + record["text"]  # noqa: B018
+        f"{record['score']:f}" + record["text"]
     except (KeyError, TypeError, ValueError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", AGAIN, line=number) from None
     return record

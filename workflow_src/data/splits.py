@@ -176,6 +176,7 @@ class EveryNth:
     """
 
     def __init__(self, settings: Split):
+        assert settings.every is not None, "`Split` refuses every-nth without it"
         self._every, self._longest = settings.every, settings.longest
         self._since = 0
 

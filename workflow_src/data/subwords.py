@@ -214,7 +214,7 @@ def _read_sentencepiece(folder: Path, name: str, threads: int) -> SentencePieceS
         raise ArtifactError(path, f"is no SentencePiece model ({failure})", "copy or learn it again") from None
 
 
-def _read_bpe(folder: Path, name: str, threads: int) -> BpeSide:
+def _read_bpe(folder: Path, name: str, _threads: int) -> BpeSide:
     codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
     vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
     return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"))

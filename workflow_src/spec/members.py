@@ -108,9 +108,9 @@ class Family:
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[str, ...] = ()
-    conflict: Callable[[Any, Any], str | None] = lambda model, objective: None
-    lacks: Callable[[Any], frozenset[str]] = lambda model: frozenset()
-    refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda model, search, settings: None
+    conflict: Callable[[Any, Any], str | None] = lambda _model, _objective: None
+    lacks: Callable[[Any], frozenset[str]] = lambda _model: frozenset()
+    refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda _model, _search, _settings: None
     start: str | None = None
     continues: tuple[str, ...] | None = None
     rule: str | None = None
@@ -139,7 +139,7 @@ class Sizes:
     sentences: int = 1
 
 
-def single(settings: SearchSettings) -> int:
+def single(_settings: SearchSettings) -> int:
     """One hypothesis for a sentence."""
     return 1
 
@@ -192,7 +192,7 @@ class Search:
     graph: Callable[[Any], Any] | None = None
     batches: bool = True
     logits: bool = False
-    varies: Callable[[Any], str | None] = lambda settings: None
+    varies: Callable[[Any], str | None] = lambda _settings: None
     at_lengths: str | None = None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False

@@ -80,7 +80,8 @@ def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
 def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
     """A class with one of the settings, so that nothing is asked of the others."""
     field = settings.model_fields[name]
-    return pydantic.create_model(settings.__name__, __base__=Frozen, **{name: (field.annotation, field)})
+    fields: dict[str, Any] = {name: (field.annotation, field)}
+    return pydantic.create_model(settings.__name__, __base__=Frozen, **fields)
 
 
 class SearchSettings(Frozen):

@@ -105,7 +105,7 @@ def test_an_estimate_adds_up_hours_of_jobs(plan, folder):
 
 def test_a_measuring_that_fails_is_one_sentence(plan, folder, monkeypatch):
     monkeypatch.setattr(calibration.sys, "executable", "/bin/false")
-    with pytest.raises(InputError, match="exit code 1.*--no-calibration"):
+    with pytest.raises(InputError, match=r"exit code 1.*--no-calibration"):
         calibration.calibrate(plan)
     assert not calibration.FILE.exists()
 

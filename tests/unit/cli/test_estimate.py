@@ -216,7 +216,7 @@ def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_p
 
 def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
     (tmp_path / "my.de").unlink()
-    with pytest.raises(ConfigError, match="vocabulary_size is 'auto'.*--pairs"):
+    with pytest.raises(ConfigError, match=r"vocabulary_size is 'auto'.*--pairs"):
         estimate(Plan(own_text))
     assert estimate(Plan(own_text), pairs=100)["work"][0]["updates"] == 500
 

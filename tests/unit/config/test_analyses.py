@@ -407,7 +407,7 @@ def test_searches_that_translate_at_given_lengths_are_measured_at_the_references
 
 
 def test_where_nothing_translates_at_given_lengths_the_plan_says_so():
-    with pytest.raises(ConfigError, match="^analyses.energies.reference_lengths"):
+    with pytest.raises(ConfigError, match=r"^analyses.energies.reference_lengths"):
         planned(decodes=[{"system": "teacher", "search": "greedy"}], analyses=AT_LENGTHS)
 
 

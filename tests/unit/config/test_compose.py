@@ -98,7 +98,7 @@ def test_scorers_and_analyses_of_dropped_systems_go():
     assert left.loaded.analyses["energies"].scorer is None
     # Nothing refines latents any more, and nothing is asked of them.
     assert not [one for one in left.analyses.values() if one.enabled and one.name in ("convergence", "latent_paths")]
-    with pytest.raises(ConfigError, match="^analyses.components.enabled"):
+    with pytest.raises(ConfigError, match=r"^analyses.components.enabled"):
         Plan(
             load(
                 {
@@ -138,12 +138,12 @@ def test_a_wrong_only_is_refused_in_one_sentence(only, fields):
 
 
 def test_only_without_extends_is_refused():
-    with pytest.raises(ConfigError, match="^only is .* nothing is extended"):
+    with pytest.raises(ConfigError, match=r"^only is .* nothing is extended"):
         load(read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml") | {"only": ["teacher"]})
 
 
 def test_a_listed_translation_of_a_dropped_system_is_refused():
-    with pytest.raises(ConfigError, match="decodes.0..system is 'score'"):
+    with pytest.raises(ConfigError, match=r"decodes.0..system is 'score'"):
         mine(only=["teacher"], decodes=[{"system": "score", "search": "score"}])
 
 
@@ -213,7 +213,7 @@ def test_an_unknown_preset_names_the_nearest():
         "nearest": "short-sentences",
     }
     assert fields_of(refused.value, fields) == fields
-    with pytest.raises(ConfigError, match="systems.teacher.training.preset is 5"):
+    with pytest.raises(ConfigError, match=r"systems.teacher.training.preset is 5"):
         trained({"preset": 5})
 
 
@@ -236,7 +236,7 @@ def test_a_misspelt_system_names_the_nearest():
         "nearest": "score",
     }
     assert fields_of(refused.value, fields) == fields
-    with pytest.raises(ConfigError, match="^systems.zz: no system; "):
+    with pytest.raises(ConfigError, match=r"^systems.zz: no system; "):
         load_experiment("smoke", systems={"zz": {}})
 
 

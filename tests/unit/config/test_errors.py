@@ -577,7 +577,7 @@ def test_experiments_that_do_not_exist_or_are_not_named():
     with pytest.raises(ConfigError) as refused:
         load({"experiment": "dmo"})
     assert refused.value.nearest == "demo"
-    with pytest.raises(ConfigError, match="^experiment: missing"):
+    with pytest.raises(ConfigError, match=r"^experiment: missing"):
         load({})
     with pytest.raises(ConfigError, match=r"^recipe.name: missing"):
         load({"experiment": "mine", "recipe": {"dataset": "toy"}})
@@ -669,7 +669,7 @@ def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
 
 @pytest.mark.parametrize("name", ["raw", "../x", "distilled-by-teacher", "A b", "mine\n"])
 def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refused(name):
-    with pytest.raises(ConfigError, match="a name in recipe.distilled"):
+    with pytest.raises(ConfigError, match=r"a name in recipe.distilled"):
         load_experiment("demo", recipe={"distilled": {name: "mine.en"}})
 
 

@@ -60,7 +60,7 @@ def test_dev_may_choose_the_length_beam_and_engines_compute_it():
 def test_values_to_choose_from_are_checked_beside_the_others_of_their_decode(search, fields, chosen):
     (_, row) = load(experiment({"search": search, **fields, "tune": chosen, "name": "chosen"})).decodes
     assert row.tune == chosen
-    with pytest.raises(ConfigError, match="length_penalty.*lengths"):
+    with pytest.raises(ConfigError, match=r"length_penalty.*lengths"):
         load(experiment({"search": "argmax", "tune": {"lengths": [1, 5], "length_penalty": [1.5]}}))
 
 

@@ -55,7 +55,7 @@ def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
     with pytest.raises(ConfigError, match="reads weights of 'output'"):
         decode_operations(plan, decode, 10, 12.0)
     # The command says it where the configuration is checked, not where a job is planned.
-    with pytest.raises(SystemExit, match="^error: systems.teacher: .*'output'"):
+    with pytest.raises(SystemExit, match=r"^error: systems.teacher: .*'output'"):
         cli.main(["check", "smoke"])
 
 
@@ -65,7 +65,7 @@ def test_parts_that_a_training_counts_and_a_family_does_not_tell(monkeypatch):
     teacher = plan.system("teacher")
     poor = dataclasses.replace(teacher.family, training_cost=lambda objective, weights: weights["critic"]["output"])
     monkeypatch.setattr(type(teacher), "family", property(lambda system: poor))
-    with pytest.raises(ConfigError, match="^systems.teacher: `training_cost` .*'critic'"):
+    with pytest.raises(ConfigError, match=r"^systems.teacher: `training_cost` .*'critic'"):
         costs.check(plan)
 
 

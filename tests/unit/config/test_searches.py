@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(row, fields):
 def test_a_weight_without_a_language_model_is_refused_in_one_pass_too():
     beam = {"system": "ctc", "search": "ctc-beam", "beam": 5}
     for wrong in ({"lm_weight": [0.2, 0.4]}, {"tune": {"lm_weight": [0.1]}}):
-        with pytest.raises(ConfigError, match="lm_weight is .*: without language_model"):
+        with pytest.raises(ConfigError, match=r"lm_weight is .*: without language_model"):
             load_experiment("tatoeba", decodes=[beam | wrong])
     # A bonus for each word needs no language model; what was written whole says defaults.
     right = [beam | {"word_bonus": 1.0, "lm_weight": 0.2}, beam | {"language_model": "lm", "lm_weight": 0.4}]
@@ -185,7 +185,7 @@ def test_a_beam_takes_a_rescorer_and_its_weight():
     # Examples are of a teacher by itself, which needs no other bundle.
     assert json.loads(plan.settings_analysis())["teacher"]["beam"] == 2
     for wrong in ({"rescorer_weight": 0.5}, {"tune": {"rescorer_weight": [0.5]}}):
-        with pytest.raises(ConfigError, match="rescorer_weight is .*: without rescorer"):
+        with pytest.raises(ConfigError, match=r"rescorer_weight is .*: without rescorer"):
             load_experiment("tatoeba", decodes=[beam | wrong])
     with pytest.raises(ConfigError, match="it takes no rescorer"):
         load_experiment("tatoeba", decodes=[beam | {"rescorer": "ctc", "engine": "ctranslate2"}])

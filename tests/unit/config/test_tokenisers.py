@@ -87,7 +87,7 @@ def test_bleu_of_identical_text_is_100_and_no_more():
 
 
 def test_an_experiment_that_names_what_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="recipe.bleu_tokeniser"):
+    with pytest.raises(ConfigError, match=r"recipe.bleu_tokeniser"):
         load_experiment("smoke", recipe={"bleu_tokeniser": "zh"})
 
 

@@ -164,14 +164,14 @@ def test_aspec_reads_the_users_folder(tmp_path):
     assert made["train"] == numbered("train-1") + numbered("train-2") + numbered("train-3")
     assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
     (tmp_path / "train/train-2.txt").unlink()
-    with pytest.raises(ArtifactError, match="^train/train-2.txt of dataset aspec is missing .*Apply for"):
+    with pytest.raises(ArtifactError, match=r"^train/train-2.txt of dataset aspec is missing .*Apply for"):
         collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
 
 
 def test_a_licensed_corpus_without_its_folder_says_what_to_do(tmp_path):
-    with pytest.raises(ConfigError, match="^recipe.folder: dataset aspec .*Apply for ASPEC"):
+    with pytest.raises(ConfigError, match=r"^recipe.folder: dataset aspec .*Apply for ASPEC"):
         collected(dataset("aspec"), ("ja", "en"))
-    with pytest.raises(ConfigError, match="^recipe.folder is .*nowhere.*Download the"):
+    with pytest.raises(ConfigError, match=r"^recipe.folder is .*nowhere.*Download the"):
         collected(dataset("wmt20-ja-en"), ("ja", "en"), folder=str(tmp_path / "nowhere"))
 
 
@@ -317,7 +317,7 @@ def test_quoted_tables(tmp_path):
     assert csv_pairs(tmp_path, text, header=True) == pairs
     scored = {"score_column": 2, "minimum_score": 0.5}
     assert csv_pairs(tmp_path, text, header=True, **scored) == [pairs[0], pairs[2]]
-    with pytest.raises(ArtifactError, match="has 'score' in column 2 of line 1, .* set header: true"):
+    with pytest.raises(ArtifactError, match=r"has 'score' in column 2 of line 1, .* set header: true"):
         csv_pairs(tmp_path, text, **scored)
     # Tabs and longer separators leave quotes alone, and so does any if the part says so.
     assert csv_pairs(tmp_path, '"a\tb"\n', separator="\t") == [('"a', 'b"')]

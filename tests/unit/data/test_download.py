@@ -130,7 +130,7 @@ UNPINNED = {"allow_unpinned": True, "patience": QUICK}
 def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, answer):
     file = RemoteFile(url=server.url, size=len(CONTENT))
     server.answers = [answer] * 10
-    with pytest.raises(ArtifactError, match="cannot be downloaded .* bytes "):
+    with pytest.raises(ArtifactError, match=r"cannot be downloaded .* bytes "):
         fetch("f", file, tmp_path, **UNPINNED)
     assert len(server.asked) == QUICK.attempts and files_in(tmp_path) == []
     server.answers = [answer]
@@ -165,7 +165,7 @@ def test_a_server_that_announces_two_lengths_is_asked_again(tmp_path, server):
 
 
 def test_no_server_at_all(tmp_path):
-    with pytest.raises(ArtifactError, match="^http://127.0.0.1:9/x cannot be downloaded"):
+    with pytest.raises(ArtifactError, match=r"^http://127.0.0.1:9/x cannot be downloaded"):
         fetch("f", RemoteFile(url="http://127.0.0.1:9/x", sha256=SUM), tmp_path, patience=QUICK)
 
 
@@ -288,10 +288,10 @@ def test_places_in_mirrors(url, filename, expected):
 
 @pytest.mark.parametrize("url", ["https://a.org/x/../../etc/passwd", "https://a.org/%2e%2e/%2e%2e/x"])
 def test_addresses_cannot_lead_out_of_the_folder(url):
-    with pytest.raises(ArtifactError, match="without `..`"):
+    with pytest.raises(ArtifactError, match=r"without `..`"):
         places(RemoteFile(url=url))
 
 
 def test_filenames_cannot_lead_out_of_the_folder():
-    with pytest.raises(ValidationError, match="filename\n.*a name without /"):
+    with pytest.raises(ValidationError, match=r"filename\n.*a name without /"):
         RemoteFile(url="https://a.org/x", filename="../x")

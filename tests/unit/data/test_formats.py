@@ -57,7 +57,7 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
 def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
     path = tmp_path / "a.7z"
     path.write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
-    with pytest.raises(ArtifactError, match="a.7z is a 7-Zip archive"):
+    with pytest.raises(ArtifactError, match=r"a.7z is a 7-Zip archive"):
         with Archives() as archives, archives.open(path, "text.de"):
             pass
 

@@ -91,11 +91,11 @@ def test_segments_have_to_agree_in_their_ids(tmp_path):
         pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), sgm("refset", [1]), markup="sgm")
     with pytest.raises(ArtifactError, match=r"t.en has several sets \(refset, refset\); give a file with one of them"):
         pairs(tmp_path, sgm("srcset", [1, 1]), sgm("refset", [1]) + sgm("refset", [1]), markup="sgm")
-    with pytest.raises(ArtifactError, match="t.de has no <src> and <ref> elements; name a file for each"):
+    with pytest.raises(ArtifactError, match=r"t.de has no <src> and <ref> elements; name a file for each"):
         pairs(tmp_path, sgm("srcset", [1]), "", markup="sgm", same=True)
-    with pytest.raises(ArtifactError, match="t.de has no <seg> elements"):
+    with pytest.raises(ArtifactError, match=r"t.de has no <seg> elements"):
         pairs(tmp_path, "Eins.\n", sgm("refset", [1]), markup="sgm")
-    with pytest.raises(ArtifactError, match="t.de and .*t.en have no references by translators"):
+    with pytest.raises(ArtifactError, match=r"t.de and .*t.en have no references by translators"):
         pairs(tmp_path, sgm("srcset", [1]), sgm("refset", [1]), markup="sgm", translator="A")
 
 

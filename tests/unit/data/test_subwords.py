@@ -170,7 +170,7 @@ def test_sizes_and_ids(learned):
 
 
 def test_batches_encode_like_single_lines(learned):
-    given_lines = GERMAN.splitlines() + ["", "日本 😀"]
+    given_lines = [*GERMAN.splitlines(), "", "日本 😀"]
     assert learned.encode_source(given_lines) == [learned.encode_source([line])[0] for line in given_lines]
     ids = learned.encode_target(given_lines)
     assert learned.decode_target(ids) == [learned.decode_target([sentence])[0] for sentence in ids]
@@ -251,7 +251,7 @@ def test_too_small_a_vocabulary_names_the_smallest(texts, tmp_path, method, mode
 def test_texts_without_words(tmp_path, method, model):
     for name in ("de", "en"):
         (tmp_path / name).write_text("\n\n")
-    with pytest.raises(ValueError, match="de and .*en has no word to learn"):
+    with pytest.raises(ValueError, match=r"de and .*en has no word to learn"):
         learn(tmp_path, tmp_path / "s", method, model)
     (tmp_path / "en").write_text("")
     with pytest.raises(ValueError, match="en is empty"):

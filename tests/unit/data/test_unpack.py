@@ -111,7 +111,7 @@ def test_compressed_texts_that_are_damaged_anywhere_are_named(tmp_path, kind):
     }
     for damage, content in damages.items():
         path.write_bytes(content)
-        with pytest.raises(ArtifactError, match="file is truncated or damaged .*download or copy it again"):
+        with pytest.raises(ArtifactError, match=r"file is truncated or damaged .*download or copy it again"):
             raise AssertionError(f"{damage}: {len(read(path))} bytes")
 
 
@@ -162,7 +162,7 @@ def zip_with_link(path, target):
 def test_links_out_of_a_tar_are_refused(tmp_path, target):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"good": TEXT}, links={"a/link": target}))
-    with pytest.raises(ArtifactError, match='"a/link" is a link to ".*", outside'):
+    with pytest.raises(ArtifactError, match=r'"a/link" is a link to ".*", outside'):
         read(path, "good")
 
 
@@ -333,7 +333,7 @@ def test_what_grows_out_of_all_proportion_is_refused_in_little_memory(tmp_path, 
     monkeypatch.setattr(unpack, "ALWAYS_ALLOWED", 1 << 19)
     path = tmp_path / "bomb"
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match="is refused: unpacked it has more than .* as text never has"):
+    with pytest.raises(ArtifactError, match=r"is refused: unpacked it has more than .* as text never has"):
         read(path, *members)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -344,7 +344,7 @@ def test_a_sparse_member_counts_as_what_it_unpacks_to(tmp_path):
     header = tarfile.TarInfo("hole")
     header.size = 10**12
     path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
-    with pytest.raises(ArtifactError, match="sparse.tar is refused"):
+    with pytest.raises(ArtifactError, match=r"sparse.tar is refused"):
         read(path, "hole")
 
 
@@ -386,7 +386,7 @@ def test_a_damaged_bzip2_is_named(tmp_path):
 def test_a_truncated_archive_inside_an_archive_is_named(tmp_path):
     path = tmp_path / "outer.tgz"
     path.write_bytes(tar_bytes({"inner.tgz": tar_bytes({"a": noise(50_000)})[:30_000]}))
-    with pytest.raises(ArtifactError, match="outer.tgz!inner.tgz is truncated"):
+    with pytest.raises(ArtifactError, match=r"outer.tgz!inner.tgz is truncated"):
         read(path, "inner.tgz", "a")
 
 
@@ -395,15 +395,15 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     path.write_bytes(tar_bytes({"x/a.de": TEXT, "y/a.de": TEXT}))
     with pytest.raises(ArtifactError, match=r'has no member "b.de"; it has x/a.de, y/a.de'):
         read(path, "b.de")
-    with pytest.raises(ArtifactError, match="several members .*x/a.de, y/a.de"):
+    with pytest.raises(ArtifactError, match=r"several members .*x/a.de, y/a.de"):
         read(path, "a.de")
     with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
         read(path)
     with pytest.raises(ArtifactError, match="nowhere does not exist"):
         read(tmp_path / "nowhere")
     (tmp_path / "empty.tgz").write_bytes(b"")
-    with pytest.raises(ArtifactError, match="empty.tgz is empty"):
+    with pytest.raises(ArtifactError, match=r"empty.tgz is empty"):
         read(tmp_path / "empty.tgz", "a")
     (tmp_path / "page.tgz").write_bytes(b"<html>not here</html>")
-    with pytest.raises(ArtifactError, match="page.tgz is truncated"):
+    with pytest.raises(ArtifactError, match=r"page.tgz is truncated"):
         read(tmp_path / "page.tgz", "a")

@@ -23,7 +23,7 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 
 
 @pytest.fixture
-def open_engine(graphs):  # noqa: ARG001
+def open_engine(graphs):
     from workflow_src.engines.onnxruntime import open_networks
 
     return lambda model, mode="fast": open_networks({"cmlm": model}, mode, torch.device("cpu"))

@@ -108,7 +108,7 @@ def test_ten_jobs_at_once_take_ten_devices(job):
 
 def test_a_part_is_not_kept_while_the_rest_is_missing(job):
     job(1, "0")
-    greedy, said = job(2, "0,1")
+    _greedy, said = job(2, "0,1")
     assert said.startswith("refused") and job(1, "1")[1] == "1 1"
 
 

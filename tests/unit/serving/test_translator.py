@@ -46,7 +46,7 @@ def graphs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fast_score(tiny_bundles, graphs):  # noqa: ARG001
+def fast_score(tiny_bundles, graphs):
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
     return Translator.load(tiny_bundles["score"], device="cpu", threads=1, engine="fast")

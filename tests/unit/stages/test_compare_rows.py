@@ -110,7 +110,7 @@ def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_
 
 def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, run_stage, tmp_path):
     """Repetitions removed as in the main table: BLEU as in `rows`, and validity by its own test."""
-    listed, references = rows
+    listed, _references = rows
     output = tmp_path / "significance.json"
     words = ["--settings", json.dumps(SCORING | {"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
@@ -127,7 +127,7 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
 def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, monkeypatch):
     """Of 40 outputs, 12 are valid in one row only and 3 in the other only: McNemar's exact p over 15 sentences."""
     listed, _ = rows
-    beam, prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
+    beam, _prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
     joined = [json.loads(line)["without_repeated_subwords"] for line in open(listed[1]["details"])]
     right = {*beam[:12], *joined[12:15]}
     assert not right & {*beam[12:], *joined[:12], *joined[15:]}

@@ -113,8 +113,19 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     # What remains is taken for the reference: the miniature's words are in no other.
     (tmp_path / "reference").write_text("".join(f"{line}\n" for line in joined))
     found = _run(
-        ["--settings", json.dumps(SETTINGS), "--hypotheses", str(tmp_path / "dev.txt"), "--source", str(source)]
-        + ["--details", str(tmp_path / "dev.jsonl"), "--reference", str(tmp_path / "reference")]
-        + ["--output", str(tmp_path / "quality.json")]
+        [
+            "--settings",
+            json.dumps(SETTINGS),
+            "--hypotheses",
+            str(tmp_path / "dev.txt"),
+            "--source",
+            str(source),
+            "--details",
+            str(tmp_path / "dev.jsonl"),
+            "--reference",
+            str(tmp_path / "reference"),
+            "--output",
+            str(tmp_path / "quality.json"),
+        ]
     )
     assert found["without_repeated_subwords"]["chrf"] == 100 > found["kept"]["chrf"]

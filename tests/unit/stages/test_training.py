@@ -77,7 +77,7 @@ def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_
         torch.testing.assert_close(started[f"{stack}.{name}"], teacher[f"decoder.{name}"], rtol=0, atol=1e-9)
     torch.testing.assert_close(
         started["source_embedding.weight"], teacher["source_embedding.weight"], rtol=0, atol=1e-9
-    )  # noqa: E501
+    )
 
 
 @pytest.mark.parametrize("family", ["score", "energy"])

@@ -44,7 +44,7 @@ def test_a_bundle(trap, tiny_bundles, tmp_path):
     description = read_json(bundle / "bundle.json")
     description["models"]["transformer"] |= {"weights": "model.bin", "sha256": sha256(bundle / "model.bin")}
     write_json(bundle / "bundle.json", description)
-    with pytest.raises(ArtifactError, match="model.bin is refused"):
+    with pytest.raises(ArtifactError, match=r"model.bin is refused"):
         Translator.load(bundle)
 
 

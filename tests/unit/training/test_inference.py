@@ -104,7 +104,7 @@ def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, 
     for row in range(8):
         batch = collate(tiny.dev, [row])
         memory = model.encode(batch.source)
-        hidden, mask = model.hidden(memory, batch.target_lengths)
+        hidden, _mask = model.hidden(memory, batch.target_lengths)
         words = model.logits(hidden).argmax(-1)
         energy -= float(scorer.log_probabilities(batch.source, words).double().sum())
         exact += int(model.length.predict(memory)) == batch.target.size(1)

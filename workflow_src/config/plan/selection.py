@@ -41,7 +41,7 @@ def refinements(loaded: Loaded, trait: str) -> list[Entry]:
         if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
             continue
         model = model_of(loaded.systems[decode.system], loaded, trait)
-        if model is None or values is None or not plain(values):
+        if model is None or not plain(values):
             continue
         own = entry(decode.system, decode.search, values)
         entries[tuple(own.values())] = own | {"model": model.name}

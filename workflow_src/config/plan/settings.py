@@ -147,7 +147,7 @@ class Settings(Graph):
         entries: dict[tuple, dict[str, Any]] = {}
         for decode in self.loaded.decodes:
             search, values = searches()[decode.search], decode.values
-            if search.traceable:
+            if search.traceable and search.series is not None:
                 entry = {"system": decode.system, "search": decode.search, **followed(values)}
                 entry = entries.setdefault(tuple(entry.values()), entry)
                 entry[search.series] = max(entry.get(search.series, 0), getattr(values, search.series))

@@ -26,7 +26,7 @@ class Rule:
     such as a verb and its object.
     """
 
-    __slots__ = ("symbol", "slots", "sides", "weight", "head", "link", "passes")
+    __slots__ = ("head", "link", "passes", "sides", "slots", "symbol", "weight")
 
     def __init__(self, symbol, slots, german, english, weight=1.0, head=None, link=None, passes=False):
         self.symbol: Symbol = symbol
@@ -57,7 +57,7 @@ class Node:
 class _Trie:
     """Patterns of one (symbol, form), sharing their beginnings."""
 
-    __slots__ = ("words", "children", "accepts", "begun")
+    __slots__ = ("accepts", "begun", "children", "words")
 
     def __init__(self):
         self.words: dict[str, _Trie] = {}

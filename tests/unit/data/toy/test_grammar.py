@@ -326,7 +326,7 @@ def test_kinds_of_sentences_are_those_that_are_drawn():
 
 
 def test_bad_sentences_and_directions():
-    with pytest.raises(ValueError, match="^sentence is 'Guten Tag!'"):
+    with pytest.raises(ValueError, match=r"^sentence is 'Guten Tag!'"):
         is_valid("Guten Tag!", "Hello!")
     with pytest.raises(ValueError, match="direction is 'de-fr'; allowed: de-en, en-de"):
         ToyGrammar("de-fr")

@@ -243,7 +243,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
     assert list(analyses.read(paths)) == ["marginal", "samples"]
     assert analyses.read(paths) == analysed.found("samples", "marginal")
     (tmp_path / "other.json").write_text('{"rows": []}')
-    with pytest.raises(ArtifactError, match="other.json is no analysis .*; make it again"):
+    with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; make it again"):
         analyses.read([tmp_path / "other.json"])
 
 

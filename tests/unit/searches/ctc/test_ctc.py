@@ -289,7 +289,7 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
 
 
 @pytest.fixture
-def chosen(compiled):  # noqa: ARG001
+def chosen(compiled):
     """What reads outputs off rows, chosen anew."""
     from workflow_src.searches.ctc_beam import search
 
