@@ -478,6 +478,7 @@ CHANGES = {
         "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
         {"finish_bundle": 1, "report": 1},
     ),
+    "metrics": ("metrics: [bleu, chrf, ter]", {"score_quality": 15, "compare_rows": 1, "report": 1}),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
         "analyses: {marginal: {samples: 11}}",
@@ -879,6 +880,7 @@ ROWS = {
     "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
     "title of the report, published figures and their convention": ["title of the report", "what was published"],
     "how repetitions are removed (`report.remove_repetitions`)": ["how repetitions are removed"],
+    "metrics and their settings (`metrics`)": ["metrics"],
     "number of examples": ["number of examples"],
     "a setting of one analysis": ["samples of one analysis", "how finely a figure is drawn"],
     "samples decoded together for marginals (`chunk`)": ["samples decoded together"],
@@ -888,7 +890,9 @@ ROWS = {
         "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"
     ],
     "`search_defaults` of a system": ["what a bundle searches with"],
-    "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
+    "the values that a decode chooses from (`tune`), or the metric that decides (`tune_by`)": [
+        "test_a_value_more_to_choose_from_chooses_anew"
+    ],
     "a refiner's training": [
         "learning rate of a refiner",
         "learning rate of the energy network",
