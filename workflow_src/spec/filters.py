@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from workflow_src.spec.sections import Frozen
 
@@ -34,6 +35,8 @@ class Filter:
               the verdict on each. It is made once for a text, whose pairs come in their order, so that it may keep what
               it has seen
     needs     what it reads beside the two texts: SCORES
+    conflict  (settings, languages of source and target) -> None, or why it cannot filter such a text, or would leave
+              it as it is: the end of a sentence that begins with its name
     """
 
     name: str
@@ -41,3 +44,4 @@ class Filter:
     settings: type[Frozen]
     check: str
     needs: tuple[str, ...] = ()
+    conflict: Callable[[Any, tuple[str, str]], str | None] = lambda _settings, _languages: None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 from pydantic import Field
 
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_filters
@@ -61,6 +63,7 @@ def test_an_experiment_that_extends_another_changes_single_filters():
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
         ({"ratio": True}, {}, "recipe.clean.ratio is True; allowed: a section"),
         (["ratio"], {}, r"recipe.clean is \['ratio'\]; allowed: a section"),
+        ({"language": {"others": ["qq"]}}, {}, "recipe.clean.language: it does not know others qq"),
         ({"score": {}}, {"train": [TEXTS]}, "recipe.clean.score: train of dataset mine has no scores; add "),
         ({}, {"train": [TABLE]}, r"score_column of train\[0\] of dataset mine is 2: it has no effect"),
         ({"score": {}}, {"train": [TABLE], "dev": [TABLE]}, r"score_column of dev\[0\] of dataset mine is 2: it"),
@@ -69,6 +72,24 @@ def test_an_experiment_that_extends_another_changes_single_filters():
 def test_what_cannot_be_used_is_one_sentence(clean, dataset, sentence):
     with pytest.raises(ConfigError, match=f"^{sentence}"):
         plan(clean, **dataset)
+
+
+@pytest.mark.parametrize(
+    ("languages", "clean", "reason"),
+    [
+        (("gsw", "en"), {"language": {}}, "recipe.clean.language: it does not know source gsw (py3langid); change its"),
+        (("xqz", "en"), {"language": {}}, "recipe.clean.language: it does not know source xqz (py3langid)"),
+        (("de", "en"), {"language": {"others": ["fra", "qq"]}}, "recipe.clean.language: it does not know others qq"),
+        (("nob", "cmn"), {"language": {"others": ["nb", "deu", "cmn"]}, "script": {}}, None),
+        (("ber", "en"), {"script": {}}, None),
+    ],
+)
+def test_filters_are_checked_for_the_languages(languages, clean, reason):
+    if reason is None:
+        assert list(filter_settings(clean.items(), languages)) == list(clean)
+        return
+    with pytest.raises(ConfigError, match=f"^{re.escape(reason)}"):
+        filter_settings(clean.items(), languages)
 
 
 def test_scores_are_downloaded_where_a_filter_reads_them():

@@ -9,12 +9,14 @@ import planted
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from workflow_src.config.base import parse
 from workflow_src.data.cleaning import Step, clean, steps_of
+from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.filters.numbers.filter import numbers
 from workflow_src.data.filters.repeated.counts import Counts
-from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, visible, word_counter
+from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, two_letters, visible, word_counter
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
@@ -240,11 +242,20 @@ def test_letters_and_scripts():
     assert word_counter("ja")("これ は") == 3 and word_counter("en")(" a  b ") == 2
 
 
-def test_a_language_that_the_model_does_not_know_is_named():
-    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xx': unknown language; allowed: ace, "):
-        verdicts("language", [("a", "b")], languages=("de", "xx"))
-    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xy': unknown language; "):
-        verdicts("language", [("a", "b")], others=("fr", "xy"))
+def test_codes_of_languages():
+    assert [two_letters(code) for code in ("de", "deu", "cmn", "yue", "ber", "xqz")] == [
+        "de",
+        "de",
+        "zh",
+        "zh",
+        "ber",
+        "xqz",
+    ]
+    assert [model_code(code) for code in ("nob", "cmn", "yue", "deu")] == ["no", "zh", "yue", "de"]
+    assert scripts_of("xqz") == ("LATIN",)
+    assert set(LanguageIdentifier.from_model_file(MODEL_FILE).labels) == LANGUAGES
+    french = [("Je ne sais pas encore ce que je vais faire.", "I do not know that.")]
+    assert verdicts("language", french, ("deu", "en"), others=("fra", "eng")) == ["min_ratio"]
 
 
 @pytest.mark.parametrize("name", filters())
