@@ -177,13 +177,31 @@ def test_lines_of_junk_take_no_time(name):
 
 def test_a_filter_that_breaks_its_contract_is_named():
     declared = filters()["length"]
-    for check, told in (
+    values = ("", True, False, 0, ("a", "b"), Pair("a", None))
+    for check, message in (
         (lambda _: [], 'filter "length" has 0 verdicts on 1 pairs; give one each.'),
+        (lambda _: None, 'filter "length" gives None; give a list of verdicts.'),
         (lambda _: [Pair("a\nb", "c")], 'filter "length" repairs line 1 to several lines; join them.'),
+        *(
+            (
+                lambda _, value=value: [value],
+                f'filter "length" has the verdict {value!r} on line 1; give None, a Pair of two texts, or why it is '
+                "left out.",
+            )
+            for value in values
+        ),
     ):
         with pytest.raises(DeclarationError) as caught:
             list(clean([Pair("a b", "c")], [Step(declared, check)]))
-        assert str(caught.value) == told
+        assert str(caught.value) == message
+
+
+def test_examples_have_no_control_characters():
+    step = Step(filters()["length"], lambda _: ["too\tlong"])
+    list(clean([Pair("a\x1b[31mb", "c\u200bd é")], [step]))
+    (example,) = step.as_json()["examples"]
+    assert (example["source"], example["target"]) == ("a\\x1b[31mb", "c\\u200bd é")
+    assert example["reason"] == "too\\tlong"
 
 
 REPETITIONS = [
