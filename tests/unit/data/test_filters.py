@@ -112,6 +112,13 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("script", {}, ("ja", "en"), ("これはペンです", "a pen"), None),
         ("script", {}, ("rus", "eng"), ("Я не знаю", "I do not know"), None),
         ("script", {"scripts": {"de": ["cyrillic"]}}, ("de", "en"), ("Я не знаю", "I do not"), None),
+        ("script", {"scripts": {"sr": ["LATIN"]}}, ("srp", "en"), ("Ја не знам", "I do not know"), "min_share"),
+        *(
+            ("script", {}, (code, "en"), (line, "I do not know"), None)
+            for code in ("bs", "az", "kk", "mn", "cnr", "sh", "sr", "uz")
+            for line in ("Ја не знам", "Ja ne znam")
+        ),
+        ("script", {}, ("mn", "en"), ("ᠪᠢ ᠮᠡᠳᠡᠬᠦ ᠦᠭᠡᠢ", "I do not know"), None),
         ("script", {}, ("de", "en"), ("Das Wort мир heißt auch Welt", "The word мир means world"), None),
         ("capitals", {}, ("de", "en"), ("NEUIGKEITEN VON HEUTE", "Today's news"), "max_share"),
         ("capitals", {}, ("de", "en"), ("NATO", "NATO"), None),
