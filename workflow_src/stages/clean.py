@@ -25,7 +25,7 @@ from workflow_src.spec import SCORES, Frozen, Pair
 class CleanSettings(Frozen):
     source: str = Field(description="code of the source language")
     target: str = Field(description="code of the target language")
-    filters: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
+    clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
 
 
 class Inputs(JobInputs):
@@ -54,7 +54,7 @@ def report(step: Step) -> None:
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
     codes = (settings.source, settings.target)
-    cleaning = filter_settings(settings.filters, codes)
+    cleaning = filter_settings(settings.clean, codes)
     steps = steps_of(cleaning, codes)
     raw_folder, folder = inputs.raw_folder, inputs.output_folder
     raw = read_json(raw_folder / "raw.json")

@@ -41,7 +41,7 @@ def test_filters_are_handed_over_in_their_order_with_all_settings():
     assert handed == {
         "source": "de",
         "target": "en",
-        "filters": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
+        "clean": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
     }
 
 
@@ -53,7 +53,7 @@ def test_an_experiment_that_extends_another_changes_single_filters():
     parent = experiment("smoke", "experiment")
     parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
     own = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
-    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["filters"]
+    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["clean"]
     assert [name for name, _ in handed] == ["length", "numbers", "repeated"]
     assert (handed[0][1]["max_words"], handed[0][1]["min_words"]) == (9, 2)
 

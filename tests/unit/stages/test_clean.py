@@ -44,7 +44,7 @@ def raw(tmp_path):
 
 
 def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
-    settings = {"source": languages[0], "target": languages[1], "filters": steps}
+    settings = {"source": languages[0], "target": languages[1], "clean": steps}
     words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
     words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
     if code:
@@ -131,6 +131,8 @@ def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
     assert (tmp_path / "clean" / "train.de").read_text() == "eins\nvier\n"
     assert summary["cleaning"][0]["dropped"] == {"minimum": 2}
     assert "train.scores" in summary["provenance"]["inputs"]
+    start(download, [*words, json.dumps(dataset | {"train": [texts]})])
+    assert not (tmp_path / "raw" / "train.scores").exists()
 
 
 def test_pairs_are_streamed(tmp_path, raw):

@@ -31,4 +31,5 @@ FILTER = Filter(
     settings=Settings,
     check="workflow_src.data.filters.repeated.filter:check",
     conflict=conflict,
+    looks_back=True,
 )
