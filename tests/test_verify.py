@@ -256,9 +256,10 @@ def test_a_finished_run_matches_and_every_file_of_it_is_checked(run):
     checked = {path for record in chain.records.values() for path in (record.path, *record.files)}
     assert {path.relative_to(run).as_posix() for path in files_of(run)} == checked
     for record in chain.records.values():
-        made = record.made
-        assert {"settings", "inputs", "files", "versions", "commit", "hardware", "created"} <= set(made), record.path
-        assert made["inputs"] or record.path.endswith("raw.json"), record.path
+        assert {"settings", "inputs", "files", "versions", "commit", "hardware", "created"} <= set(record.block), (
+            record.path
+        )
+        assert record.block["inputs"] or record.path.endswith("raw.json"), record.path
         assert all("record" in entry for entry in record.inputs), record.path
 
 

@@ -85,15 +85,15 @@ def _row(
     tokens: float | None,
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
-    known = [one for one in work if one and one.operations is not None]
-    ranges = [hours for one in known if (hours := gpu_hours(plan, one))]
+    known = [job for job in work if job and job.operations is not None]
+    ranges = [hours for job in known if (hours := gpu_hours(plan, job))]
     return {
         "work": label,
         "parameters": parameters,
         "tokens": tokens,
-        "operations": total([one.operations for one in known]) if known else None,
+        "operations": total([job.operations for job in known]) if known else None,
         "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
-        "core_hours": total([core_hours(rates, one) for one in known]) if rates and known else None,
+        "core_hours": total([core_hours(rates, job) for job in known]) if rates and known else None,
     }
 
 

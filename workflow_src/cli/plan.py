@@ -49,7 +49,7 @@ RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What Snakemake is asked for: the words after its options of these names, and targets."""
+    """Arguments of Snakemake: the words after its options of these names, and targets."""
 
     configfiles: Sequence[Path] = ()
     config: Sequence[str] = ()
@@ -266,7 +266,7 @@ def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[d
 def _add(node: Node, reasons: list[Reason]) -> None:
     """Add a job's reasons to those of its node, alike ones together."""
     for reason in reasons:
-        same = next((one for one in node.reasons if (one.kind, one.text) == (reason.kind, reason.text)), None)
+        same = next((entry for entry in node.reasons if (entry.kind, entry.text) == (reason.kind, reason.text)), None)
         if same:
             same.jobs += 1
         else:
@@ -276,7 +276,7 @@ def _add(node: Node, reasons: list[Reason]) -> None:
 def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
     reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
-    # Snakemake looks no further once a job follows another one: its own changes are asked for all the same.
+    # Snakemake compares no more once a job follows another one, so its own changes are looked up here.
     contents = getattr(job.params, "own", None) or {}
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
@@ -382,7 +382,7 @@ def summary(overview: Overview) -> str:
 
 
 def about_hours(overview: Overview) -> str:
-    """What the hours are of."""
+    """The sentence under a plan that says what its hours count: a core of this machine, or a GPU."""
     if overview.measured:
         return "Hours are of one core of this machine; analyses and measuring speed are not counted."
     return f"Hours are of one {GPU}; analyses and measuring speed are not counted."

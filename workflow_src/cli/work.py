@@ -35,7 +35,7 @@ DECODING_SHARE = (0.003, 0.05)
 class Sizes:
     """What work follows from beside the configuration, and where each number is from.
 
-    `pairs` for training, None where nobody knows; `length`, mean subwords of a sentence; `sources` of both.
+    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `sources` of both.
     """
 
     pairs: int | None

@@ -89,8 +89,8 @@ def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     # A role of the search that has the name of one of the family's is filled by the same system.
     names = of_the_family(settings, system.served_with) | named_systems(settings)
     named = {role: plan.system(name) for role, name in names.items()}
-    filled = fill(needs(settings), [(one, one.family) for one in own], named)
-    return {role: products(one, vocabulary) for role, one in filled.items()}
+    filled = fill(needs(settings), [(member, member.family) for member in own], named)
+    return {role: products(member, vocabulary) for role, member in filled.items()}
 
 
 def decoding_operations(plan: Plan, system: System, settings: SearchSettings, sentences: float, length: float) -> float:
@@ -111,11 +111,11 @@ def decoding_operations(plan: Plan, system: System, settings: SearchSettings, se
 
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
     """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
-    found = [
+    operations = [
         decoding_operations(plan, plan.system(decode.system), settings, sentences, length)
         for settings in decode.combinations()
     ]
-    return sum(found) if tried else max(found)
+    return sum(operations) if tried else max(operations)
 
 
 def check(plan: Plan) -> None:

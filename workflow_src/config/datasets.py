@@ -191,8 +191,8 @@ class DatasetFiles(Frozen):
         """Paths of the user's files that a direction reads: what is not downloaded. For rules to depend on."""
         names: dict[str, None] = {}
         for part in (*self.train, *self.dev, *self.test):
-            given = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
-            names.update({text.split("!")[0]: None for text in given if text})
+            texts = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
+            names.update({text.split("!")[0]: None for text in texts if text})
         own = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
 

@@ -14,16 +14,16 @@ from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, p
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed settings. Raises ConfigError."""
-    found = [
+    decodes = [
         decode
         for number, section in enumerate(config.decodes)
         for decode in _decodes(section, systems, f"decodes[{number}]")
     ]
-    names = [(decode.system, decode.name) for decode in found]
+    names = [(decode.system, decode.name) for decode in decodes]
     for system, name in names:
         if names.count((system, name)) > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
-    return tuple(found)
+    return tuple(decodes)
 
 
 def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
@@ -44,7 +44,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         raise ConfigError(
             f"{where}.tune_by", section.tune_by, problem="tune lists no values", hint="add tune, or remove it"
         )
-    made, every = [], []
+    decodes, every = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
@@ -58,7 +58,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
             handed = {"search": search.name} | settings.model_dump(mode="json")
             own = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
-            made.append(
+            decodes.append(
                 Decode(
                     system=section.system,
                     search=search.name,
@@ -73,7 +73,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                 )
             )
     _check_candidates(search, every, where)
-    return made
+    return decodes
 
 
 def check_search_defaults(system: System, systems: dict[str, System]) -> None:
@@ -90,9 +90,9 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
                 problem = "bundles carry the systems that `carries` names"
                 raise ConfigError(f"{where}.{field}", fields[field], problem=problem, hint="remove it")
         beside = {
-            one.setting: system.carries[role]
-            for role, one in carried(system.family).items()
-            if role in system.carries and one.setting in search.settings.model_fields
+            option.setting: system.carries[role]
+            for role, option in carried(system.family).items()
+            if role in system.carries and option.setting in search.settings.model_fields
         }
         settings = _filled(search.settings.checked(beside | fields, where), system, systems, where)
         settings.check_used(section=where)
@@ -110,10 +110,10 @@ def _serves(
     search: Search, tried: list[SearchSettings], system: System, systems: dict[str, System], where: str
 ) -> None:
     """Raises ConfigError where the model of a system, or of its base, cannot be decoded so."""
-    for one in (system, *([systems[system.base]] if system.base else [])):
+    for network in (system, *([systems[system.base]] if system.base else [])):
         for settings in tried:
-            if reason := one.family.refuses(one.model, search, settings):
-                named = system.name if one is system else f"{system.name}, whose base is {one.name},"
+            if reason := network.family.refuses(network.model, search, settings):
+                named = system.name if network is system else f"{system.name}, whose base is {network.name},"
                 raise ConfigError(where, problem=f"search {search.name} of system {named} {reason}")
 
 

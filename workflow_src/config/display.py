@@ -139,8 +139,8 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     notes = ", ".join(own)
     if picked:
         # Seeds that chose different values share a row, which then tells the settings only.
-        told = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
-        notes = f"{notes}; {told}" if own else told
+        chosen = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
+        notes = f"{notes}; {chosen}" if own else chosen
     label = _common([search.row_label(one) for one in every])
     refining = refinement(values)
     return DecodeInfo(

@@ -23,11 +23,11 @@ Key = tuple[str, str]
 
 def words(settings: Mapping[str, Any], values: bool = True) -> str:
     """Settings in words: `length quantile 0.6`, or their names only. What is on is told by its name."""
-    told = (
+    parts = (
         name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
         for name, value in settings.items()
     )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _number(value: Any) -> str:

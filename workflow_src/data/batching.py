@@ -82,11 +82,11 @@ def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
 def _padded(flat: np.ndarray, lengths: np.ndarray, eos: bool) -> Tensor:
     """Sentences given one after another in `flat`, as (B, longest), int64, at least one column wide."""
     width = max(int(lengths.max(initial=0)) + eos, 1)
-    made = np.full((len(lengths), width), PAD, dtype=np.int64)
-    made[np.arange(width) < lengths[:, None]] = flat
+    rows = np.full((len(lengths), width), PAD, dtype=np.int64)
+    rows[np.arange(width) < lengths[:, None]] = flat
     if eos:
-        made[np.arange(len(lengths)), lengths] = EOS
-    return torch.from_numpy(made)
+        rows[np.arange(len(lengths)), lengths] = EOS
+    return torch.from_numpy(rows)
 
 
 def pad(sequences: Sequence[Sequence[int]], eos: bool) -> Tensor:

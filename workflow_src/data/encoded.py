@@ -55,10 +55,10 @@ class _SideWriter:
         self.lengths.extend(lengths)
 
     def offsets(self) -> np.ndarray:
-        made = np.zeros(len(self.lengths) + 1, dtype=np.int64)
-        np.cumsum(np.frombuffer(self.lengths, dtype=np.intc), out=made[1:])
-        self.digest.update(made.tobytes())
-        return made
+        starts = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        np.cumsum(np.frombuffer(self.lengths, dtype=np.intc), out=starts[1:])
+        self.digest.update(starts.tobytes())
+        return starts
 
 
 def write(

@@ -95,12 +95,12 @@ def _segments_of_documents(text: str) -> list[Segment]:
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
     """The texts of pairs of segments; ArtifactError naming both files and ids where the ids differ."""
     for number, ((left, source), (right, target)) in enumerate(pairs, 1):
-        for what, here, there in zip(("document", "segment"), left, right, strict=True):
-            if None not in (here, there) and here != there:
+        for what, left_id, right_id in zip(("document", "segment"), left, right, strict=True):
+            if None not in (left_id, right_id) and left_id != right_id:
                 raise ArtifactError(
                     first,
-                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{here}" in one '
-                    f'and "{there}" in the other',
+                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{left_id}" in one '
+                    f'and "{right_id}" in the other',
                     "correct the files",
                 )
         yield source, target
@@ -150,8 +150,8 @@ def _translator(
     references = [element for document in documents for element in document.iterfind("ref")]
     known = sorted({element.get("translator", "") for element in references if _language(element) == language})
     if not known:
-        there = sorted(sources | {_language(element) for element in references})
-        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(there)}")
+        languages = sorted(sources | {_language(element) for element in references})
+        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(languages)}")
     if translator is None and len(known) == 1:
         return known[0]
     if translator not in known:

@@ -392,18 +392,18 @@ def _find(wanted: str, contents: list[tuple[str, bool]], name: str) -> str:
     """The member that `wanted` names, by its whole path or by an end of it that is unique."""
     tidy = [(posixpath.normpath(member), plain) for member, plain in contents]
     wanted_path = posixpath.normpath(wanted)
-    found = {path for path, _ in tidy if path == wanted_path}
-    found = found or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
-    if not found:
+    paths = {path for path, _ in tidy if path == wanted_path}
+    paths = paths or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
+    if not paths:
         files = [path for path, plain in tidy if plain]
         shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
         more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
         raise ArtifactError(name, f'has no member "{wanted}"', f"it has {shown}{more}")
-    if len(found) > 1:
+    if len(paths) > 1:
         raise ArtifactError(
-            name, f'has several members "{wanted}" ({", ".join(sorted(found)[:3])})', "write the whole path"
+            name, f'has several members "{wanted}" ({", ".join(sorted(paths)[:3])})', "write the whole path"
         )
-    (path,) = found
+    (path,) = paths
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
         raise ArtifactError(name, f'has "{wanted}" as a folder or a link, not a file', "name a file")

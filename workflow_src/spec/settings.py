@@ -109,11 +109,11 @@ class SearchSettings(Frozen):
     @classmethod
     def limits(cls, name: str) -> str:
         """The range of a number, in words: `above 0 and below 1`."""
-        said = {type(item).__name__: item for item in cls.model_fields[name].metadata}
-        words = [f"{said['Ge'].ge:g} or more"] if "Ge" in said else []
-        words += [f"above {said['Gt'].gt:g}"] if "Gt" in said else []
-        words += [f"below {said['Lt'].lt:.0f}"] if "Lt" in said else []
-        words += [f"{said['Le'].le:g} or less"] if "Le" in said else []
+        constraints = {type(item).__name__: item for item in cls.model_fields[name].metadata}
+        words = [f"{constraints['Ge'].ge:g} or more"] if "Ge" in constraints else []
+        words += [f"above {constraints['Gt'].gt:g}"] if "Gt" in constraints else []
+        words += [f"below {constraints['Lt'].lt:.0f}"] if "Lt" in constraints else []
+        words += [f"{constraints['Le'].le:g} or less"] if "Le" in constraints else []
         return " and ".join(words)
 
     @classmethod

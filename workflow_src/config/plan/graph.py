@@ -195,11 +195,11 @@ class Graph(Paths):
     @cached_property
     def _own_on_test(self) -> dict[tuple[str, str], list[Decode]]:
         """Decodes on test that our own code computes, by system and search."""
-        found: dict[tuple[str, str], list[Decode]] = {}
+        decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
             if "test" in decode.splits and decode.own_engine:
-                found.setdefault((decode.system, decode.search), []).append(decode)
-        return found
+                decodes.setdefault((decode.system, decode.search), []).append(decode)
+        return decodes
 
     def _baseline(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row that a decode is compared with; None for a baseline itself.

@@ -171,14 +171,14 @@ class Settings(Graph):
         """The first plain decode of every system that neither is followed, nor is what one is built on, nor teaches."""
         followed = {decode.system for decode in self.loaded.decodes if searches()[decode.search].traceable}
         seen = followed | {self.loaded.systems[name].base for name in followed}
-        found = []
+        decodes = []
         for decode in self.loaded.decodes:
             if decode.system in seen or self.loaded.systems[decode.system].family.autoregressive:
                 continue
             if decode.own_engine and not decode.tune and not self.systems_in_roles(decode):
                 seen.add(decode.system)
-                found.append(decode)
-        return found
+                decodes.append(decode)
+        return decodes
 
     def settings_speed(self) -> str:
         return _json(

@@ -44,8 +44,8 @@ def compared_with(language: str) -> set[str]:
     if language == "en":
         return {"en", *LIKE_ENGLISH.split()}
     near, alike = ([set(group.split()) for group in groups] for groups in (NEAR, ALIKE))
-    found = {"en"}.union(*(group for group in near if language in group))
-    return found.difference(*(group for group in alike if language in group)) | {language}
+    languages = {"en"}.union(*(group for group in near if language in group))
+    return languages.difference(*(group for group in alike if language in group)) | {language}
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
