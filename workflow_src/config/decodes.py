@@ -1,4 +1,4 @@
-"""The decodes of an experiment: lists written out, settings checked by searches and engines, names given."""
+"""The decodes of an experiment: lists written out, settings checked by searches and engines, names formed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
 
 
 def check_search_defaults(system: System, systems: dict[str, System]) -> None:
-    """Checks what the bundle of a system says of its searches, with the systems that it carries. Raises ConfigError."""
+    """Check `search_defaults` of a system, with the systems that its bundle carries. Raises ConfigError."""
     known = list(searches_of(system.family))
     for name, fields in system.search_defaults.items():
         where = f"systems.{system.name}.search_defaults"
@@ -138,7 +138,7 @@ def _each(value: Any) -> tuple[Any, ...]:
 
 
 def _own_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
-    """Settings of the search itself, lists as they are given."""
+    """Settings of the search itself, lists not yet written out."""
     fields = {}
     for name, value in (section.model_extra or {}).items():
         if name in search.settings.model_fields:
@@ -220,7 +220,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], engine: str | None) -> str:
-    """The name that files carry: that of the search with what its settings add, or the one that was given."""
+    """The name of a decode in files: its `name`, or that of the search with the parts of its settings."""
     if section.name:
         several = "".join(settings.name_part(name) for name in listed)
         # A list of compute types gives several decodes too.

@@ -81,7 +81,7 @@ def gpus(device: str) -> int:
 
 
 class Requests:
-    """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
+    """Resources of each rule. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
 
     A shard's job asks for its own part, by the number of shards in its name. A decode that is given shards only joins
     them.

@@ -1,4 +1,4 @@
-"""Settings of searches: what each is called, where it is allowed, and what it adds to names of files."""
+"""Settings of searches: their names, ranges and roles, and their parts of the names of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workflow_src.spec.sections import UNKNOWN, Frozen, refused
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What a field of a search's settings means outside of the search; goes into the field's `Annotated`.
+    """Meaning of a field of a search's settings outside of the search; goes into the field's `Annotated`.
 
     required  every decode of a configuration says it
     tune      dev may choose it
@@ -78,18 +78,18 @@ def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
 
 @functools.cache
 def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
-    """A class with one of the settings, so that nothing is asked of the others."""
+    """A settings class with one field, to check its value without the others."""
     field = settings.model_fields[name]
     fields: dict[str, Any] = {name: (field.annotation, field)}
     return pydantic.create_model(settings.__name__, __base__=Frozen, **fields)
 
 
 class SearchSettings(Frozen):
-    """Base of every search's settings: one class is the only place that knows its settings."""
+    """Base of the settings of searches: each search has a class of its own."""
 
     @classmethod
     def option(cls, name: str) -> Option:
-        """The `Option` of a field; an empty one where none was given."""
+        """The `Option` of a field; an empty one where its `Annotated` has none."""
         return _options(cls)[name]
 
     @classmethod
@@ -156,14 +156,14 @@ class SearchSettings(Frozen):
                 raise error.within(section)
 
     def name_part(self, name: str) -> str:
-        """What one setting adds to a decode's name."""
+        """Part of a decode's name that comes from one setting."""
         part, value = self.option(name).part, getattr(self, name)
         if part is None:
             return f"-{name.replace('_', '-')}{value}"
         return part(value) if callable(part) else part.format(value)
 
     def name_parts(self) -> str:
-        """What the settings add to a search's name in names of files: `-4-quantile0.6`."""
+        """Part of the names of files that comes from the settings, behind the search's name: `-4-quantile0.6`."""
         shown = (
             name
             for name in type(self).model_fields

@@ -1,4 +1,4 @@
-"""What depends on what in an experiment, and which rows are compared with which."""
+"""Dependencies between systems, decodes and files of an experiment, and the rows that others are compared with."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Graph(Paths):
 
     @property
     def trained(self) -> list[tuple[str, int]]:
-        """Every (system, seed) that is trained. What no decode uses, such as a model for pictures, has one seed."""
+        """Every trained (system, seed). A system without decodes, such as a model for pictures, has one seed."""
         systems = self.loaded.systems
         used: set[str] = set()
         waiting = list(self.exported)
@@ -131,7 +131,7 @@ class Graph(Paths):
 
     @property
     def exported(self) -> list[str]:
-        """Systems that decodes use, as what translates or as what ranks, without repeats."""
+        """Systems that decodes use, to translate or to rank, without repeats."""
         decodes = self.loaded.decodes
         others = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
         return list(dict.fromkeys([*(decode.system for decode in decodes), *others]))
@@ -161,7 +161,7 @@ class Graph(Paths):
         ]
 
     def dev_figures(self, decode: Decode, seed: int | str) -> dict[str, str]:
-        """Files that tell how a decode did on dev: its scores (`quality`), and what it chose (`chosen`)."""
+        """Files of a decode's results on dev: scores (`quality`), and the settings chosen (`chosen`)."""
         return {
             **({"quality": self.quality(decode, seed, "dev")} if "dev" in decode.splits else {}),
             **({"chosen": self.chosen(decode, seed)} if decode.tune else {}),
