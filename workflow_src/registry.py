@@ -326,7 +326,7 @@ def refinement(settings: SearchSettings) -> Search | None:
 
 
 def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
-    """What makes the steps that a search takes, from networks by role: a function of (memory, mask); or None."""
+    """The function of (memory, mask) that makes a search's steps, from networks by role; None without steps."""
     search = refinement(settings)
     if search is None or search.step is None:
         return None

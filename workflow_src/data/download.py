@@ -80,7 +80,7 @@ def fetch(
 
 
 def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
-    """Where `fetch` would find a file without the network; None where it is not on this machine."""
+    """Path of a file that `fetch` needs no network for; None where it is not on this machine."""
     in_mirror = _in_mirror(file, mirrors)
     path = in_mirror[1] if in_mirror else Path(folder) / places(file)[0]
     return path if path.is_file() else None
@@ -143,7 +143,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(patience.attempts),
         wait=tenacity.wait_exponential(multiplier=patience.first_wait),
-        retry=tenacity.retry_if_exception(_may_pass()),
+        retry=tenacity.retry_if_exception(_worth_retrying()),
         before_sleep=warn,
         reraise=True,
     )
@@ -158,8 +158,8 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
         ) from None
 
 
-def _may_pass() -> Callable[[BaseException], bool]:
-    """Whether a download may succeed when it is tried again after a failure, asked once for each."""
+def _worth_retrying() -> Callable[[BaseException], bool]:
+    """A predicate on failures of one download: True where a further try may succeed. Call it once for each failure."""
     import requests
 
     wrong = 0
@@ -179,7 +179,7 @@ def _may_pass() -> Callable[[BaseException], bool]:
 
 
 class _WrongSum(ArtifactError):
-    """A file that came whole, as far as one can tell, with another sum than expected."""
+    """A file with another sum than expected, whose download ended without an error."""
 
 
 def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None:
@@ -226,7 +226,7 @@ def _reason(problem: Exception) -> str:
 
 
 class _Check:
-    """A downloader for pooch that looks at what came before pooch gives the file its name."""
+    """A downloader for pooch that checks the bytes before pooch gives the file its name."""
 
     def __init__(self, name: str, file: RemoteFile, timeout: float):
         self.name, self.file, self.timeout = name, file, timeout

@@ -69,7 +69,7 @@ def write(
     vocabulary_size: int = SMALL_VOCABULARY,
     chunk: int = 8192,
 ) -> dict[str, Any]:
-    """Write sentence pairs as they come, `chunk` at a time, and return what PREFIX.json says.
+    """Write sentence pairs as they come, `chunk` at a time, and return the content of PREFIX.json.
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
     beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that

@@ -28,7 +28,7 @@ SOURCE = re.compile(r"<src[\s>]")
 
 
 def is_markup(line: str) -> bool:
-    """Whether a line is nothing but tags, or one whole element of METADATA."""
+    """True for a line of tags alone, or of one whole element of METADATA."""
     return ONLY_TAGS.fullmatch(line) is not None or ELEMENT.fullmatch(line) is not None
 
 
@@ -55,7 +55,7 @@ def without_markup(
 
 
 def has_source_and_references(text: str) -> bool:
-    """Whether a text is XML of WMT's form from 2021 on, which holds the texts of several languages."""
+    """True for XML of WMT's form from 2021 on, which holds the texts of several languages."""
     return SOURCE.search(text) is not None
 
 
@@ -146,7 +146,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
 def _translator(
     documents: list[ElementTree.Element], name: str, language: str, translator: str | None, sources: set[str]
 ) -> str:
-    """Whose references in `language` are meant; "" where the file names nobody."""
+    """The translator whose references in `language` are used; "" where the file names none."""
     references = [element for document in documents for element in document.iterfind("ref")]
     known = sorted({element.get("translator", "") for element in references if _language(element) == language})
     if not known:

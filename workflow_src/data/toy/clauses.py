@@ -196,7 +196,7 @@ def _adverbials(tense: str, subject: str) -> list[tuple[str, Adverbial, str, flo
 
 
 def adverb_name(adverbial: Adverbial, name: str) -> str:
-    """none, time (may open the clause), mid, or dated (none here, but a subordinate clause tells the time)."""
+    """none, time (may open the clause), mid, or dated (none here, but a subordinate clause sets the time)."""
     return name if adverbial is NONE else "time" if adverbial.fronts else "mid"
 
 

@@ -62,7 +62,7 @@ class _Trie:
     def __init__(self):
         self.words: dict[str, _Trie] = {}
         self.children: dict[tuple[Symbol, str], _Trie] = {}
-        # Children that a word can begin, found when first asked for.
+        # Children that a word can begin, computed at their first use.
         self.begun: dict[str, list[tuple[tuple[Symbol, str], _Trie]]] = {}
         # (rule, order): order[k] is the slot of the k-th child in the pattern.
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
@@ -183,7 +183,7 @@ def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
 
 
 def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
-    """Whether `tokens` is a wording of the forest, in time that does not grow with the number of wordings."""
+    """True for `tokens` that are a wording of the forest, in time that does not grow with the number of wordings."""
     memo: dict[tuple[int, str, int], frozenset[int]] = {}
 
     def ends(node: Node, form: str, begin: int) -> frozenset[int]:
