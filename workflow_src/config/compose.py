@@ -269,7 +269,7 @@ def _used_by(decode: Any) -> set[str]:
 
 
 def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
-    """A preset in a YAML file, a copy of your own: many systems ask for the same file, which is read once.
+    """A preset in a YAML file, a copy of your own: many systems name the same file, which is read once.
 
     Raises ConfigError, which says `where`, for an unknown name.
     """

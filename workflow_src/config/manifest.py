@@ -1,7 +1,7 @@
 """The manifest of a report: systems, searches, decodes and rows with everything that tables and figures say of them.
 
 Titles, labels, order, curves and looks come from the declarations of families, searches and engines, so that tables
-and figures never ask which member a row belongs to. `display.build` makes a manifest from the settings that the plan
+and figures never test which member a row belongs to. `display.build` makes a manifest from the settings that the plan
 hands to the rule of the report.
 """
 

@@ -132,12 +132,12 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
             for element in document.iterfind("ref")
             if _language(element) == language and element.get("translator", "") == translator
         ]
-        who = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
-        reference = _segments_by_id(_only(references, who, place), place)
+        label = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
+        reference = _segments_by_id(_only(references, label, place), place)
         if list(reference) != list(source):
             odd = sorted(reference.keys() ^ source.keys()) or ["in another order"]
             raise ArtifactError(
-                place, f"has different segments in its source and its {who}: {', '.join(odd)}", "correct the file"
+                place, f"has different segments in its source and its {label}: {', '.join(odd)}", "correct the file"
             )
         chosen += [((document.get("id"), number), content) for number, content in reference.items()]
     return chosen

@@ -128,7 +128,7 @@ def _begin(path: Path) -> tuple[int, str]:
         except BlockingIOError:
             pass
         except OSError:
-            # A disk without locks, where nobody can sweep either.
+            # A disk without locks, where no process sweeps either.
             return handle, name
         else:
             with contextlib.suppress(OSError):

@@ -88,7 +88,7 @@ class Family:
     order           place among families in tables
     loss_title      of the panel of its training loss; families that say the same share one
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
-                    on the CPU: what CUDA graphs ask for
+                    on the CPU: a requirement of CUDA graphs
     """
 
     name: str
@@ -225,7 +225,7 @@ class Search:
 class Engine:
     """A library, or our own code, that computes decodes.
 
-    compute_types   precisions that a decode may ask for, the first is the default; none: that of the machine
+    compute_types   precisions that a decode may name, the first is the default; none: that of the machine
     serves          (family, search, settings) -> None, or why not: the end of a sentence that begins with its name
     devices         kinds of devices that it serves on
     packages        those that it needs and that may not be installed

@@ -64,7 +64,7 @@ RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", 
 
 @functools.cache
 def _options(settings: type[SearchSettings]) -> dict[str, Option]:
-    """The `Option` of every field. Cached: a plan asks for them many times for each decode."""
+    """The `Option` of every field. Cached: a plan reads them many times for each decode."""
     return {
         name: next((item for item in field.metadata if isinstance(item, Option)), Option())
         for name, field in settings.model_fields.items()

@@ -20,7 +20,7 @@ class Graph(Paths):
         super().__init__(loaded)
         self.analyses = analyses(loaded)
         self.grids = grids(loaded)
-        # Rules ask for them several times a job, and an experiment may have thousands.
+        # Rules read them several times a job, and an experiment may have thousands.
         self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
 
     def system(self, name: str) -> System:
