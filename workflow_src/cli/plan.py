@@ -224,7 +224,7 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     system = wildcards.get("system") or wildcards.get("teacher") or ""
     if rule == "encode":
         # Distilled text is encoded when its teacher has written it.
-        of = {one.data: one.teacher for one in plan.loaded.systems.values()}
+        of = {system.data: system.teacher for system in plan.loaded.systems.values()}
         system = of.get(wildcards["text"]) or ""
         return ("distil", system) if system else ("data", "")
     if rule in plan.training_rules:

@@ -178,7 +178,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
     for name in settings.named("steps"):
         base = systems[system.base].family if system.base else None
         known = [*searches_of(system.family), *(searches_of(base) if base else ())]
-        stepping = [one for one in known if searches()[one].step]
+        stepping = [search for search in known if searches()[search].step]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
             raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)
@@ -186,7 +186,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name, filled in settings.roles().items():
         role, value = search_of(settings).needs[filled], getattr(settings, name)
-        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
+        fits = [candidate for candidate, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")
         if value is not None and value not in fits:

@@ -107,7 +107,7 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
         decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
         rows=tuple(rows),
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
-        metrics=tuple(one.metric for one in measured(content.get("metrics"))),
+        metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
     )
 

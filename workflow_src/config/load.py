@@ -312,8 +312,8 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
         if role not in known:
             raise ConfigError(f"{where}.{role}", problem=f"no role of family {system.family}", allowed=known)
         trait = known[role].role.trait
-        kinds = {one: families()[section.family] for one, section in config.systems.items()}
-        fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
+        kinds = {candidate: families()[section.family] for candidate, section in config.systems.items()}
+        fits = [candidate for candidate, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
             raise ConfigError(f"{where}.{role}", other, problem=f"no system that {phrase(trait)}", allowed=fits)
 

@@ -282,16 +282,16 @@ class Manifest:
 
     def title(self, search: str) -> str:
         """The title of a search; its name where it is no longer declared."""
-        return next((one.title for one in self.searches if one.name == search), search)
+        return next((info.title for info in self.searches if info.name == search), search)
 
     def kept(self, search: str) -> tuple[str, ...]:
         """Settings that analyses keep of a search; none where it is no longer declared."""
-        return next((one.kept for one in self.searches if one.name == search), ())
+        return next((info.kept for info in self.searches if info.name == search), ())
 
     def look(self, system: str, search: str) -> Look:
         """How a search of a system is drawn."""
-        systems = (one.look for one in self.systems if one.name == system)
-        looks = (one.look for one in self.searches if one.name == search)
+        systems = (info.look for info in self.systems if info.name == system)
+        looks = (info.look for info in self.searches if info.name == search)
         return resolved(next(looks, OTHER), next(systems, OTHER))
 
     @property
@@ -326,5 +326,5 @@ class Manifest:
 
 def resolved(search: Look, family: Look, engine: str | None = None) -> Look:
     """How a row is drawn: in the colour of its search or else of its family, with the marker of its engine."""
-    look = next((one for one in (search, family) if one.colour), OTHER)
+    look = next((entry for entry in (search, family) if entry.colour), OTHER)
     return dataclasses.replace(look, marker=engine or search.marker or OTHER.marker)

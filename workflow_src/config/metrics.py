@@ -51,7 +51,7 @@ def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
     """Settings of rules: nothing for the default metrics, else `metrics`, settings by name."""
     if measured == default_measured():
         return {}
-    return {"metrics": {one.metric.name: one.settings.model_dump(mode="json") for one in measured}}
+    return {"metrics": {entry.metric.name: entry.settings.model_dump(mode="json") for entry in measured}}
 
 
 def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:

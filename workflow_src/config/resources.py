@@ -148,7 +148,7 @@ class Requests:
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
         everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)
-        hours = {one.rule: one.hours for one in self.plan.analyses.values()} | {"measure_speed": 4}
+        hours = {analysis.rule: analysis.hours for analysis in self.plan.analyses.values()} | {"measure_speed": 4}
         return self._process + 4000 + 2 * everything, 60 * hours.get(rule, 1)
 
     @property

@@ -79,7 +79,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
 def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
     """The system with the trait: this one or its base; None where neither has it."""
     candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((one for one in candidates if trait in one.family.traits), None)
+    return next((other for other in candidates if trait in other.family.traits), None)
 
 
 def main_split(loaded: Loaded) -> Split:

@@ -189,19 +189,19 @@ def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
     def ends(node: Node, form: str, begin: int) -> frozenset[int]:
         place = (id(node), form, begin)
         if place not in memo:
-            found: set[int] = set()
+            ending: set[int] = set()
             for rule, children in node.options:
                 for pattern in rule.patterns(side, form):
-                    here = {begin}
+                    reached = {begin}
                     for item in pattern:
                         if isinstance(item, str):
-                            here = {at + 1 for at in here if at < len(tokens) and tokens[at] == item}
+                            reached = {at + 1 for at in reached if at < len(tokens) and tokens[at] == item}
                         else:
-                            here = {end for at in here for end in ends(children[item[0]], item[1], at)}
-                        if not here:
+                            reached = {end for at in reached for end in ends(children[item[0]], item[1], at)}
+                        if not reached:
                             break
-                    found |= here
-            memo[place] = frozenset(found)
+                    ending |= reached
+            memo[place] = frozenset(ending)
         return memo[place]
 
     return len(tokens) in ends(node, form, 0)

@@ -55,8 +55,8 @@ def _tokens(sentence: str, side: int) -> list[list[str]]:
         bare = word.rstrip(",.?")
         article = side == EN and bare in ("a", "an", "A", "An")
         tokens += ["a(n)" if article else bare, *word[len(bare) :]]
-    found = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
-    return [each for each in found if all(each) and _text(each) == sentence]
+    readings = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
+    return [each for each in readings if all(each) and _text(each) == sentence]
 
 
 def _sides(direction: str) -> tuple[int, int]:
