@@ -9,7 +9,7 @@ import numpy as np
 
 from workflow_src.evaluation.analyses.components import ComponentsSettings
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
-from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.networks import posterior_latents
 
 
 def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:

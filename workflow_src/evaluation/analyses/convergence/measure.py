@@ -23,7 +23,7 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.decoding.latent import on_source
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
 from workflow_src.spec import MODEL

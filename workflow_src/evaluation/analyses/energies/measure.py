@@ -15,7 +15,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
 from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
-from workflow_src.evaluation.analyses.procedures import procedure, translate_with
+from workflow_src.evaluation.analyses.networks import procedure, translate_with
 from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
 from workflow_src.registry import settings_of

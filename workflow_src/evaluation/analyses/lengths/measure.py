@@ -11,7 +11,7 @@ from workflow_src.data.batching import pad
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
 from workflow_src.evaluation.analyses.lengths import LengthsSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings, procedure, translate_with
+from workflow_src.evaluation.analyses.networks import entry_settings, procedure, translate_with
 from workflow_src.evaluation.quality import metrics
 
 

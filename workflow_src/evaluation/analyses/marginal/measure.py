@@ -22,7 +22,7 @@ from torch import Tensor
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, LatentModel, wide

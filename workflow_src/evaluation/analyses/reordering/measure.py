@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, outputs, target_ids
-from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.networks import posterior_latents
 from workflow_src.evaluation.analyses.reordering import ReorderingSettings
 from workflow_src.jobs import log
 from workflow_src.losses.ctc import Lattice, viterbi

@@ -12,7 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
 
 Outputs = Sequence[Sequence[int]]
