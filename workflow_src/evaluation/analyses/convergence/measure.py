@@ -11,6 +11,7 @@ noise is a function of (seed, sentence) alone.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -78,12 +79,13 @@ def bounds(
     Equal outputs are computed once. `sentence` is a number that names the sentence.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
-    known: dict[tuple[int, ...], float] = {}
-    for output in map(tuple, outputs):
-        if output not in known:
-            target = torch.tensor([output], dtype=torch.int64, device=device)
-            known[output] = _bound(model, memory, target, samples, sentence_generator(seed, sentence))
-    return [known[tuple(output)] for output in outputs]
+
+    @functools.cache
+    def bound(output: tuple[int, ...]) -> float:
+        target = torch.tensor([output], dtype=torch.int64, device=device)
+        return _bound(model, memory, target, samples, sentence_generator(seed, sentence))
+
+    return [bound(tuple(output)) for output in outputs]
 
 
 def _bound(

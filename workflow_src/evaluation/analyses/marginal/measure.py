@@ -11,6 +11,7 @@ have the same length share their noise, which makes differences between them mor
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -138,16 +139,16 @@ def marginals(
     Equal outputs have equal estimates and are computed once. `sentence` is a number that names the sentence.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
-    known: dict[tuple[int, ...], Estimate] = {}
-    for output in map(tuple, outputs):
-        if output in known:
-            continue
+
+    @functools.cache
+    def estimated(output: tuple[int, ...]) -> Estimate:
         target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
         width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
         noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))
-        known[output] = estimate(log_weights(model, memory, target, noise.to(device), chunk))
-    return [known[tuple(output)] for output in outputs]
+        return estimate(log_weights(model, memory, target, noise.to(device), chunk))
+
+    return [estimated(tuple(output)) for output in outputs]
 
 
 def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
