@@ -130,9 +130,6 @@ def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
 
 
 def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
-    """One point of a curve: the mean bound in nats a sentence after `steps` steps, and its gain on `start`.
-
-    Errors are standard errors over sentences.
-    """
+    """The bound after `steps` steps in a `ConvergencePoint`, and its gain on `start`."""
     bound = {"bound": statistics.fmean(values), "bound_error": standard_error(values)}
     return {"steps": steps} | bound | gain_figures(values, start)

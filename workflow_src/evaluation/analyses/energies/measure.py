@@ -103,10 +103,7 @@ def energies(
 
 
 def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Means over what could be scored: `per_sentence` with its standard error, and `per_token`, ends counted.
-
-    `unscored` is the number of sentences left out; where nothing is left, means are None.
-    """
+    """Figures of an `Energy`; tokens are counted with end symbols."""
     scored = [(value, len(output) + 1) for value, output in zip(values, outputs, strict=True) if value is not None]
     counts: dict[str, Any] = {"sentences": len(scored), "unscored": len(values) - len(scored)}
     if not scored:
@@ -119,10 +116,7 @@ def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) ->
 def under(
     scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
 ) -> dict[str, Any]:
-    """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
-
-    With one scorer there are no `others`.
-    """
+    """Figures of `ScoredOutputs` under `scorers`, translators by name; no `others` with one scorer."""
     means = {
         name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)
         for name, one in scorers.items()

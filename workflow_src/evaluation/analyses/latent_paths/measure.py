@@ -173,10 +173,7 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def point(steps: int, places: Sequence[Place]) -> dict[str, Any]:
-    """One point of a curve: means over sentences of every figure of `Place`, each with its standard error.
-
-    A figure is None where no sentence has it. `moving` counts the sentences that have a cosine.
-    """
+    """Figures of a `LatentPathsPoint`: means over sentences of those of `Place`, each with its standard error."""
     figures: dict[str, Any] = {"steps": steps}
     for field in dataclasses.fields(Place):
         values = [float(value) for place in places if (value := getattr(place, field.name)) is not None]

@@ -152,11 +152,7 @@ def marginals(
 
 
 def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
-    """One point of a curve: the mean over sentences of log p(y|x) after `steps` steps, and its gain on `start`, L = 0.
-
-    `error` is the standard error of the mean from sampling z; `spread` that over sentences. `gain_error` is the paired
-    one, over sentences, of the gain. All in nats a sentence.
-    """
+    """Figures of a `MarginalPoint` after `steps` steps, with the gain on `start`, L = 0."""
     values = [e.value for e in estimates]
     return {
         "steps": steps,

@@ -46,8 +46,8 @@ def _caption(content: Reordering) -> Caption:
             "of shared words stand in the opposite order.",
             "Dots": "The assignment with the least sum of distances; light is near.",
             "Slots": slots if any(panel.alignments for panel in example.panels) else "",
-            "Table": f"Of the {content.compared:,} of {content.scope} whose two translations differ and share two words "
-            "or more.",
+            "Table": f"Of the {content.compared:,} of {content.scope} whose two translations differ and share two "
+            "words or more.",
             "Moved by": "Positions, the mean.",
             "Change / spread": "Distance at the same position beside that at others.",
             "Correlation": "Of the distance moved and the share of pairs in the opposite order, over sentences.",
