@@ -39,18 +39,11 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
         traces, device = traces_of(translator, sentences.sources, search), translator.runtime.device
+        sources = translator.subwords.encode_source(sentences.sources)
         networks: Mapping[str, Any] = translator.networks(search)
         values = [
-            bounds(
-                networks[MODEL],
-                [*ids, EOS],
-                [step[number] for step in traces],
-                settings.samples,
-                settings.seed,
-                sentences.numbers[number],
-                device,
-            )
-            for number, ids in enumerate(translator.subwords.encode_source(sentences.sources))
+            bounds(networks[MODEL], [*ids, EOS], outputs, settings, line, device)
+            for line, ids, *outputs in zip(sentences.numbers, sources, *traces, strict=True)
         ]
         columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
         points = []
@@ -69,8 +62,7 @@ def bounds(
     model: LatentModel | LatentLengthModel,
     source: Output,
     outputs: Sequence[Output],
-    samples: int,
-    seed: int,
+    settings: ConvergenceSettings,
     sentence: int,
     device: torch.device,
 ) -> list[float]:
@@ -83,7 +75,7 @@ def bounds(
     @functools.cache
     def bound(output: tuple[int, ...]) -> float:
         target = torch.tensor([output], dtype=torch.int64, device=device)
-        return _bound(model, memory, target, samples, sentence_generator(seed, sentence))
+        return _bound(model, memory, target, settings.samples, sentence_generator(settings.seed, sentence))
 
     return [bound(tuple(output)) for output in outputs]
 

@@ -54,16 +54,8 @@ def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[st
     ]
     estimates = []
     for number, ids in enumerate(translator.subwords.encode_source(sentences.sources)):
-        of_sentence = marginals(
-            networks[MODEL],
-            [*ids, EOS],
-            [trace[step][number] for trace in traces for step in steps],
-            settings.samples,
-            settings.seed,
-            sentences.numbers[number],
-            settings.chunk,
-            translator.runtime.device,
-        )
+        outputs, line = [trace[step][number] for trace in traces for step in steps], sentences.numbers[number]
+        of_sentence = marginals(networks[MODEL], [*ids, EOS], outputs, settings, line, translator.runtime.device)
         estimates.append([of_sentence[i : i + len(steps)] for i in range(0, len(of_sentence), len(steps))])
         if (number + 1) % 50 == 0:
             log.info("%s: %d of %d sentences", entries[0]["model"], number + 1, len(sentences.sources))
@@ -125,10 +117,8 @@ def marginals(
     model: LatentModel,
     source: Sequence[int],
     outputs: Sequence[Sequence[int]],
-    samples: int,
-    seed: int,
+    settings: MarginalSettings,
     sentence: int,
-    chunk: int,
     device: torch.device,
 ) -> list[Estimate]:
     """An estimate for each output of one sentence (subword ids; `source` with its end symbol).
@@ -145,8 +135,9 @@ def marginals(
         target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
         width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
-        noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))
-        return estimate(log_weights(model, memory, target, noise.to(device), chunk))
+        generator = sentence_generator(settings.seed, sentence)
+        noise = torch.randn((settings.samples, target.size(1), width), generator=generator)
+        return estimate(log_weights(model, memory, target, noise.to(device), settings.chunk))
 
     return [estimated(tuple(output)) for output in outputs]
 
