@@ -74,10 +74,8 @@ def at_lengths(
     numbers = [number for number, source in enumerate(sources) if source]
     lengths = [max(1, min(len(targets[number]), search.model.length.longest)) for number in numbers]
     tokens = translate_with(search, [sources[number] for number in numbers], lengths, batch, translator.runtime.device)
-    translations: list[list[int]] = [[] for _ in sources]
-    for number, output in zip(numbers, tokens, strict=True):
-        translations[number] = output
-    return translations
+    translations = dict(zip(numbers, tokens, strict=True))
+    return [translations.get(number, []) for number in range(len(sources))]
 
 
 @torch.no_grad()
