@@ -247,16 +247,6 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
         analyses.read([tmp_path / "other.json"])
 
 
-def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
-    path = tmp_path / "marginal.json"
-    told = analysed.raw("marginal")
-    del told["curves"][0]["points"][2]["gain"]
-    path.write_text(json.dumps(told))
-    words = f"{path} cannot be used (curves[0].points[2].gain: missing); make it again."
-    with pytest.raises(ArtifactError, match=f"^{re.escape(words)}$"):
-        analyses.read([path])
-
-
 @pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
     draw = lambda: figures.save(analyses.draw(analysed.found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
