@@ -130,7 +130,8 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
     assert message.startswith("error: ") and "test.ro has 2 lines" in message and "test.en has 1" in message
     (raw / "test.en").write_bytes(b"one\n\xff\n")
     normalise(tmp_path, code=1)
-    assert "test.en, line 2, is not UTF-8: byte 5 " in error(capsys)
+    message = error(capsys)
+    assert "test.en, line 2, " in message and "UTF-8" in message and " 5 " in message
     (raw / "test.en").write_text("\n \n")
     normalise(tmp_path, code=1)
     assert "no pair for test after normalisation" in error(capsys)
