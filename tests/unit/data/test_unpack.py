@@ -399,7 +399,7 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
         read(path, "a.de")
     with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
         read(path)
-    with pytest.raises(ArtifactError, match="nowhere does not exist"):
+    with pytest.raises(ArtifactError, match=r"nowhere .*exist"):
         read(tmp_path / "nowhere")
     (tmp_path / "empty.tgz").write_bytes(b"")
     with pytest.raises(ArtifactError, match=r"empty.tgz is empty"):
