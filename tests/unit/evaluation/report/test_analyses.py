@@ -65,7 +65,7 @@ def test_tables_say_the_figures():
     assert tables["lengths 1"].rows[1] == ["score, L = 1", "36.5", "38.8", "43.8"]
     assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
-    assert "Words that repeat the one before are removed" in captions["lengths 1"]
+    assert re.search("Words that [^;.]* removed", captions["lengths 1"])
     paths = tables["latent_paths"].rows
     assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
