@@ -55,12 +55,6 @@ FAMILIES = ("transformer", "lvm", "score", "energy")
 NAMES = {"transformer": "teacher"}
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Equal bits are promised for one thread."""
-    torch.set_num_threads(1)
-
-
 def _pairs() -> list[tuple[str, str]]:
     pairs = [
         (" ".join(words), " ".join(part[word] for part, word in zip(LEXICON, words, strict=True)))
