@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from workflow_src import jobs
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
