@@ -478,6 +478,7 @@ def watch(engine, sizes: list[int]) -> None:
     engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
 
 
+@pytest.mark.graphs
 @pytest.mark.usefixtures("graphs")
 def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score):
     settings, sizes = {"search": "score", "steps": 2}, []
