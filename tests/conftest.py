@@ -20,6 +20,10 @@ from stage_server import STAGE_SERVER
 
 from workflow_src.registry import engines, families
 
+# Before torch is imported, here and in children: equal bits are promised for one thread, and the threads of several
+# processes that share few cores wait for each other in loops.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")

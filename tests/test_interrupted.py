@@ -47,7 +47,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     # Jobs end with their Snakemake: by themselves they would write what the next start's jobs write.
     assert jobs
     _gone, alive = psutil.wait_procs(jobs, timeout=30)
-    assert not alive and told_in(log, "Snakemake, which started this job, has ended")
+    assert not alive and told_in(log, "error: Snakemake")
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     assert not (tmp_path / "results/smoke/systems/teacher/seed-1/model.safetensors").exists()
     # As documented: unlock, then start again.
@@ -56,7 +56,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     done = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
     assert done.returncode == 0, done.stderr
     # What was saved at step 100, or when the job was told to end.
-    assert 100 <= int(re.search(r"resumed at step (\d+)", log.read_text())[1]) < 200
+    assert 100 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 200
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
     # Nothing but the training ran.
@@ -118,14 +118,12 @@ def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
         assert not psutil.wait_procs(jobs, timeout=10)[1]
     finally:
         terminal.close()
-    stopped = re.search(
-        r"stopped by SIGINT after update (\d+): the state of update (\d+) is kept in work/", log.read_text()
-    )
+    stopped = re.search(r"SIGINT[^\d\n]+(\d+)[^\d\n]+(\d+)[^\n]* work/", log.read_text())
     assert stopped and stopped[1] == stopped[2] and 100 <= int(stopped[1]) < 200, terminal.said
     assert not (tmp_path / weights).exists()
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     # Neither unlocked nor told that anything is incomplete.
     again = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    assert f"resumed at step {stopped[1]} from " in log.read_text()
+    assert re.search(rf"resumed\D+{stopped[1]} ", log.read_text())
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()

@@ -115,7 +115,7 @@ class Run:
     def resumed_at(self) -> int:
         """The update that the teacher's last run says it went on from."""
         log = (self.folder / "logs/smoke/train_teacher/teacher-1.log").read_text()
-        found = re.search(r"resumed at step (\d+)", log)
+        found = re.search(r"resumed\D+(\d+)", log)
         assert found, f"the training did not resume:\n{log}\n{self.told()}"
         return int(found[1])
 

@@ -323,15 +323,15 @@ def missing(reference: str) -> str | None:
     if not (module and colon and name):
         return "is not of the form module:object"
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         return f"cannot be found: there is no module {module}"
-    if not found.origin or not found.origin.endswith(".py"):
+    if not spec.origin or not spec.origin.endswith(".py"):
         return None
-    text = Path(found.origin).read_text(encoding="utf-8")
-    # The usual case, found without the time that parsing takes at every start.
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    # The usual case, without parsing, which would slow every start down.
     if re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE):
         return None
     tree = ast.parse(text)

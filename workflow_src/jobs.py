@@ -1,4 +1,4 @@
-"""What every stage shares: inputs as options, a log on screen and in a file, and errors as one sentence."""
+"""The frame of every stage: inputs as options, a log on screen and in a file, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def start(
     fault of ours and keeps its traceback.
     """
     words = sys.argv[1:] if words is None else words
-    # Before the other options, so that what is wrong with these is in the log too.
+    # Before the other options, so that errors of these are in the log too.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--log", type=Path)
     _set_up_log(first.parse_known_args(words)[0].log)

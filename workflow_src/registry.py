@@ -58,7 +58,7 @@ class Loaded:
     digest: str
 
     def record(self) -> dict[str, str]:
-        """What bundles and provenance say of it."""
+        """The entry of the plug-in in bundles and provenance."""
         return {
             "name": self.plugin.name,
             "module": self.module,
@@ -117,20 +117,20 @@ class Members:
 
 @functools.cache
 def members() -> Members:
-    """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
+    """All declared members by kind and name. Raises DeclarationError for the first declaration that cannot be used."""
+    by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
     def add(kind: str, member: Any, owner: Loaded | None) -> None:
-        if member.name in found[kind]:
+        if member.name in by_kind[kind]:
             other = owners.get((kind, member.name))
             raise DeclarationError(
                 f'{kind} "{member.name}"',
                 f"is declared by {_owner(other)} and by {_owner(owner)}",
                 "rename one of them",
             )
-        found[kind][member.name] = member
+        by_kind[kind][member.name] = member
         if owner:
             owners[kind, member.name] = owner
 
@@ -150,21 +150,21 @@ def members() -> Members:
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(
-        families=found["family"],
-        searches=found["search"],
-        engines=found["engine"],
-        metrics=dict(sorted(found["metric"].items(), key=lambda entry: entry[1].order)),
-        analyses=found["analysis"],
-        filters=found["filter"],
+    declared = Members(
+        families=by_kind["family"],
+        searches=by_kind["search"],
+        engines=by_kind["engine"],
+        metrics=dict(sorted(by_kind["metric"].items(), key=lambda entry: entry[1].order)),
+        analyses=by_kind["analysis"],
+        filters=by_kind["filter"],
         plugins=plugins,
         owners=owners,
     )
-    check(made.families, made.searches, made.engines)
-    check_metrics(made.metrics)
-    check_analyses(made.analyses)
-    check_filters(made.filters)
-    return made
+    check(declared.families, declared.searches, declared.engines)
+    check_metrics(declared.metrics)
+    check_analyses(declared.analyses)
+    check_filters(declared.filters)
+    return declared
 
 
 def families() -> Mapping[str, Family]:
@@ -267,7 +267,7 @@ def named_systems(settings: SearchSettings) -> dict[str, str]:
 
 
 def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a family's `filled` roles that a search gets by name: all but the ones that its settings say."""
+    """The `filled` roles of a family that a search gets by name: all but those that its settings name."""
     if not filled:
         return {}
     named = settings.roles().values()
@@ -276,14 +276,14 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
 
 @dataclasses.dataclass(frozen=True)
 class Carried:
-    """What a bundle may carry for a search: the setting that names the system, and what it must be."""
+    """A system that a bundle may carry for a search: the setting that names it, and the role that it fills."""
 
     setting: str
     role: Role
 
 
 def carried(family: Family) -> dict[str, Carried]:
-    """What bundles of a family may carry for its searches, by role; none of it is needed."""
+    """Optional systems that bundles of a family may carry for its searches, by role."""
     return {
         role: Carried(name, dataclasses.replace(search.needs[role], optional=True))
         for search in (searches()[name] for name in searches_of(family))
@@ -298,10 +298,10 @@ def roles() -> tuple[str, ...]:
 
 
 def followed(settings: SearchSettings) -> dict[str, Any]:
-    """What analyses that follow a search keep of its settings."""
+    """Settings of a search that analyses keep when they follow it step by step."""
     names = dict.fromkeys(name for search in searches().values() for name in search.settings.named("follow"))
-    there = settings.model_dump()
-    return {name: there[name] for name in names if name in there}
+    values = settings.model_dump()
+    return {name: values[name] for name in names if name in values}
 
 
 def controls() -> tuple[str, ...]:
@@ -310,7 +310,7 @@ def controls() -> tuple[str, ...]:
 
 
 def plain(settings: SearchSettings) -> bool:
-    """Whether settings are at their defaults but for the series and what analyses keep."""
+    """True for settings at their defaults, apart from the series and those that analyses keep."""
     free = {search_of(settings).series, *settings.named("follow")}
     names = [name for name in type(settings).model_fields if name not in free]
     return all(getattr(settings, name) == settings.default(name) for name in names)
@@ -326,7 +326,7 @@ def refinement(settings: SearchSettings) -> Search | None:
 
 
 def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
-    """What makes the steps that a search takes, from networks by role: a function of (memory, mask); or None."""
+    """The function of (memory, mask) that makes a search's steps, from networks by role; None without steps."""
     search = refinement(settings)
     if search is None or search.step is None:
         return None
@@ -343,14 +343,14 @@ def needs(settings: SearchSettings) -> dict[str, Role]:
 
 
 def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: Mapping[str, Any]) -> dict[str, Any]:
-    """What fills each role: what is named for it, or else the first of a system's `own` networks whose family fits.
+    """Members by role: the one that is `named` for it, or else the first of a system's `own` whose family fits.
 
-    Optional roles may stay out. Raises ConfigError for another one that nothing fills.
+    Optional roles may stay empty. Raises ConfigError for any other empty role.
     """
-    filled, own = {role: thing for role, thing in named.items() if role in needed}, list(own)
+    filled, own = {role: network for role, network in named.items() if role in needed}, list(own)
     for name, role in needed.items():
         if name not in filled:
-            fits = [thing for thing, family in own if role.trait is None or role.trait in family.traits]
+            fits = [network for network, family in own if role.trait is None or role.trait in family.traits]
             if fits and not (role.optional and role.trait):
                 filled[name] = fits[0]
             elif not role.optional:
@@ -359,9 +359,9 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
 
 
 def decoded(settings: SearchSettings, own: Iterable[tuple[Any, Family]]) -> Any:
-    """Which of a system's `own` networks (its own, then its base's) puts out the words of a search; None for none."""
+    """The network of a system's `own` (its own, then its base's) that puts out the words of a search; None for none."""
     trait = needs(settings)[MODEL].trait
-    return next((thing for thing, family in own if trait is None or trait in family.traits), None)
+    return next((network for network, family in own if trait is None or trait in family.traits), None)
 
 
 def _owner(loaded: Loaded | None) -> str:
@@ -373,8 +373,8 @@ def _folders(folder: str, name: str) -> list[Any]:
     paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
     package = folder.replace("/", ".")
     modules = (importlib.import_module(f"workflow_src.{package}.{path}") for path in paths)
-    found = [getattr(module, name) for module in modules if hasattr(module, name)]
-    return sorted(found, key=lambda member: getattr(member, "order", 0))
+    declared = [getattr(module, name) for module in modules if hasattr(module, name)]
+    return sorted(declared, key=lambda member: getattr(member, "order", 0))
 
 
 def _plugins() -> tuple[Loaded, ...]:
@@ -384,8 +384,8 @@ def _plugins() -> tuple[Loaded, ...]:
 
 def _plugin(name: str) -> Loaded:
     # Jobs are started with PYTHONSAFEPATH, so that no module of the working directory hides another: it comes last.
-    here = os.getcwd()
-    places = os.environ.get(PLACES, here).split(os.pathsep)
+    working_directory = os.getcwd()
+    places = os.environ.get(PLACES, working_directory).split(os.pathsep)
     sys.path += [place for place in places if place not in sys.path]
     importlib.invalidate_caches()
     where = f'plug-in "{name}"'
@@ -395,7 +395,7 @@ def _plugin(name: str) -> Loaded:
         if failure.name and (name == failure.name or name.startswith(failure.name + ".")):
             raise DeclarationError(
                 where,
-                f"is neither installed nor a package in {here}",
+                f"is neither installed nor a package in {working_directory}",
                 "install it, or start from the folder that has it",
             ) from None
         raise DeclarationError(where, f"cannot be imported: {failure}") from failure

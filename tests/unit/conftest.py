@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from workflow_src import jobs
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
@@ -53,12 +52,6 @@ TRAINING = {
 }
 FAMILIES = ("transformer", "lvm", "score", "energy")
 NAMES = {"transformer": "teacher"}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Equal bits are promised for one thread."""
-    torch.set_num_threads(1)
 
 
 def _pairs() -> list[tuple[str, str]]:

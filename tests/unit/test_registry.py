@@ -85,9 +85,9 @@ def test_what_a_rule_is_handed_gives_the_settings_back():
     for search in registry.searches().values():
         settings = search.settings()
         assert registry.settings_of({"search": search.name} | settings.model_dump(mode="json")) == settings
-    with pytest.raises(ValueError, match=r"^nothing: no such setting"):
+    with pytest.raises(ValueError, match=r"^nothing: "):
         registry.settings_of({"search": "beam", "nothing": 1})
-    with pytest.raises(ValueError, match=r"^beam: no such setting"):
+    with pytest.raises(ValueError, match=r"^beam: "):
         registry.settings_of({"search": "greedy", "beam": 2})
 
 

@@ -62,7 +62,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def check_files(plan: Plan) -> None:
-    """Raises ConfigError for a file of the user's that the configuration names and that is not there."""
+    """Raises ConfigError for a missing file of the user's that the configuration names."""
     dataset = plan.loaded.dataset
     where = f", relative to {Path.cwd()}, where Snakemake would start"
     for path in plan.own_files():
@@ -151,9 +151,9 @@ def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report.results import read_results
     from workflow_src.records.atomic import atomic
 
-    found = [read_results(comparison.results_path(name)) for name in arguments.experiments]
+    results = [read_results(comparison.results_path(name)) for name in arguments.experiments]
     removed = arguments.remove_repetitions
-    compared = comparison.compare(found, removed)
+    compared = comparison.compare(results, removed)
     context = {
         "experiments": compared.experiments,
         "caption": comparison.caption(compared, removed),
@@ -171,7 +171,7 @@ def compare(arguments: argparse.Namespace) -> None:
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)
-    print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
+    print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(results)} experiments")
 
 
 def leaderboard(arguments: argparse.Namespace) -> None:
@@ -212,8 +212,8 @@ def export_arpa(arguments: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+    commands = command.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
     part = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
     what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
@@ -297,7 +297,7 @@ def parser() -> argparse.ArgumentParser:
     )
     part.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
     part.set_defaults(run=export_arpa)
-    return made
+    return command
 
 
 def main(words: list[str] | None = None) -> None:

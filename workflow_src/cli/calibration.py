@@ -1,4 +1,4 @@
-"""How fast one core of this machine computes the systems of an experiment: measured, and kept in `work/`.
+"""Speed of one core of this machine on the systems of an experiment: measured, and kept in `work/`.
 
 A rate is floating-point operations a second, as `config/costs.py` counts them, of one system in training and in
 decoding. `workflow_src/training/calibrate.py` takes the times in a process of its own, so that planning stays without
@@ -51,13 +51,13 @@ class Rates:
 
 
 def known(plan: Plan) -> Rates | None:
-    """What was measured on this machine before, also with systems of other sizes; None where nothing was."""
+    """Rates measured on this machine before, also with systems of other sizes; None where there are none."""
     kept = _kept()
     return _rates(_keys(_request(plan, None)), kept) if kept else None
 
 
 def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> Rates:
-    """The rates of this machine; what is not known yet is measured, in about half a minute.
+    """The rates of this machine; missing ones are measured, in about half a minute.
 
     `again`: measure all. Raises ConfigError where PyTorch is missing or the measuring fails.
     """
@@ -112,7 +112,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(plan: Plan, length: float | None) -> dict[str, Any]:
-    """What is measured: systems that are trained by updates, with all that their times follow from."""
+    """Input of the measuring process: systems, and all other settings that their times depend on."""
     subwords = plan.recipe.subwords
     sizes = {"source": subwords.vocabulary_size, "target": subwords.vocabulary_size, "joint": subwords.joint}
     return {
@@ -142,13 +142,13 @@ def _described(plan: Plan, system: System) -> dict[str, Any]:
 
 
 def _decode(plan: Plan, system: System) -> Decode | None:
-    """The first decode of a system that works with no other one, our own engine before others."""
+    """The first decode of a system that works with no other system, our own engine before others."""
     alone = [d for d in plan.loaded.decodes if d.system == system.name and not plan.systems_in_roles(d)]
     return min(alone, key=lambda decode: not decode.own_engine, default=None)
 
 
 def _keys(request: dict[str, Any]) -> dict[str, str]:
-    """A key of what a system's rates follow from, for each system that is trained by updates.
+    """Key of everything that a system's rates depend on, for each system that is trained by updates.
 
     Rates hardly change with the length of sentences, which encoding counts later: it is no part of the key.
     """

@@ -76,7 +76,7 @@ def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
-    elif isinstance(old, list) and isinstance(new, list) and any(isinstance(one, (dict, list)) for one in old + new):
+    elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
         yield from _entries(name, old, new)
     else:
         yield Change(name, _shown(old), _shown(new))

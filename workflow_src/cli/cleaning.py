@@ -1,4 +1,4 @@
-"""What the filters of a recipe would do with the first pairs of its training text, without running the workflow."""
+"""A preview of cleaning: the filters of a recipe on the first pairs of its training text, without the workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workflow_src.stages.download import DOWNLOADS, mirror_folders
 
 
 def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], bool]:
-    """What each filter does with the first `count` pairs, and whether the text has more.
+    """Results of each filter on the first `count` pairs, with examples, and whether the text has more.
 
     Raises ConfigError where the recipe has no filters, and ArtifactError where a file is not on this machine.
     """
@@ -34,7 +34,7 @@ def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], bool
 
 
 def _pairs(loaded: Loaded) -> Iterator[Pair]:
-    """The raw training pairs, of files that are here: the user's, those of mirrors, and downloads."""
+    """The raw training pairs, of files on this machine: the user's, those of mirrors, and downloads."""
     recipe, dataset = loaded.config.recipe, loaded.dataset
     mirrors = mirror_folders(list(loaded.config.mirrors))
 
@@ -67,7 +67,7 @@ def as_table(steps: list[Step]) -> Table:
 
 
 def example_lines(steps: list[Step]) -> Iterator[str]:
-    """The examples of every filter, a line each for source and target, and for what they are repaired to."""
+    """The examples of every filter, a line each for source and target, and for their repaired form."""
     for step in steps:
         for example in step.as_json()["examples"]:
             yield f"{step.filter.name}, {example['reason']}, line {example['line']}"

@@ -64,7 +64,7 @@ def columns(graph: nx.DiGraph) -> dict[Key, int]:
 
 
 def picture(overview: Overview) -> Picture:
-    """Where everything stands. Edges that others imply are left out."""
+    """Places of all boxes and curves. Edges that others imply are left out."""
     lanes = [name for name in overview.systems if any(key[1] == name for key in overview.nodes)]
     height = 2 * MARGIN + LANE * max(len(lanes), 3)
     column = columns(overview.graph)

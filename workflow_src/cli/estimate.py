@@ -1,4 +1,4 @@
-"""What an experiment costs, from its configuration: jobs, tokens, disk, GPU-hours, hours of one core. No torch here.
+"""Costs of an experiment, from its configuration: jobs, tokens, disk, GPU-hours, hours of one core. No torch here.
 
 Floating-point operations are counted as two for each weight of a matrix product and each position that it is applied
 to; attention's own products (a few per cent at sentence lengths), embeddings, norms and the length head are left out.
@@ -85,20 +85,20 @@ def _row(
     tokens: float | None,
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
-    known = [one for one in work if one and one.operations is not None]
-    ranges = [hours for one in known if (hours := gpu_hours(plan, one))]
+    known = [job for job in work if job and job.operations is not None]
+    ranges = [hours for job in known if (hours := gpu_hours(plan, job))]
     return {
         "work": label,
         "parameters": parameters,
         "tokens": tokens,
-        "operations": total([one.operations for one in known]) if known else None,
+        "operations": total([job.operations for job in known]) if known else None,
         "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
-        "core_hours": total([core_hours(rates, one) for one in known]) if rates and known else None,
+        "core_hours": total([core_hours(rates, job) for job in known]) if rates and known else None,
     }
 
 
 def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]:
-    """What each system's training takes with all seeds, each distillation, choosing settings and decoding."""
+    """Rows of each system's training with all seeds, each distillation, choosing settings and decoding."""
     subwords = plan.recipe.subwords
     rows: list[dict[str, Any]] = []
     for system in plan.loaded.systems.values():
@@ -151,10 +151,10 @@ def estimate(
 ) -> dict[str, Any]:
     """Jobs, tokens, operations, hours and bytes of an experiment, of all its work, done or not.
 
-    `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what was counted when the corpus was
-    encoded; before that, what the dataset says, what the user's texts have, or is assumed. Where pairs are not known at
-    all, distillation is None. `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this
-    machine, None without `rates`. Raises ConfigError where a size is auto and pairs are not known.
+    `pairs` (training pairs) and `length` (mean subwords of a sentence) replace the counts of the encoded corpus. Before
+    there is one, numbers of the dataset, of the user's texts, or defaults are taken. Where pairs are not known,
+    distillation is None. `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this machine,
+    None without `rates`. Raises ConfigError where a size is auto and pairs are not known.
     """
     known, settings = sizes(plan, pairs, length), automatic(plan)
     plan = numbered(plan, known)

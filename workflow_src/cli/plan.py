@@ -1,4 +1,4 @@
-"""What Snakemake would run of an experiment, a node a stage and system: how many jobs, why, and for how long.
+"""The plan of an experiment, the jobs that Snakemake would run: by stage and system, with reasons and hours.
 
 Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and with what it recorded of each
 file. Nothing is run.
@@ -49,7 +49,7 @@ RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What Snakemake is asked for: the words after its options of these names, and targets."""
+    """Arguments of Snakemake: the words after its options of these names, and targets."""
 
     configfiles: Sequence[Path] = ()
     config: Sequence[str] = ()
@@ -60,7 +60,7 @@ class Request:
 
 @dataclasses.dataclass
 class Reason:
-    """Why jobs of a node run: `kind` of reason, what it is about in words, and how many jobs it has."""
+    """A reason why jobs of a node run: its kind, its subject in words, and the number of jobs."""
 
     kind: str
     text: str
@@ -103,7 +103,7 @@ class Node:
     def why(self) -> list[str]:
         """Reasons in words, those of the node's own first; that it follows others only where it has no other."""
         own = [reason for reason in self.reasons if reason.kind != "follows"]
-        words = [f"{one.text} ({one.jobs} jobs)" if 1 < one.jobs < self.run else one.text for one in own]
+        words = [reason.text + (f" ({reason.jobs} jobs)" if 1 < reason.jobs < self.run else "") for reason in own]
         followed = [reason.text for reason in self.reasons if reason.kind == "follows"]
         if words or not followed:
             return words
@@ -114,7 +114,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Overview:
-    """The graph of an experiment's nodes, in the order of the flow; edges lead from what is read to what reads it."""
+    """The graph of an experiment's nodes, in the order of the flow; edges lead to nodes that read files."""
 
     experiment: str
     recipe: str
@@ -143,7 +143,7 @@ class Overview:
 
 
 def overview(request: Request, calibrating: bool = False) -> Overview:
-    """What Snakemake would run. `calibrating`: measure this machine, where it was not.
+    """The plan of an experiment from Snakemake's graph of jobs. `calibrating`: measure this machine, where it was not.
 
     Raises ConfigError with Snakemake's message for a configuration or a target that it refuses.
     """
@@ -169,7 +169,7 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
 
 @contextlib.contextmanager
 def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
-    """Snakemake's graph of jobs, with what would run, and the plan that its rules came from."""
+    """Snakemake's graph of jobs with their reasons to run, and the `Plan` of its rules."""
     # Importing them takes longer than the other commands do.
     from snakemake.api import SnakemakeApi
     from snakemake.cli import parse_config
@@ -224,7 +224,7 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     system = wildcards.get("system") or wildcards.get("teacher") or ""
     if rule == "encode":
         # Distilled text is encoded when its teacher has written it.
-        of = {one.data: one.teacher for one in plan.loaded.systems.values()}
+        of = {system.data: system.teacher for system in plan.loaded.systems.values()}
         system = of.get(wildcards["text"]) or ""
         return ("distil", system) if system else ("data", "")
     if rule in plan.training_rules:
@@ -266,7 +266,7 @@ def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[d
 def _add(node: Node, reasons: list[Reason]) -> None:
     """Add a job's reasons to those of its node, alike ones together."""
     for reason in reasons:
-        same = next((one for one in node.reasons if (one.kind, one.text) == (reason.kind, reason.text)), None)
+        same = next((entry for entry in node.reasons if (entry.kind, entry.text) == (reason.kind, reason.text)), None)
         if same:
             same.jobs += 1
         else:
@@ -276,7 +276,7 @@ def _add(node: Node, reasons: list[Reason]) -> None:
 def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
     reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
-    # Snakemake looks no further once a job follows another one: its own changes are asked for all the same.
+    # Snakemake compares no more once a job follows another one, so its own changes are looked up here.
     contents = getattr(job.params, "own", None) or {}
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
@@ -350,7 +350,7 @@ def hours_text(overview: Overview, node: Node | Overview) -> str:
 
 
 def as_table(overview: Overview) -> rich.table.Table:
-    """A row a node for the terminal; what is done is dim."""
+    """A row a node for the terminal; finished nodes are dim."""
     table = rich.table.Table(
         box=rich.box.SIMPLE_HEAD,
         title=summary(overview),
@@ -373,7 +373,7 @@ def as_table(overview: Overview) -> rich.table.Table:
 
 
 def summary(overview: Overview) -> str:
-    """One line: how many jobs would run, and what they take."""
+    """One line: the number of jobs that would run, and their hours."""
     if not overview.run:
         return f"{overview.experiment}: nothing to be done, {overview.jobs} jobs are done"
     taken = hours_text(overview, overview)
@@ -382,7 +382,7 @@ def summary(overview: Overview) -> str:
 
 
 def about_hours(overview: Overview) -> str:
-    """What the hours are of."""
+    """The sentence under a plan that says what its hours count: a core of this machine, or a GPU."""
     if overview.measured:
         return "Hours are of one core of this machine; analyses and measuring speed are not counted."
     return f"Hours are of one {GPU}; analyses and measuring speed are not counted."

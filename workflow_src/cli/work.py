@@ -33,9 +33,9 @@ DECODING_SHARE = (0.003, 0.05)
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What work follows from beside the configuration, and where each number is from.
+    """Sizes of the corpus that work depends on, and the source of each number.
 
-    `pairs` for training, None where nobody knows; `length`, mean subwords of a sentence; `sources` of both.
+    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `sources` of both.
     """
 
     pairs: int | None
@@ -53,7 +53,7 @@ class Work:
 
 
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
-    """Training pairs and mean subwords of a sentence (of both languages) as encoding counted them; None before that."""
+    """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus; None without one."""
     summary = Path(f"{plan.encoded('raw', 'train')}.json")
     if not summary.exists():
         return None
@@ -73,7 +73,7 @@ def own_pairs(plan: Plan) -> int | None:
 
 
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
-    """`pairs` and `length` where they are given, else as encoding counted them, else lines of own texts, or assumed."""
+    """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of own texts, else assumed."""
     counted = encoded_counts(plan) or (None, None)
     lines = None if pairs or counted[0] else own_pairs(plan)
     otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
@@ -103,7 +103,7 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
 
 
 def held_out(plan: Plan, split: str) -> int:
-    """Sentences of dev or test: what the configuration says, or what is assumed."""
+    """Sentences of dev or test: as configured, else assumed."""
     dataset = plan.loaded.dataset
     cut = getattr(dataset.split, split, None) if dataset.split else None
     limits = {str(name): number for name, number in plan.recipe.limits.items()}

@@ -116,7 +116,7 @@ def _cut(part: str | int) -> str | int:
 
 def _fields_at(model: type[Frozen], location: tuple[Any, ...]) -> list[str]:
     """Names of the fields of the section that `location` points to (lists, mappings and unions looked through)."""
-    found: list[str] = []
+    names: list[str] = []
 
     def models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:
         if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
@@ -133,5 +133,5 @@ def _fields_at(model: type[Frozen], location: tuple[Any, ...]) -> list[str]:
         # An index, a mapping's key or a union's tag names no field: stay where we are.
         current = following or current
     for candidate in current:
-        found += list(candidate.model_fields)
-    return found
+        names += list(candidate.model_fields)
+    return names

@@ -21,7 +21,7 @@ class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
 
     def get_single_node(self) -> yaml.Node | None:
-        # Before `<<` is replaced by what it takes in, which a section may say anew.
+        # Before `<<` is replaced by the keys that it merges, which a section may set anew.
         top = super().get_single_node()
         left, seen = [top], set()
         while left:
@@ -130,7 +130,7 @@ def experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str,
 
 
 def inherited(parent: dict[str, Any]) -> dict[str, Any]:
-    """What an experiment passes on through `extends`: its settings, but nothing that it says about itself.
+    """Settings that an experiment passes on through `extends`: all but those about itself alone.
 
     A description, title or note, published figures, and what bundles search with, are of one experiment: of another
     corpus they would be wrong.
@@ -232,7 +232,7 @@ def _reduced_report(value: Any, dropped: dict[str, Any]) -> Any:
 
 
 def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
-    """Whether a grid has a cell of a dropped system: one that it lists, or else any of its family."""
+    """True for a grid with a cell of a dropped system: one that it lists, or else any of its family."""
     listed = grid.get("systems")
     if isinstance(listed, list):
         return any(name in listed for name in dropped)
@@ -269,7 +269,7 @@ def _used_by(decode: Any) -> set[str]:
 
 
 def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
-    """A preset in a YAML file, a copy of your own: many systems ask for the same file, which is read once.
+    """A preset in a YAML file, a copy of your own: many systems name the same file, which is read once.
 
     Raises ConfigError, which says `where`, for an unknown name.
     """

@@ -15,7 +15,7 @@ from workflow_src.spec import MODEL, SearchSettings, Weights, check_beams
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512
-# Assumed where nothing better is known; an experiment's own numbers win.
+# Defaults; the numbers of an experiment or of its encoded corpus win.
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 # The part of `Family.weights` that projects onto the vocabulary, and layers guessed from weights: 12 D² each.
@@ -65,7 +65,7 @@ def updates(system: System) -> int:
 def operations_a_position(system: System, plan: Plan) -> float:
     """Floating-point operations of training on one position of a batch, source and target taken as equally long.
 
-    Raises ConfigError for a training that counts a part which the `weights` of a family do not tell.
+    Raises ConfigError for a training that counts a part which the `weights` of a family lack.
     """
     vocabulary = vocabulary_size(plan)
     weights = {MODEL: products(system, vocabulary)}
@@ -83,20 +83,20 @@ def operations_a_position(system: System, plan: Plan) -> float:
 
 
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
-    """Weights by part of what a search works with, by role."""
+    """Weights of the systems that a search works with: by role, then by part."""
     vocabulary = vocabulary_size(plan)
     own = [system, *map(plan.system, system.served_with.values())]
     # A role of the search that has the name of one of the family's is filled by the same system.
     names = of_the_family(settings, system.served_with) | named_systems(settings)
     named = {role: plan.system(name) for role, name in names.items()}
-    filled = fill(needs(settings), [(one, one.family) for one in own], named)
-    return {role: products(one, vocabulary) for role, one in filled.items()}
+    filled = fill(needs(settings), [(member, member.family) for member in own], named)
+    return {role: products(member, vocabulary) for role, member in filled.items()}
 
 
 def decoding_operations(plan: Plan, system: System, settings: SearchSettings, sentences: float, length: float) -> float:
     """Floating-point operations of decoding `sentences` of `length` subwords.
 
-    Raises ConfigError for a search that counts a part which the family's `weights` do not tell.
+    Raises ConfigError for a search that counts a part which the family's `weights` lack.
     """
     search = search_of(settings)
     try:
@@ -111,11 +111,11 @@ def decoding_operations(plan: Plan, system: System, settings: SearchSettings, se
 
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
     """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
-    found = [
+    operations = [
         decoding_operations(plan, plan.system(decode.system), settings, sentences, length)
         for settings in decode.combinations()
     ]
-    return sum(found) if tried else max(found)
+    return sum(operations) if tried else max(operations)
 
 
 def check(plan: Plan) -> None:
@@ -148,12 +148,12 @@ def sized(plan: Plan, pairs: int, length: float) -> Plan:
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:
-    """Mean subwords of a sentence: `length`, or what is assumed of such a dataset."""
+    """Mean subwords of a sentence: `length`, or the default for such a dataset."""
     return min(length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length)
 
 
 def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:
-    """Training pairs: `pairs`, or what the dataset says, cut to the recipe's limit; None where nobody knows."""
+    """Training pairs: `pairs`, or those of the dataset, cut to the recipe's limit; None where neither is known."""
     dataset = plan.loaded.dataset
     known = pairs or dataset.generator.get("train") or dataset.pairs
     limit = plan.recipe.limits.get("train")

@@ -106,7 +106,7 @@ class Part(Frozen):
 
     @property
     def is_quoted(self) -> bool:
-        """Whether a table is read as CSV, with quoted cells."""
+        """True for a table that is read as CSV, with quoted cells."""
         if self.quoted is not None:
             return self.quoted
         return len(self.separator) == 1 and self.separator != "\t" and self.separator not in NO_DELIMITER
@@ -152,7 +152,7 @@ class GeneratorConfig(Frozen):
 
 
 class DatasetFiles(Frozen):
-    """What raw text is made from: where its lines are, and which parts of them belong to train, dev and test."""
+    """Files of raw text: where its lines are, and which parts of them belong to train, dev and test."""
 
     name: DatasetName
     languages: Annotated[tuple[Language, ...], AfterValidator(distinct)] = Field(min_length=2)
@@ -183,16 +183,16 @@ class DatasetFiles(Frozen):
 
     @property
     def raw_splits(self) -> tuple[str, ...]:
-        """Which of train, dev and test there are parts of."""
+        """Names among train, dev and test that have parts."""
         every = ("train", "dev", "test")
         return every if self.kind == "generated" else tuple(name for name in every if getattr(self, name))
 
     def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
-        """Paths of the user's files that a direction reads: what is not downloaded. For rules to depend on."""
+        """Paths of the user's own files that a direction reads, which are not downloaded. For rules to depend on."""
         names: dict[str, None] = {}
         for part in (*self.train, *self.dev, *self.test):
-            given = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
-            names.update({text.split("!")[0]: None for text in given if text})
+            texts = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
+            names.update({text.split("!")[0]: None for text in texts if text})
         own = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
 
@@ -227,7 +227,7 @@ class DatasetConfig(DatasetFiles):
 
 
 class NormalisationConfig(Frozen):
-    """What turns raw lines into the text that models see and that scores are computed on."""
+    """Settings of normalisation, from raw lines to the text that models see and that scores are computed on."""
 
     unicode: Literal["NFC", "NFKC"] = "NFC"
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")

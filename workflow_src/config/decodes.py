@@ -1,4 +1,4 @@
-"""The decodes of an experiment: lists written out, settings checked by searches and engines, names given."""
+"""The decodes of an experiment: lists written out, settings checked by searches and engines, names formed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, p
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed settings. Raises ConfigError."""
-    found = [
+    decodes = [
         decode
         for number, section in enumerate(config.decodes)
         for decode in _decodes(section, systems, f"decodes[{number}]")
     ]
-    names = [(decode.system, decode.name) for decode in found]
+    names = [(decode.system, decode.name) for decode in decodes]
     for system, name in names:
         if names.count((system, name)) > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
-    return tuple(found)
+    return tuple(decodes)
 
 
 def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
@@ -44,7 +44,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         raise ConfigError(
             f"{where}.tune_by", section.tune_by, problem="tune lists no values", hint="add tune, or remove it"
         )
-    made, every = [], []
+    decodes, every = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
@@ -58,7 +58,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
             handed = {"search": search.name} | settings.model_dump(mode="json")
             own = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
-            made.append(
+            decodes.append(
                 Decode(
                     system=section.system,
                     search=search.name,
@@ -73,11 +73,11 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                 )
             )
     _check_candidates(search, every, where)
-    return made
+    return decodes
 
 
 def check_search_defaults(system: System, systems: dict[str, System]) -> None:
-    """Checks what the bundle of a system says of its searches, with the systems that it carries. Raises ConfigError."""
+    """Check `search_defaults` of a system, with the systems that its bundle carries. Raises ConfigError."""
     known = list(searches_of(system.family))
     for name, fields in system.search_defaults.items():
         where = f"systems.{system.name}.search_defaults"
@@ -90,9 +90,9 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
                 problem = "bundles carry the systems that `carries` names"
                 raise ConfigError(f"{where}.{field}", fields[field], problem=problem, hint="remove it")
         beside = {
-            one.setting: system.carries[role]
-            for role, one in carried(system.family).items()
-            if role in system.carries and one.setting in search.settings.model_fields
+            option.setting: system.carries[role]
+            for role, option in carried(system.family).items()
+            if role in system.carries and option.setting in search.settings.model_fields
         }
         settings = _filled(search.settings.checked(beside | fields, where), system, systems, where)
         settings.check_used(section=where)
@@ -110,10 +110,10 @@ def _serves(
     search: Search, tried: list[SearchSettings], system: System, systems: dict[str, System], where: str
 ) -> None:
     """Raises ConfigError where the model of a system, or of its base, cannot be decoded so."""
-    for one in (system, *([systems[system.base]] if system.base else [])):
+    for network in (system, *([systems[system.base]] if system.base else [])):
         for settings in tried:
-            if reason := one.family.refuses(one.model, search, settings):
-                named = system.name if one is system else f"{system.name}, whose base is {one.name},"
+            if reason := network.family.refuses(network.model, search, settings):
+                named = system.name if network is system else f"{system.name}, whose base is {network.name},"
                 raise ConfigError(where, problem=f"search {search.name} of system {named} {reason}")
 
 
@@ -138,7 +138,7 @@ def _each(value: Any) -> tuple[Any, ...]:
 
 
 def _own_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
-    """Settings of the search itself, lists as they are given."""
+    """Settings of the search itself, lists not yet written out."""
     fields = {}
     for name, value in (section.model_extra or {}).items():
         if name in search.settings.model_fields:
@@ -178,7 +178,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
     for name in settings.named("steps"):
         base = systems[system.base].family if system.base else None
         known = [*searches_of(system.family), *(searches_of(base) if base else ())]
-        stepping = [one for one in known if searches()[one].step]
+        stepping = [search for search in known if searches()[search].step]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
             raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)
@@ -186,7 +186,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name, filled in settings.roles().items():
         role, value = search_of(settings).needs[filled], getattr(settings, name)
-        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
+        fits = [candidate for candidate, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")
         if value is not None and value not in fits:
@@ -220,7 +220,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], engine: str | None) -> str:
-    """The name that files carry: that of the search with what its settings add, or the one that was given."""
+    """The name of a decode in files: its `name`, or that of the search with the parts of its settings."""
     if section.name:
         several = "".join(settings.name_part(name) for name in listed)
         # A list of compute types gives several decodes too.

@@ -38,14 +38,14 @@ Picked = Callable[[str], Mapping[str, Any]]
 
 
 def engine_of(settings: Mapping[str, Any]) -> str:
-    """What computes a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
+    """Key of the engine of a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
     own = default_engine().name
     engine = settings.get("engine") or own
     return engine if engine == own else f"{engine}-{settings['compute_type']}"
 
 
 def engine_info(key: str) -> EngineInfo:
-    """An engine by what `engine_of` says; one that nobody declares has its own name as its title."""
+    """An engine by its key of `engine_of`; the title of an undeclared one is its name."""
     library, _, compute_type = key.partition("-")
     engine = engines().get(library)
     title = engine.title if engine else library
@@ -87,7 +87,7 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
     """The manifest of a report from the settings of its rule.
 
     `read_chosen` gives the settings that dev chose, by the path of their file. Raises ValueError for a search that
-    nobody declares, or settings that it has not.
+    is not declared, or settings that it has not.
     """
     systems = {name: _system(name, system) for name, system in content["systems"].items()}
     rows = []
@@ -107,7 +107,7 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
         decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
         rows=tuple(rows),
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
-        metrics=tuple(one.metric for one in measured(content.get("metrics"))),
+        metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
     )
 
@@ -138,9 +138,9 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     own = [] if search.details else _own(search, values, first)
     notes = ", ".join(own)
     if picked:
-        # Seeds that chose different values share a row, which then tells the settings only.
-        told = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
-        notes = f"{notes}; {told}" if own else told
+        # Seeds that chose different values share a row, which then names the settings only.
+        chosen = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
+        notes = f"{notes}; {chosen}" if own else chosen
     label = _common([search.row_label(one) for one in every])
     refining = refinement(values)
     return DecodeInfo(
@@ -165,9 +165,9 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
 
 
 def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
-    """What sets a decode apart from others of its search: its name where it was given one, else settings in words.
+    """Words that set a decode apart from others of its search: its `name`, else its settings.
 
-    Left out are those that every decode of the search says, those that its label tells, and those that dev chose.
+    Left out are settings that all decodes of the search share, those in its label, and those that dev chose.
     """
     if row.picked:
         return [words({name: value}) for name, value in changed(search, values, without=row.picked).items()]
@@ -178,7 +178,7 @@ def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
 
 
 def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings that are not the default ones, but for those that a row's label tells and those `without`."""
+    """Settings that are not the default ones, but for those in a row's label and those `without`."""
     label = search.row_label(values)
 
     def silent(name: str) -> bool:
@@ -190,7 +190,7 @@ def changed(search: Search, values: SearchSettings, without: Collection[str] = (
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:
-    """What rows that a curve joins have in common: all settings but the series; names of those that dev chose."""
+    """Key that is equal for rows of one curve: all settings but the series; names of those that dev chose."""
     if search.series is None:
         return f"{system.name} {row.name}"
     free = {search.series, *(row.picked or {})}

@@ -32,11 +32,11 @@ REMOVALS: tuple[Removal, ...] = get_args(Removal)
 
 
 def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) -> Removal:
-    """The repetitions that are removed from outputs before they are scored and served; `wanted` is what was asked for.
+    """The repetitions that are removed from outputs before they are scored and served; `wanted` is the setting.
 
-    By default subwords. Models that say by themselves what comes twice in a row lose nothing: those that know the words
-    before (`autoregressive`), and those whose outputs are read off alignments (`aligned`), where the blank between two
-    equal symbols keeps both. Outputs of the first kind are never changed, of the second only where it is asked for.
+    The default is subwords. It is none for models whose repetitions are meant: `autoregressive` ones, which read the
+    words before, and `aligned` ones, whose alignments have a blank between two equal symbols. Outputs of the first kind
+    are never changed, those of the second only where `wanted` says so.
     """
     if autoregressive:
         return "none"
@@ -197,7 +197,7 @@ class DecodeConfig(Frozen):
 
 
 class SpeedConfig(Frozen):
-    """What measure_speed times, all rows in one job."""
+    """Settings of measure_speed, which times all rows in one job."""
 
     sentences: int = Field(200, gt=0, description="of test, the same for every row")
     warmup: int = Field(10, ge=0, description="untimed sentences of each row and round")

@@ -62,7 +62,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     """Check a raw configuration, as Snakemake merged it.
 
     A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a shipped
-    experiment, and what else is given is laid over it: also parts of a recipe, without a name of its own.
+    experiment, and all other settings are laid over it: also parts of a recipe, without a name of its own.
 
     Raises ConfigError with one sentence for the first thing that is wrong.
     """
@@ -108,7 +108,7 @@ def load(raw: dict[str, Any]) -> Loaded:
 
 
 def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:
-    """The metric that counts as published figures do is measured, and can be. Raises ConfigError."""
+    """Check that the metric of published figures is measured and fits the corpus. Raises ConfigError."""
     where = "report.expected_convention"
     if name not in conventions():
         raise ConfigError(where, name, allowed=conventions())
@@ -116,13 +116,13 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
     remedy = f"say {main.name}" if main else "remove it"
     if reason := metric.conflict(corpus, metric.settings()):
         raise ConfigError(where, name, problem=f"it {reason}", hint=remedy)
-    if metric not in [one.metric for one in measured]:
+    if metric not in [entry.metric for entry in measured]:
         raise ConfigError(where, name, problem=f"metrics lists no {metric.name}", hint=f"add it, or {remedy}")
 
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
-    """Metrics that choose on dev are measured, and can be. Raises ConfigError."""
-    fits = [one.metric.name for one in measured if not one.metric.conflict(corpus, one.settings)]
+    """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
+    fits = [entry.metric.name for entry in measured if not entry.metric.conflict(corpus, entry.settings)]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
             raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
@@ -149,7 +149,7 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
 
 
 def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
-    """Settings of the filters that a recipe asks for, in their order. Raises ConfigError."""
+    """Settings of the filters of a recipe, in their order. Raises ConfigError."""
     cleaning = filter_settings(config.recipe.clean.items(), (config.recipe.source, config.recipe.target))
     reads = [name for name in cleaning if SCORES in filters()[name].needs]
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
@@ -186,7 +186,7 @@ def _check_references(normalisation: NormalisationConfig, target: str) -> None:
 
 
 def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
-    """Every part has both sides of the direction. Raises ConfigError."""
+    """Check that every part has both sides of the direction. Raises ConfigError."""
     for split in ("train", "dev", "test"):
         for number, part in enumerate(getattr(dataset, split)):
             kind, texts = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
@@ -197,7 +197,7 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
 
 
 def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
-    """Every system can read whatever the split takes for dev and test. Raises ConfigError.
+    """Check that every system can read the longest sentence of dev and test of a split. Raises ConfigError.
 
     A sentence has at most one subword more than characters; an end symbol follows.
     """
@@ -247,7 +247,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             raise ConfigError(
                 f"distillation.{name}",
                 problem=f"a system of family {family.name} cannot teach",
-                hint=f"name one of family {_having(AUTOREGRESSIVE)}, or remove it",
+                hint=f"name one of family {_families_with(AUTOREGRESSIVE)}, or remove it",
             )
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
@@ -264,13 +264,13 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
     return section.search_settings(where)
 
 
-def _having(trait: str | None) -> str:
-    """Names of the families that have a trait, as words."""
+def _families_with(trait: str | None) -> str:
+    """Names of the families that have a trait, joined by "or"."""
     return " or ".join(name for name, family in families().items() if trait is None or trait in family.traits)
 
 
 def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
-    """Every role that the family needs is filled by a system that fits, and no other. Raises ConfigError."""
+    """Check that each role of a family is filled by a system that fits it, and no other. Raises ConfigError."""
     needed = families()[system.family].needs
     if BASE in system.roles:
         raise ConfigError(f"systems.{name}.roles.{BASE}", problem="a setting of its own", hint=f"write {BASE}: SYSTEM")
@@ -289,18 +289,18 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
         if other is None:
             if need.optional:
                 continue
-            raise ConfigError(where, problem="missing", hint=f"name a system of family {_having(need.trait)}")
+            raise ConfigError(where, problem="missing", hint=f"name a system of family {_families_with(need.trait)}")
         if other not in config.systems:
             raise ConfigError(where, other, allowed=config.systems)
         family = config.systems[other].family
         if family not in families():
             raise ConfigError(f"systems.{other}.family", family, allowed=families())
         if need.trait is not None and need.trait not in families()[family].traits:
-            raise ConfigError(where, other, allowed=f"a system of family {_having(need.trait)}")
+            raise ConfigError(where, other, allowed=f"a system of family {_families_with(need.trait)}")
 
 
 def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
-    """A bundle can carry what searches of the family work with. Raises ConfigError for anything else."""
+    """Check that searches of the family work with all systems that its bundle carries. Raises ConfigError."""
     known = carried(families()[system.family])
     for role, other in system.carries.items():
         where = f"systems.{name}.carries"
@@ -309,8 +309,8 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
         if role not in known:
             raise ConfigError(f"{where}.{role}", problem=f"no role of family {system.family}", allowed=known)
         trait = known[role].role.trait
-        kinds = {one: families()[section.family] for one, section in config.systems.items()}
-        fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
+        kinds = {candidate: families()[section.family] for candidate, section in config.systems.items()}
+        fits = [candidate for candidate, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
             raise ConfigError(f"{where}.{role}", other, problem=f"no system that {phrase(trait)}", allowed=fits)
 
@@ -335,7 +335,7 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
 
 
 def _check_continued(system: System, config: WorkflowConfig, where: str) -> None:
-    """A family that continues a trained system starts from one with the same network. Raises ConfigError."""
+    """Check that a family that continues a trained system starts from the same network. Raises ConfigError."""
     family = system.family
     if family.continues is None or system.initial_weights:
         return
@@ -356,7 +356,7 @@ def _check_started(system: System, config: WorkflowConfig) -> None:
         return
     started = _resolve(system.init_from, config)
     # Other networks may share embeddings of one width and differ in dim.
-    if not all("heads" in type(one).model_fields for one in (system.model, started.model)):
+    if not all("heads" in type(model).model_fields for model in (system.model, started.model)):
         return
     _check_agree(system, started, "dim")
 
@@ -371,7 +371,7 @@ def _check_agree(system: System, other: System, setting: str) -> None:
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
-    """How a system learns: not at all where its family is counted at once."""
+    """Settings of a system's training; no updates where its family is fitted by counting."""
     if family.fit:
         for setting in ("training", "init_from"):
             if getattr(system, setting) is not None:
@@ -396,7 +396,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         teacher = data.removeprefix("distilled-by-")
         family_name = config.systems[teacher].family
         if not families()[family_name].autoregressive:
-            raise ConfigError(f"{where}.data", data, allowed=f"a teacher of family {_having(AUTOREGRESSIVE)}")
+            raise ConfigError(f"{where}.data", data, allowed=f"a teacher of family {_families_with(AUTOREGRESSIVE)}")
     preset = read_preset(family.presets, system.preset, f"systems.{name}")
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(

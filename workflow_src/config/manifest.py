@@ -1,7 +1,7 @@
 """The manifest of a report: systems, searches, decodes and rows with everything that tables and figures say of them.
 
 Titles, labels, order, curves and looks come from the declarations of families, searches and engines, so that tables
-and figures never ask which member a row belongs to. `display.build` makes a manifest from the settings that the plan
+and figures never test which member a row belongs to. `display.build` makes a manifest from the settings that the plan
 hands to the rule of the report.
 """
 
@@ -22,12 +22,12 @@ Key = tuple[str, str]
 
 
 def words(settings: Mapping[str, Any], values: bool = True) -> str:
-    """Settings in words: `length quantile 0.6`, or their names only. What is on is told by its name."""
-    told = (
+    """Settings in words: `length quantile 0.6`, or their names only. A setting that is true is its name alone."""
+    parts = (
         name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
         for name, value in settings.items()
     )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _number(value: Any) -> str:
@@ -70,7 +70,7 @@ class SystemInfo:
 class SearchInfo:
     """A search: `series` is the setting that its curves run over, `baseline` and `control` are names of searches.
 
-    `traceable`: it tells the translation after every step. `borrows`: it takes the steps of another search.
+    `traceable`: it gives the translation after every step. `borrows`: it takes the steps of another search.
     `stops`: settings by which sentences stop after different numbers of steps. `first_value` of the series is that
     without any refinement. `moves`: its steps move latents. `kept`: settings that analyses keep of it.
     """
@@ -91,7 +91,7 @@ class SearchInfo:
 
 @dataclasses.dataclass(frozen=True)
 class EngineInfo:
-    """What computes a decode: `key` names it with its compute type, `library` without; `label` is for tables."""
+    """An engine: `key` names it with its compute type, `library` without; `label` is for tables."""
 
     key: str
     library: str
@@ -102,7 +102,7 @@ class EngineInfo:
 
     @property
     def kind(self) -> str:
-        """What its times compare with: those of our own engine, or of others that compute as precisely."""
+        """Group of engines whose times are comparable: our own, or others that compute as precisely."""
         return "" if self.own else self.key.partition("-")[2] or "default precision"
 
     @property
@@ -149,16 +149,16 @@ class DecodeInfo:
         return self.look.colour
 
     def removal(self, wanted: Removal | None) -> Removal:
-        """The repetitions that are removed from its outputs, where `wanted` is what the report asks for."""
+        """The repetitions that are removed from its outputs, where the report sets `wanted`."""
         return removal(self.system.autoregressive, self.aligned, wanted)
 
     @property
     def plain(self) -> bool:
-        """Whether it has no settings of its own beside those that its label tells, and dev chose none."""
+        """True for a decode whose label says all of its own settings, none of them chosen on dev."""
         return not self.notes and not self.details
 
     def label(self, mean_steps: float | None = None) -> str:
-        """What it is called in tables; `mean_steps` are those that sentences used."""
+        """Its label in tables; `mean_steps` is the mean number of steps that sentences used."""
         notes = ", ".join([*self.details, *self.notes])
         used = (
             f"; {mean_steps:.1f} {self.search.series or 'steps'} used" if self.notes and mean_steps is not None else ""
@@ -196,7 +196,7 @@ class RowInfo:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingInfo:
-    """A trained system with the files that tell how its training went."""
+    """A trained system with the files of its training: the log, and the configuration of its weights."""
 
     system: str
     seed: int
@@ -233,7 +233,7 @@ class GridInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a report is about."""
+    """Systems, searches, decodes and rows of a report."""
 
     experiment: str
     description: str
@@ -281,17 +281,17 @@ class Manifest:
         return self._by_key.get((system, name))
 
     def title(self, search: str) -> str:
-        """What a search is called; one that nobody declares any more has its name as its title."""
-        return next((one.title for one in self.searches if one.name == search), search)
+        """The title of a search; its name where it is no longer declared."""
+        return next((info.title for info in self.searches if info.name == search), search)
 
     def kept(self, search: str) -> tuple[str, ...]:
-        """Settings that analyses keep of a search; none of one that nobody declares any more."""
-        return next((one.kept for one in self.searches if one.name == search), ())
+        """Settings that analyses keep of a search; none where it is no longer declared."""
+        return next((info.kept for info in self.searches if info.name == search), ())
 
     def look(self, system: str, search: str) -> Look:
         """How a search of a system is drawn."""
-        systems = (one.look for one in self.systems if one.name == system)
-        looks = (one.look for one in self.searches if one.name == search)
+        systems = (info.look for info in self.systems if info.name == system)
+        looks = (info.look for info in self.searches if info.name == search)
         return resolved(next(looks, OTHER), next(systems, OTHER))
 
     @property
@@ -314,7 +314,7 @@ class Manifest:
 
     @property
     def aligned(self) -> frozenset[bool]:
-        """Whether outputs that are not autoregressive are read off alignments: all, none, or some of both."""
+        """Values of `aligned` among decodes that are not autoregressive: both where some are read off alignments."""
         return frozenset(decode.aligned for decode in self.decodes if not decode.system.autoregressive)
 
     @property
@@ -326,5 +326,5 @@ class Manifest:
 
 def resolved(search: Look, family: Look, engine: str | None = None) -> Look:
     """How a row is drawn: in the colour of its search or else of its family, with the marker of its engine."""
-    look = next((one for one in (search, family) if one.colour), OTHER)
+    look = next((entry for entry in (search, family) if entry.colour), OTHER)
     return dataclasses.replace(look, marker=engine or search.marker or OTHER.marker)

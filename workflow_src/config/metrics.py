@@ -21,7 +21,7 @@ class Measured:
 
 
 def default_measured() -> tuple[Measured, ...]:
-    """What an experiment measures that lists no metrics."""
+    """Metrics of an experiment that lists none."""
     return tuple(Measured(metric, metric.settings()) for metric in default_metrics())
 
 
@@ -48,10 +48,10 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
 
 
 def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
-    """What rules are handed: nothing for the default metrics, else `metrics`, settings by name."""
+    """Settings of rules: nothing for the default metrics, else `metrics`, settings by name."""
     if measured == default_measured():
         return {}
-    return {"metrics": {one.metric.name: one.settings.model_dump(mode="json") for one in measured}}
+    return {"metrics": {entry.metric.name: entry.settings.model_dump(mode="json") for entry in measured}}
 
 
 def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:
@@ -66,7 +66,7 @@ def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, 
 
 
 class ScoringSettings(Frozen):
-    """What rules that score translations are handed: the corpus, and metrics that are not the default ones."""
+    """Settings of rules that score translations: the corpus, and metrics that are not the default ones."""
 
     bleu_tokeniser: str
     source: str = ""

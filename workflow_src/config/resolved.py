@@ -45,7 +45,7 @@ class System:
 
     @property
     def served_with(self) -> dict[str, str]:
-        """Those of `filled` that its bundle has: what only training works with is left out."""
+        """Entries of `filled` that its bundle has: all but those that only training works with."""
         return {role: name for role, name in self.filled.items() if not self.family.needs[role].training}
 
     @property
@@ -54,7 +54,7 @@ class System:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What it may be to others: what its family may, as far as the settings of its model allow."""
+        """Traits of its family, without those that the settings of its model rule out (`lacks`)."""
         return self.family.traits - self.family.lacks(self.model)
 
     @property
@@ -90,7 +90,7 @@ class Decode:
 
     @property
     def engine(self) -> str:
-        """What computes it: our own code or another library."""
+        """The engine that computes it: our own code or another library."""
         return self.settings.get("engine") or default_engine().name
 
     @property
@@ -123,7 +123,7 @@ class Loaded:
 
     @property
     def needs_scores(self) -> bool:
-        """Whether a filter reads scores of the training pairs."""
+        """True where a filter reads scores of the training pairs."""
         return any(SCORES in filters()[name].needs for name in self.cleaning)
 
     @functools.cached_property
@@ -133,7 +133,7 @@ class Loaded:
 
     @functools.cached_property
     def corpus(self) -> Corpus:
-        """What metrics may ask of the corpus."""
+        """Properties of the corpus that metrics may depend on."""
         recipe = self.config.recipe
         return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, bool(self.dataset.generator))
 
@@ -151,10 +151,10 @@ class Loaded:
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
 
     def aligned(self, decode: Decode) -> bool:
-        """Whether outputs of a decode are read off alignments: of its system, or of the base that it works in."""
+        """True for a decode whose outputs are read off alignments: of its system, or of the base that it works in."""
         system = self.systems[decode.system]
         own = [system, *([self.systems[system.base]] if system.base else [])]
-        model = decoded(decode.values, [(one, one.family) for one in own])
+        model = decoded(decode.values, [(network, network.family) for network in own])
         return model is not None and ALIGNED in model.traits
 
     def removal(self, decode: Decode) -> Removal:

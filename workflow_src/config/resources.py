@@ -1,7 +1,7 @@
-"""Memory and minutes that jobs ask a cluster for, from the sizes of models, corpus and budgets alone. No torch here.
+"""Memory and minutes that jobs request of a cluster, from the sizes of models, corpus and budgets alone. No torch here.
 
 Requests are generous bounds, not forecasts: a limit that is too low ends a job, one that is too high lets it wait a
-little longer in the queue. What ends a job all the same is met by the retry, which asks for more:
+little longer in the queue. A job that is ended all the same is retried with larger requests:
 
     memory     x 1.5 each time, up to 4 x, and never more than runtime.largest_job
     minutes    x 2 each time, never more than runtime.longest_job, the limit of the partition
@@ -76,14 +76,14 @@ SPLIT_BYTES = 2500
 
 
 def gpus(device: str) -> int:
-    """GPUs that a job asks for with the setting `runtime.device`, as far as planning sees them: 1 or 0."""
+    """GPUs that a job requests with the setting `runtime.device`, as far as planning sees them: 1 or 0."""
     return int(device.startswith("cuda") or (device == "auto" and shutil.which("nvidia-smi") is not None))
 
 
 class Requests:
-    """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
+    """Resources of each rule. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
 
-    A shard's job asks for its own part, by the number of shards in its name. A decode that is given shards only joins
+    A shard's job requests its own part, by the number of shards in its name. A decode that has shards only joins
     them.
     """
 
@@ -148,7 +148,7 @@ class Requests:
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
         everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)
-        hours = {one.rule: one.hours for one in self.plan.analyses.values()} | {"measure_speed": 4}
+        hours = {analysis.rule: analysis.hours for analysis in self.plan.analyses.values()} | {"measure_speed": 4}
         return self._process + 4000 + 2 * everything, 60 * hours.get(rule, 1)
 
     @property

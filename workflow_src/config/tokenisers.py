@@ -33,7 +33,7 @@ _MODELS = {"flores101": "sacrebleu_tokenizer_spm.model", "flores200": "flores200
 
 
 def spaced(language: str) -> bool:
-    """Whether a language (ISO 639 code) separates its words by spaces."""
+    """True for a language (ISO 639 code) that separates its words by spaces."""
     return language not in UNSPACED
 
 
@@ -60,7 +60,7 @@ def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
 
 
 def unavailable(tokeniser: str) -> str | None:
-    """What a tokeniser needs that is not on this machine, with the remedy; None where nothing is missing."""
+    """Missing packages or models of a tokeniser, with the remedy; None where this machine has them all."""
     if missing := _missing(tokeniser):
         packages, extra = " and ".join(missing), _OF_A_LANGUAGE[tokeniser][2]
         return f'needs {packages}, not installed: pip install "{extra}", or say char'

@@ -16,7 +16,7 @@ from workflow_src.types import EOS, PAD, Batch
 
 
 class Lengths(Protocol):
-    """What batching needs of a corpus: subwords a sentence, without end symbols."""
+    """Lengths of the sentences of a corpus in subwords, without end symbols."""
 
     @property
     def source_lengths(self) -> np.ndarray: ...
@@ -80,17 +80,17 @@ def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
 
 
 def _padded(flat: np.ndarray, lengths: np.ndarray, eos: bool) -> Tensor:
-    """Sentences given one after another in `flat`, as (B, longest), int64, at least one column wide."""
+    """Sentences that stand one after another in `flat`, as (B, longest), int64, at least one column wide."""
     width = max(int(lengths.max(initial=0)) + eos, 1)
-    made = np.full((len(lengths), width), PAD, dtype=np.int64)
-    made[np.arange(width) < lengths[:, None]] = flat
+    rows = np.full((len(lengths), width), PAD, dtype=np.int64)
+    rows[np.arange(width) < lengths[:, None]] = flat
     if eos:
-        made[np.arange(len(lengths)), lengths] = EOS
-    return torch.from_numpy(made)
+        rows[np.arange(len(lengths)), lengths] = EOS
+    return torch.from_numpy(rows)
 
 
 def pad(sequences: Sequence[Sequence[int]], eos: bool) -> Tensor:
-    """Sequences of ids as one int64 tensor (B, longest), each followed by EOS where asked, then by PAD.
+    """Sequences of ids as one int64 tensor (B, longest), each followed by EOS with `eos`, then by PAD.
 
     The tensor is at least one column wide, so that a batch of empty sentences is still one.
     """

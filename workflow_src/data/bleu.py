@@ -22,8 +22,8 @@ def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
 
 def corpus_bleu(hypotheses: list[str], references: list[str], tokeniser: str, **settings: Any) -> float:
     """BLEU in [0, 100] of detokenised text against one reference each."""
-    found = bleu_metric(tokeniser, **settings).corpus_score(hypotheses, [references])
-    return percent(found.score)
+    score = bleu_metric(tokeniser, **settings).corpus_score(hypotheses, [references])
+    return percent(score.score)
 
 
 def percent(value: float) -> float:

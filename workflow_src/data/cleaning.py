@@ -1,4 +1,4 @@
-"""Cleaning a training text: filters one after the other over its pairs, and what each of them did."""
+"""Cleaning a training text: filters one after the other over its pairs, with counts and examples of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
 # Pairs that filters get at once.
 BATCH = 4096
-# Pairs that are shown of what a filter left out or repaired, and the characters of a side.
+# Examples of a filter's work, and characters of a side that are shown.
 EXAMPLES, SHOWN = 3, 200
 # Beside the texts, where filters read scores.
 SCORES_FILE = "train.scores"
@@ -23,7 +23,7 @@ SCORES_FILE = "train.scores"
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A pair that a filter left out or repaired: its line in the text, from 1, and what it is repaired to."""
+    """A pair that a filter left out or repaired: its line in the text, from 1, and the repaired pair."""
 
     line: int
     source: str
@@ -47,7 +47,7 @@ def _printable(text: str) -> str:
 
 
 class Step:
-    """One filter with its settings over a text, and what it did: `read`, `repaired`, `dropped` by reason, `examples`.
+    """One filter over a text, with counts of its work: `read`, `repaired`, `dropped` by reason, `examples`.
 
     At most `shown` examples are drawn evenly from all pairs that it left out or repaired.
     """
@@ -109,7 +109,7 @@ class Step:
 
 
 def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
-    """A step for each filter, from settings by its name. Raises ValueError for what a filter cannot work with."""
+    """A step for each filter, from settings by its name. Raises ValueError for settings that it cannot use."""
     declared = [(filters()[name], settings) for name, settings in cleaning.items()]
     return [Step(filter, import_object(filter.check)(settings, languages), shown) for filter, settings in declared]
 

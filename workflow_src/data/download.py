@@ -66,8 +66,8 @@ def fetch(
     a sum or size is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is
     false, or when the network fails for good.
     """
-    if found := _in_mirror(file, mirrors):
-        mirror, path = found
+    if in_mirror := _in_mirror(file, mirrors):
+        mirror, path = in_mirror
         log.info("%s: found in mirror %s", name, mirror)
         return path, _checked(name, path, file, allow_unpinned)
     path = Path(folder) / places(file)[0]
@@ -80,9 +80,9 @@ def fetch(
 
 
 def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
-    """Where `fetch` would find a file without the network; None where it is not on this machine."""
-    found = _in_mirror(file, mirrors)
-    path = found[1] if found else Path(folder) / places(file)[0]
+    """Path of a file that `fetch` needs no network for; None where it is not on this machine."""
+    in_mirror = _in_mirror(file, mirrors)
+    path = in_mirror[1] if in_mirror else Path(folder) / places(file)[0]
     return path if path.is_file() else None
 
 
@@ -93,25 +93,25 @@ def _in_mirror(file: RemoteFile, mirrors: Sequence[str | Path]) -> tuple[str | P
 
 
 def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:
-    found = sha256(path)
+    digest = sha256(path)
     if file.sha256 is None:
         if file.size not in (None, path.stat().st_size):
             raise _wrong_size(name, str(path), file, path.stat().st_size)
         if not allow_unpinned:
             raise ArtifactError(
                 path,
-                f"has SHA-256 {found}, and the dataset gives none to compare it with",
+                f"has SHA-256 {digest}, and the dataset gives none to compare it with",
                 f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
             )
-        log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, found, path)
-    elif found != file.sha256:
-        raise _wrong_sum(name, str(path), found, file, path.stat().st_size)
-    return found
+        log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
+    elif digest != file.sha256:
+        raise _wrong_sum(name, str(path), digest, file, path.stat().st_size)
+    return digest
 
 
-def _wrong_sum(name: str, where: str, found: str, file: RemoteFile, size: int) -> ArtifactError:
+def _wrong_sum(name: str, where: str, digest: str, file: RemoteFile, size: int) -> ArtifactError:
     sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
-    return _WrongSum(where, f"has SHA-256 {found}, but {file.sha256} is expected{sizes}", _replace("sha256", name))
+    return _WrongSum(where, f"has SHA-256 {digest}, but {file.sha256} is expected{sizes}", _replace("sha256", name))
 
 
 def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
@@ -143,7 +143,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(patience.attempts),
         wait=tenacity.wait_exponential(multiplier=patience.first_wait),
-        retry=tenacity.retry_if_exception(_may_pass()),
+        retry=tenacity.retry_if_exception(_worth_retrying()),
         before_sleep=warn,
         reraise=True,
     )
@@ -158,8 +158,8 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
         ) from None
 
 
-def _may_pass() -> Callable[[BaseException], bool]:
-    """Whether a download may succeed when it is tried again after a failure, asked once for each."""
+def _worth_retrying() -> Callable[[BaseException], bool]:
+    """A predicate on failures of one download: True where a further try may succeed. Call it once for each failure."""
     import requests
 
     wrong = 0
@@ -179,7 +179,7 @@ def _may_pass() -> Callable[[BaseException], bool]:
 
 
 class _WrongSum(ArtifactError):
-    """A file that came whole, as far as one can tell, with another sum than expected."""
+    """A file with another sum than expected, whose download ended without an error."""
 
 
 def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None:
@@ -226,7 +226,7 @@ def _reason(problem: Exception) -> str:
 
 
 class _Check:
-    """A downloader for pooch that looks at what came before pooch gives the file its name."""
+    """A downloader for pooch that checks the bytes before pooch gives the file its name."""
 
     def __init__(self, name: str, file: RemoteFile, timeout: float):
         self.name, self.file, self.timeout = name, file, timeout
@@ -237,8 +237,8 @@ class _Check:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
-        found = sha256(path) if self.file.sha256 is not None else None
-        if found is not None and found == self.file.sha256:
+        digest = sha256(path) if self.file.sha256 is not None else None
+        if digest is not None and digest == self.file.sha256:
             return
         if page:
             raise ArtifactError(
@@ -251,8 +251,8 @@ class _Check:
         # A connection that ends early may look like the end of the file: not every server announces a length.
         if self.file.size is not None and size < self.file.size:
             raise ConnectionError(f"only {size} of {self.file.size} bytes came")
-        if found is not None:
-            raise _wrong_sum(self.name, url, found, self.file, size)
+        if digest is not None:
+            raise _wrong_sum(self.name, url, digest, self.file, size)
         if self.file.size not in (None, size):
             raise _wrong_size(self.name, url, self.file, size)
 
@@ -264,13 +264,13 @@ class _Progress:
 
     def __init__(self, name: str, every: float = 10.0):
         self.name, self.every, self.done = name, every, 0
-        self.began = self.told = time.monotonic()
+        self.began = self.logged = time.monotonic()
 
     def update(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
-        if now - self.told >= self.every:
-            self.told = now
+        if now - self.logged >= self.every:
+            self.logged = now
             share = f" of {self.total / 1e6:.0f}" if self.total else ""
             with contextlib.suppress(ZeroDivisionError):
                 rate = self.done / 1e6 / (now - self.began)

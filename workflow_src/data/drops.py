@@ -1,4 +1,4 @@
-"""Why pairs are left out between a dataset's files and what models are trained on, in words."""
+"""Reasons why pairs of a dataset are left out of the training text, in words."""
 
 from __future__ import annotations
 

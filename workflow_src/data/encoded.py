@@ -55,10 +55,10 @@ class _SideWriter:
         self.lengths.extend(lengths)
 
     def offsets(self) -> np.ndarray:
-        made = np.zeros(len(self.lengths) + 1, dtype=np.int64)
-        np.cumsum(np.frombuffer(self.lengths, dtype=np.intc), out=made[1:])
-        self.digest.update(made.tobytes())
-        return made
+        starts = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        np.cumsum(np.frombuffer(self.lengths, dtype=np.intc), out=starts[1:])
+        self.digest.update(starts.tobytes())
+        return starts
 
 
 def write(
@@ -69,7 +69,7 @@ def write(
     vocabulary_size: int = SMALL_VOCABULARY,
     chunk: int = 8192,
 ) -> dict[str, Any]:
-    """Write sentence pairs as they come, `chunk` at a time, and return what PREFIX.json says.
+    """Write sentence pairs as they come, `chunk` at a time, and return the content of PREFIX.json.
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
     beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that

@@ -1,4 +1,4 @@
-"""Writing characters that a subword model does not know as characters that every model knows.
+"""Escapes for characters outside of a subword model's alphabet, written with characters of every model.
 
 An unknown character becomes its UTF-8 bytes, each as two of sixteen reserved characters ("nibbles", in Unicode's
 private use area) that every vocabulary holds. They cost sixteen entries, instead of the 256 of byte fallback, and serve
@@ -26,7 +26,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class Escape:
-    """Escapes what is outside `alphabet` (None: only RESERVED), and every match of the regular expression `also`."""
+    """Escapes characters outside `alphabet` (None: only RESERVED), and every match of the regular expression `also`."""
 
     def __init__(self, alphabet: Iterable[str] | None = None, also: str | None = None):
         if alphabet is None:
@@ -51,5 +51,5 @@ def _read(match: re.Match[str]) -> str:
 
 
 def unescape(text: str) -> str:
-    """Undo `Escape`; never fails, whatever a model wrote."""
+    """Undo `Escape`; never fails on any output of a model."""
     return _RUN.sub(_read, text)

@@ -1,4 +1,4 @@
-"""Formats other than UTF-8 text, by the first bytes of a file or its name, and what to do with such a file."""
+"""Formats other than UTF-8 text, by the first bytes of a file or its name, with the remedy for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE = "write its columns as a tab-separated text and read that as a table"
 _DOCUMENT = "save it as plain text with one sentence a line"
 _UNPACK = "unpack it and give the text"
 _MEMORY = "write its languages as line-aligned texts or as a tab-separated table"
-# First bytes -> what the file is, and what to do.
+# First bytes -> the format, and the remedy.
 _SIGNATURES = (
     (b"%PDF-", "a PDF document", _DOCUMENT),
     (b"{\\rtf", "a document in Rich Text Format", _DOCUMENT),
@@ -93,7 +93,7 @@ def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
 
 
 def compression(start: bytes) -> str | None:
-    """The name in COMPRESSIONS of what these first bytes of a file are compressed with, or None."""
+    """The compression of a file by its first bytes, as named in COMPRESSIONS; None without one."""
     return next((name for name, signature in COMPRESSIONS.items() if signature.match(start)), None)
 
 

@@ -28,7 +28,7 @@ SOURCE = re.compile(r"<src[\s>]")
 
 
 def is_markup(line: str) -> bool:
-    """Whether a line is nothing but tags, or one whole element of METADATA."""
+    """True for a line of tags alone, or of one whole element of METADATA."""
     return ONLY_TAGS.fullmatch(line) is not None or ELEMENT.fullmatch(line) is not None
 
 
@@ -55,7 +55,7 @@ def without_markup(
 
 
 def has_source_and_references(text: str) -> bool:
-    """Whether a text is XML of WMT's form from 2021 on, which holds the texts of several languages."""
+    """True for XML of WMT's form from 2021 on, which holds the texts of several languages."""
     return SOURCE.search(text) is not None
 
 
@@ -95,12 +95,12 @@ def _segments_of_documents(text: str) -> list[Segment]:
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
     """The texts of pairs of segments; ArtifactError naming both files and ids where the ids differ."""
     for number, ((left, source), (right, target)) in enumerate(pairs, 1):
-        for what, here, there in zip(("document", "segment"), left, right, strict=True):
-            if None not in (here, there) and here != there:
+        for what, left_id, right_id in zip(("document", "segment"), left, right, strict=True):
+            if None not in (left_id, right_id) and left_id != right_id:
                 raise ArtifactError(
                     first,
-                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{here}" in one '
-                    f'and "{there}" in the other',
+                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{left_id}" in one '
+                    f'and "{right_id}" in the other',
                     "correct the files",
                 )
         yield source, target
@@ -132,12 +132,12 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
             for element in document.iterfind("ref")
             if _language(element) == language and element.get("translator", "") == translator
         ]
-        who = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
-        reference = _segments_by_id(_only(references, who, place), place)
+        label = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
+        reference = _segments_by_id(_only(references, label, place), place)
         if list(reference) != list(source):
             odd = sorted(reference.keys() ^ source.keys()) or ["in another order"]
             raise ArtifactError(
-                place, f"has different segments in its source and its {who}: {', '.join(odd)}", "correct the file"
+                place, f"has different segments in its source and its {label}: {', '.join(odd)}", "correct the file"
             )
         chosen += [((document.get("id"), number), content) for number, content in reference.items()]
     return chosen
@@ -146,12 +146,12 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
 def _translator(
     documents: list[ElementTree.Element], name: str, language: str, translator: str | None, sources: set[str]
 ) -> str:
-    """Whose references in `language` are meant; "" where the file names nobody."""
+    """The translator whose references in `language` are used; "" where the file names none."""
     references = [element for document in documents for element in document.iterfind("ref")]
     known = sorted({element.get("translator", "") for element in references if _language(element) == language})
     if not known:
-        there = sorted(sources | {_language(element) for element in references})
-        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(there)}")
+        languages = sorted(sources | {_language(element) for element in references})
+        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(languages)}")
     if translator is None and len(known) == 1:
         return known[0]
     if translator not in known:

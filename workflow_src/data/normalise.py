@@ -1,4 +1,4 @@
-"""Text normalisation: what models see and what references look like; and which training pairs are left out."""
+"""Text normalisation of the texts of models and of references; reasons to leave training pairs out."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Normaliser:
         return lambda text: tokenise(text, escape=False)
 
     def reference(self, text: str) -> str:
-        """What outputs are scored against: clean Unicode and whitespace, or what becomes of an output with this text.
+        """A reference for scoring: clean Unicode and whitespace, or normalised and detokenised as outputs are.
 
         Outputs of models that learned from lowercased text, say, have no capitals to be right or wrong.
         """

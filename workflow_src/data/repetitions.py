@@ -1,4 +1,4 @@
-"""Removing what repeats the word or the subword before it, which models without autoregression tend to write."""
+"""Removing repetitions of the word or subword before, which models without autoregression tend to write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WITHOUT_REPEATED_SUBWORDS = "without_repeated_subwords"
 
 
 def collapse(items: Sequence[Item], keep: Collection[Item] = ()) -> list[Item]:
-    """`items` with runs of the same item reduced to one; runs of what is in `keep` stay."""
+    """`items` with runs of the same item reduced to one; runs of items in `keep` stay."""
     return [item for number, item in enumerate(items) if number == 0 or item != items[number - 1] or item in keep]
 
 

@@ -1,6 +1,6 @@
 """Shards, parts of a text that several jobs write: their lines, and reading them in order, all verified.
 
-A shard is a JSON line for each sentence. The record beside it, written last, tells which shard of how many it is, its
+A shard is a JSON line for each sentence. The record beside it, written last, has its number and their count, its
 digest, and the digests of what it was made from.
 """
 
@@ -32,14 +32,14 @@ def check_number(shard: int, shards: int) -> None:
 def write_shard_record(
     path: Path, settings: Any, inputs: dict[str, Path], shard: int, shards: int, **more: Any
 ) -> None:
-    """The record of the shard at `path`."""
+    """Write the record of the shard at `path`."""
     write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **more)
 
 
 def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> Iterator[dict[str, Any]]:
     """The JSON lines of shards in the order given, which must be that of the shards.
 
-    `settings` and `inputs` are what the whole is to be made with and from; `inputs` has the text, `source`. Raises
+    `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Raises
     ArtifactError, before the first line, naming the shard that is another one than its place says or was made with
     other settings or from other files; then the one that is missing or damaged, or that has another number of lines
     than it should.
@@ -78,7 +78,7 @@ def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings:
 def _difference(
     provenance: dict[str, Any], settings: Any, inputs: dict[str, Path], digests: dict[str, str]
 ) -> str | None:
-    """The first setting or input of a shard that is not the one wanted, as the end of "it was made"."""
+    """The first setting or input of a shard that differs from the expected one, as the end of "it was made"."""
     shard = provenance["settings"]
     for name in sorted({*shard, *settings}):
         if shard.get(name) != settings.get(name):

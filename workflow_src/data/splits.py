@@ -13,12 +13,12 @@ from workflow_src.data.escapes import BPE_SIGNS, Escape
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
-# Marks that show nothing: the grapheme joiner and what selects the form of the character before it.
+# Invisible marks: the grapheme joiner, and selectors of the form of the character before.
 SELECTORS = frozenset([0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
 
 
 class _KeptCharacters(dict):
-    """For `str.translate`: letters, marks and numbers stay, whatever else there is goes."""
+    """For `str.translate`: letters, marks and numbers stay, all else goes."""
 
     def __missing__(self, code: int) -> int | None:
         kept = unicodedata.category(chr(code))[0] in "LMN" and code not in SELECTORS
@@ -38,7 +38,7 @@ def bare(sentence: str) -> str:
 
 
 def key(sentence: str) -> str:
-    """What sentences are compared by: `bare`, with compatibility forms (full width, ligatures, superscripts) folded."""
+    """Key for comparing sentences: `bare`, compatibility forms (full width, ligatures, superscripts) folded."""
     if sentence.isascii():
         return bare(sentence)
     return bare(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold()))
@@ -114,7 +114,7 @@ def connected_groups(pairs: Sequence[Pair], settings: Split) -> SplitRows:
 
 
 def fits(pair: Pair, longest: int) -> bool:
-    """Whether neither side has more characters: a known character is at most one subword."""
+    """True for a pair with at most `longest` characters a side: a known character is at most one subword."""
     return len(pair[0]) <= longest and len(pair[1]) <= longest
 
 

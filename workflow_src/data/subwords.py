@@ -157,7 +157,7 @@ class Subwords:
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary."""
+        """True where both languages share one vocabulary."""
         return self.description["joint"]
 
     @property
@@ -180,7 +180,7 @@ class Subwords:
         return self._target.decode([self._known(sentence) for sentence in ids])
 
     def _known(self, ids: list[int]) -> list[int]:
-        """Ids of target subwords: symbols that a family adds to the vocabulary have no text."""
+        """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
         return [i for i in ids if i < self._target.size]
 
     def names(self) -> dict[str, list[str]]:
@@ -343,9 +343,9 @@ def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | 
             model_type=settings.model,
             vocab_size=settings.vocabulary_size,
             character_coverage=settings.character_coverage,
-            # By default, lines of more bytes than a few thousand are left out without a word.
+            # By default, lines of more than a few thousand bytes are left out without a warning.
             max_sentence_length=LONGEST_LINE,
-            # Text comes normalised; what is done to it here could not be undone.
+            # Text comes normalised; changes here could not be undone.
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             user_defined_symbols=list(NIBBLES),
@@ -394,7 +394,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
     pairs = [line.split(" ") for line in codes.getvalue().split("\n")[1:] if line]
     if len(pairs) < merges:
         raise _TooLarge(settings, name, len(base) + len(pairs))
-    # Different pairs may have one product, so that the vocabulary can be a little smaller than asked for.
+    # Different pairs may have one product, so that the vocabulary can be a little smaller than its setting.
     vocabulary = base + list(dict.fromkeys(_product(left, right) for left, right in pairs))
     return {"codes": codes.getvalue().encode(), "vocabulary": ("\n".join(vocabulary) + "\n").encode()}
 

@@ -1,4 +1,4 @@
-"""What filters of training text count in a line: words, letters, and letters of a script."""
+"""Counts of a line for filters of training text: words, letters, and letters of a script."""
 
 from __future__ import annotations
 

@@ -61,12 +61,12 @@ ALWAYS_ALLOWED = 1 << 28
 
 @contextlib.contextmanager
 def reported(name: str) -> Iterator[None]:
-    """Turns what readers of archives raise about damaged bytes into one sentence that names the file."""
+    """Turns errors of archive readers on damaged bytes into one sentence that names the file."""
     try:
         yield
     except (*DAMAGE, OSError) as failure:
-        # bz2 tells damaged bytes by an OSError without the system's number; a place before the file's start, which
-        # damaged headers of a zip lead to, is an invalid argument.
+        # bz2 raises an OSError without errno on damaged bytes. Damaged headers of a zip lead to a place before the
+        # file's start, which is EINVAL.
         if not isinstance(failure, DAMAGE) and failure.errno not in (None, errno.EINVAL):
             raise
         reason = " ".join(str(failure).split()) or type(failure).__name__
@@ -76,7 +76,7 @@ def reported(name: str) -> Iterator[None]:
 
 
 def is_unsafe(member: str) -> bool:
-    """Whether a member's path would leave the folder that it is unpacked in, on any system."""
+    """True for a member's path that would leave the folder that it is unpacked in, on any system."""
     slashed = member.replace("\\", "/")
     return slashed.startswith("/") or re.match(r"[A-Za-z]:", slashed) is not None or ".." in slashed.split("/")
 
@@ -178,7 +178,7 @@ class Archives:
 
 
 class Readable(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
@@ -230,9 +230,9 @@ class _Limited(io.RawIOBase):
 
 
 class _Decompressed(io.RawIOBase):
-    """What a stream of one or more compressed streams unpacks to; nulls may fill it up at the end.
+    """Uncompressed bytes of one or more compressed streams; nulls may fill the file up at the end.
 
-    Python's own readers of .bz2 and .xz end without an error where what follows a stream is damaged.
+    Python's own readers of .bz2 and .xz end without an error where the bytes after a stream are damaged.
     """
 
     def __init__(self, stream: Readable, new: Callable[[], Any], name: str):
@@ -275,8 +275,8 @@ class _Decompressed(io.RawIOBase):
 
 @contextlib.contextmanager
 def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader[Any]]:
-    """The stream, which is a text from here on unless it is of another kind, without its layer of compression."""
-    # ZipExtFile has a peek of its own that may give less than asked for.
+    """The stream without its layer of compression, if it has one."""
+    # ZipExtFile.peek may return fewer bytes than its argument.
     # Typeshed's IO lacks readinto, which all streams here have.
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 16)  # type: ignore[type-var]
     kind = compression(buffered.peek(10))
@@ -319,7 +319,7 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
 def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:
     """Names of all members, with whether each is a plain file; refuses archives that point outside themselves.
 
-    Refuses too what has more than `limit` bytes in all: by what the archive says, before they are read.
+    Refuses, too, archives of more than `limit` bytes in all: by the sizes in their headers, before reading.
     """
     contents: list[tuple[str, bool]] = []
     total = 0
@@ -345,7 +345,7 @@ def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, lim
 
 
 def _member(archive: zipfile.ZipFile | tarfile.TarFile, member: str, name: str) -> IO[bytes]:
-    """A member that `_find` gave, of which there is therefore one."""
+    """The bytes of a member by its path, which `_find` returned."""
     if isinstance(archive, zipfile.ZipFile):
         return _zipped(archive, next(entry for entry in archive.infolist() if entry.orig_filename == member), name)
     # In the archive's order: asking by name would first read a compressed archive to its end.
@@ -392,18 +392,18 @@ def _find(wanted: str, contents: list[tuple[str, bool]], name: str) -> str:
     """The member that `wanted` names, by its whole path or by an end of it that is unique."""
     tidy = [(posixpath.normpath(member), plain) for member, plain in contents]
     wanted_path = posixpath.normpath(wanted)
-    found = {path for path, _ in tidy if path == wanted_path}
-    found = found or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
-    if not found:
+    paths = {path for path, _ in tidy if path == wanted_path}
+    paths = paths or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
+    if not paths:
         files = [path for path, plain in tidy if plain]
         shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
         more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
         raise ArtifactError(name, f'has no member "{wanted}"', f"it has {shown}{more}")
-    if len(found) > 1:
+    if len(paths) > 1:
         raise ArtifactError(
-            name, f'has several members "{wanted}" ({", ".join(sorted(found)[:3])})', "write the whole path"
+            name, f'has several members "{wanted}" ({", ".join(sorted(paths)[:3])})', "write the whole path"
         )
-    (path,) = found
+    (path,) = paths
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
         raise ArtifactError(name, f'has "{wanted}" as a folder or a link, not a file', "name a file")

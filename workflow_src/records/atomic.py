@@ -45,7 +45,7 @@ def room_for(path: str | Path) -> Iterator[None]:
 
 
 def _space(path: Path) -> str:
-    """What is free on the disk of the nearest folder of `path` that exists."""
+    """Free space on the disk of the nearest existing folder above `path`."""
     folder = next(parent for parent in path.absolute().parents if parent.is_dir())
     disk = os.statvfs(folder)
     free, total = disk.f_bavail * disk.f_frsize / 1e6, disk.f_blocks * disk.f_frsize / 1e6
@@ -90,9 +90,9 @@ def _machine() -> str:
 
 
 def _sweep(path: Path) -> None:
-    """Remove partial files of `path` that killed processes have left: those that nobody holds locked.
+    """Remove partial files of `path` that killed processes have left: those without a lock.
 
-    What cannot be looked at or locked, as on a disk without locks, stays.
+    Files that cannot be opened or locked, as on a disk without locks, stay.
     """
     start = f".{path.name}."
     with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ def _begin(path: Path) -> tuple[int, str]:
         except BlockingIOError:
             pass
         except OSError:
-            # A disk without locks, where nobody can sweep either.
+            # A disk without locks, where no process sweeps either.
             return handle, name
         else:
             with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def _begin(path: Path) -> tuple[int, str]:
 
 
 def _opened(path: Path) -> bool:
-    """Whether a path leads to what a process has open, as /dev/stdout does, over whatever links."""
+    """True for a path that leads, over any links, to a file that a process has open, as /dev/stdout does."""
     place = os.path.join(os.getcwd(), path)
     for _ in range(LINKS):
         folder, name = os.path.split(place)
@@ -156,7 +156,7 @@ def _opened(path: Path) -> bool:
 
 
 def _replaceable(path: Path) -> Path:
-    """Where a file is that shall be replaced: what a link points to. Raises ArtifactError for what is no file."""
+    """The file that writing `path` replaces, links followed. Raises ArtifactError for a path that is no file."""
     # What a process has open may be a file that others go on writing to.
     opened = _opened(path)
     if path.is_symlink() and not opened:
@@ -173,8 +173,8 @@ def _replaceable(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turns the system's reasons why `path` cannot be begun into one sentence; no space has a sentence of its own."""
+def _refusals_in_words(path: Path) -> Iterator[None]:
+    """Turns errors of the system while `path` is opened into one sentence, but for a full disk (`room_for`)."""
     try:
         yield
     except OSError as failure:
@@ -195,7 +195,7 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
     """
-    with room_for(path), _told(Path(path)):
+    with room_for(path), _refusals_in_words(Path(path)):
         path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
@@ -238,8 +238,8 @@ def write_json(path: str | Path, content: Any) -> None:
 
 def checksum(record: dict[str, Any]) -> str:
     """Digest of a record as JSON gives it, its own checksum left out: a record that was changed does not match it."""
-    made = {name: value for name, value in record["provenance"].items() if name != "checksum"}
-    return fingerprint(record | {"provenance": made})
+    block = {name: value for name, value in record["provenance"].items() if name != "checksum"}
+    return fingerprint(record | {"provenance": block})
 
 
 def read_json(path: str | Path) -> Any:
@@ -298,15 +298,15 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def _is_pickle(path: str | Path) -> bool:
-    """Whether a file begins as torch.save writes it: a zip archive, or a pickle of protocol 2 or newer."""
+    """True for a file of torch.save by its first bytes: a zip archive, or a pickle of protocol 2 or newer."""
     with open(path, "rb") as file:
         start = file.read(4)
     return start == b"PK\x03\x04" or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
 
 
 def read_chosen(path: str | Path) -> dict[str, Any]:
-    """The settings that were chosen on dev. Raises ArtifactError when the file tells none."""
-    found = read_json(path)
-    if not isinstance(found, dict) or not isinstance(found.get("chosen"), dict):
+    """The settings that were chosen on dev. Raises ArtifactError for a file without them."""
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("chosen"), dict):
         raise ArtifactError(path, "has no chosen settings", "choose them again")
-    return found["chosen"]
+    return content["chosen"]

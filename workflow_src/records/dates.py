@@ -1,4 +1,4 @@
-"""What tells that a file has changed: the contents of the user's text; and dates, which may be of another clock."""
+"""Signs that a file has changed: digests of the user's texts, and dates of files, which may be of another clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _status(path: str) -> tuple[int, int] | None:
 
 @functools.cache
 def _content(path: str, status: tuple[int, int] | None) -> str | None:
-    """Read once for each change of a file: Snakemake asks several times."""
+    """SHA-256 of a file, computed once for each change: Snakemake calls for it several times."""
     try:
         return sha256(path) if status else None
     except OSError:

@@ -1,4 +1,4 @@
-"""What made an artefact: records of settings, inputs, versions and hardware, and the digests that they vouch for."""
+"""Provenance of artefacts: records of settings, inputs, versions and hardware, and the digests that they vouch for."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ PACKAGES = "torch numpy sentencepiece subword-nmt sacremoses sacrebleu snakemake
 
 
 def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:
-    """SHA-256 of files in `folder` by their names, or paths below it: what a record there says of its files."""
+    """SHA-256 of files in `folder` by their names, or paths below it, as a record there holds them."""
     return {Path(name).as_posix(): sha256(Path(folder, name)) for name in names}
 
 
 def described_by(path: str | Path) -> Path | None:
-    """The record of a file: itself, if it carries provenance, or the JSON file beside it that tells its digest."""
+    """The record of a file: itself, if it carries provenance, or the JSON file beside it that has its digest."""
     path = Path(path)
     for candidate in [path] if path.suffix == ".json" else sorted(path.parent.glob("*.json")):
         with contextlib.suppress(ArtifactError, OSError):
             content = read_json(candidate)
-            made = content.get("provenance") if isinstance(content, dict) else None
-            if isinstance(made, dict) and (candidate == path or path.name in made.get("files", {})):
+            block = content.get("provenance") if isinstance(content, dict) else None
+            if isinstance(block, dict) and (candidate == path or path.name in block.get("files", {})):
                 return candidate
     return None
 
@@ -85,13 +85,13 @@ def _input(path: str | Path) -> dict[str, str]:
 
 def code_digest() -> str:
     """SHA-256 of the package's own source and of the plug-ins': the same wherever they lie, another after any edit."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for loaded in plugins():
-        found.update(json.dumps(loaded.record(), sort_keys=True).encode() + b"\0")
-    # What editors leave beside a file, under a hidden name, may lead nowhere.
+        digest.update(json.dumps(loaded.record(), sort_keys=True).encode() + b"\0")
+    # Editors leave hidden links beside a file that may lead nowhere.
     for path in sorted(path for path in PACKAGE.rglob("*.py") if path.name[0] != "."):
-        found.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def provenance(
@@ -100,7 +100,7 @@ def provenance(
     files: dict[str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """What made an artefact: settings, inputs, versions, commit, hardware, time (UTC).
+    """Provenance of an artefact: settings, inputs, versions, commit, hardware, time (UTC).
 
     `inputs` are name -> path; their digests are kept, and the records that describe them. `files` are the digests of
     the files that the record with this provenance vouches for (see `digests`). `continuum verify` follows both.

@@ -1,7 +1,7 @@
-"""Checking finished results: is every file the one that its record describes, made from what lies there now?
+"""Verification of finished results: digests of all files against their records, and of records against their inputs.
 
 Every artefact has a record, a JSON file with a block `provenance`: the artefact itself where it is JSON, else a file
-beside it. The block tells the digests of the record's own content, of the files that it vouches for, and of its inputs,
+beside it. The block holds the digests of the record's own content, of the files that it vouches for, and of its inputs,
 each with the record that describes it. Following inputs from the last records back gives the whole chain.
 """
 
@@ -25,27 +25,27 @@ LAST = "report/results.json"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A record: its block `provenance`, None where that cannot be read, and what is wrong with it, if anything."""
+    """A record: its block `provenance` (None: unreadable) and the first fault of the record, if any."""
 
     path: str
-    made: dict[str, Any] | None
+    block: dict[str, Any] | None
     failure: ArtifactError | None = None
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """Inputs by their path, without repeats."""
-        entries = (self.made or {}).get("inputs", {}).values()
+        entries = (self.block or {}).get("inputs", {}).values()
         return sorted({entry["path"]: entry for entry in entries}.values(), key=lambda entry: entry["path"])
 
     @property
     def files(self) -> dict[str, str]:
         """Digests of the files that the record vouches for, by path."""
         folder = Path(self.path).parent
-        return {(folder / name).as_posix(): digest for name, digest in (self.made or {}).get("files", {}).items()}
+        return {(folder / name).as_posix(): digest for name, digest in (self.block or {}).get("files", {}).items()}
 
     @property
     def built_on(self) -> list[str]:
-        """Records of the inputs, other than this one."""
+        """Records of the inputs, without this record itself."""
         return [entry["record"] for entry in self.inputs if entry.get("record", self.path) != self.path]
 
 
@@ -87,26 +87,26 @@ class Chain:
                 waiting += [name for name in record.built_on if not record.failure or os.path.isfile(self.base / name)]
         # JSON files that are no records, but that a record vouches for, such as another library's.
         described = {path for record in self.records.values() for path in record.files}
-        self.records = {p: r for p, r in self.records.items() if r.made is not None or p not in described}
+        self.records = {p: r for p, r in self.records.items() if r.block is not None or p not in described}
         inputs = {entry["path"] for record in self.records.values() for entry in record.inputs}
         self.undescribed = sorted(_files_below(self.folder, self.base) - described - inputs - set(self.records))
 
     def _read(self, path: str) -> Record:
-        def refused(made: dict[str, Any] | None, problem: str, fix: str = REMAKE) -> Record:
-            return Record(path, made, ArtifactError(path, problem, fix))
+        def refused(block: dict[str, Any] | None, problem: str, fix: str = REMAKE) -> Record:
+            return Record(path, block, ArtifactError(path, problem, fix))
 
         try:
             content = read_json(self.base / path)
             text = (self.base / path).read_text(encoding="utf-8")
-            made = _made(content)
-            if made is None or "checksum" not in made:
-                return refused(made, "carries no checksum of itself: it was changed")
-            if made["checksum"] != checksum(content) or text != canonical(content):
-                # What it says of its inputs still tells what comes before it.
-                return refused(made, "was changed after it was made: its own checksum differs")
-            if made.get("format") != FORMAT:
-                return refused(made, f"has provenance of format {shown(made.get('format'))}, and not of {FORMAT}")
-            return Record(path, made)
+            block = _provenance(content)
+            if block is None or "checksum" not in block:
+                return refused(block, "carries no checksum of itself: it was changed")
+            if block["checksum"] != checksum(content) or text != canonical(content):
+                # Its inputs still give its place in the order.
+                return refused(block, "was changed after it was made: its own checksum differs")
+            if block.get("format") != FORMAT:
+                return refused(block, f"has provenance of format {shown(block.get('format'))}, and not of {FORMAT}")
+            return Record(path, block)
         except IsADirectoryError:
             return refused(None, "is a folder, not a record", f"remove it and {AGAIN}")
         except RecursionError:
@@ -120,8 +120,8 @@ class Chain:
     def _digest(self, path: str) -> str | None:
         """SHA-256 of a file, read once; None where it is missing."""
         if path not in self._digests:
-            there = self.base / path
-            self._digests[path] = sha256(there) if os.path.isfile(there) else None
+            file = self.base / path
+            self._digests[path] = sha256(file) if os.path.isfile(file) else None
         return self._digests[path]
 
     def in_order(self) -> list[Record]:
@@ -137,15 +137,15 @@ class Chain:
 
         for path in self.records:
             depth(path)
-        # What a record that cannot be read was made from is not known: its place is before all that is made from it.
+        # An unreadable record has unknown inputs: its place is before all that is made from it.
         for path, record in self.records.items():
-            if record.made is None:
+            if record.block is None:
                 users = [depths[user.path] for user in self.records.values() if path in user.built_on]
                 depths[path] = min(users, default=math.inf) - 0.5
         return sorted(self.records.values(), key=lambda record: (depths[record.path], record.path))
 
     def _usable(self, path: str) -> bool:
-        return path in self.records and self.records[path].made is not None
+        return path in self.records and self.records[path].block is not None
 
     def check(self) -> Counts:
         """Compare everything. Raises ArtifactError with one sentence for the first file that does not match."""
@@ -158,7 +158,7 @@ class Chain:
                 raise record.failure
             for entry in record.inputs:
                 if entry.get("record"):
-                    self._check_made(record, entry)
+                    self._check_input(record, entry)
                 elif "url" in entry and self._digest(entry["path"]) is None:
                     # Downloads may be removed once the raw text is written.
                     absent.add(entry["path"])
@@ -172,57 +172,57 @@ class Chain:
         return counts
 
     def _check_file(self, record: Record, path: str, expected: str) -> None:
-        found = self._digest(path)
-        if found is None:
+        digest = self._digest(path)
+        if digest is None:
             raise ArtifactError(
                 path, f"is missing, which {record.path} describes", f"delete {record.path} and run the workflow again"
             )
-        if found != expected:
+        if digest != expected:
             raise ArtifactError(
                 path,
-                f"was changed after it was made: its SHA-256 is {found}, {record.path} says {expected}",
+                f"was changed after it was made: its SHA-256 is {digest}, {record.path} says {expected}",
                 "delete both and run the workflow again",
             )
 
-    def _check_made(self, record: Record, entry: dict[str, Any]) -> None:
-        found = self._digest(entry["path"])
-        if found is None:
+    def _check_input(self, record: Record, entry: dict[str, Any]) -> None:
+        digest = self._digest(entry["path"])
+        if digest is None:
             raise ArtifactError(
                 entry["path"], f"is missing, which {record.path} was made from", "run the workflow again"
             )
-        if found != entry["sha256"]:
+        if digest != entry["sha256"]:
             raise ArtifactError(
                 record.path,
-                f"was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, now {found})",
+                f"was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, now {digest})",
                 "delete it and what lies beside it, and run the workflow again",
             )
 
     def _check_original(self, record: Record, entry: dict[str, Any]) -> None:
-        found = self._digest(entry["path"])
-        if found == entry["sha256"]:
+        digest = self._digest(entry["path"])
+        if digest == entry["sha256"]:
             return
-        problem = "is missing" if found is None else f"was changed (SHA-256 {entry['sha256']}, now {found})"
+        problem = "is missing" if digest is None else f"was changed (SHA-256 {entry['sha256']}, now {digest})"
         raise ArtifactError(
             entry["path"], f"{problem} after {record.path} was made from it", "bring it back, or run the workflow again"
         )
 
 
-def _made(content: Any) -> dict[str, Any] | None:
-    """The provenance in a record's content, where it has the form that is needed to go on from it."""
-    made = content.get("provenance") if isinstance(content, dict) else None
-    if not isinstance(made, dict):
+def _provenance(content: Any) -> dict[str, Any] | None:
+    """The provenance in a record's content; None where its inputs or files have another form."""
+    block = content.get("provenance") if isinstance(content, dict) else None
+    if not isinstance(block, dict):
         return None
-    inputs, files = made.get("inputs", {}), made.get("files", {})
+    inputs, files = block.get("inputs", {}), block.get("files", {})
     if not isinstance(inputs, dict) or not isinstance(files, dict):
         return None
     if not all(isinstance(entry, dict) and {"path", "sha256"} <= set(entry) for entry in inputs.values()):
         return None
-    told = [entry[key] for entry in inputs.values() for key in ("path", "sha256", "record") if key in entry]
-    return made if all(isinstance(value, str) for value in (*told, *files.values())) else None
+    words = [entry[key] for entry in inputs.values() for key in ("path", "sha256", "record") if key in entry]
+    return block if all(isinstance(value, str) for value in (*words, *files.values())) else None
 
 
 def _place(folder: Path) -> tuple[Path, Path]:
-    """`folder` by a path below the folder that the workflow ran in, and that one, which paths in records start from."""
+    """`folder` as a path below the workflow's folder, and the workflow's folder, which paths in records start from."""
     places = []
     # As it is called, then with links followed: a link may lead to it, or be it, or its `results`.
     for whole in dict.fromkeys((Path(os.path.abspath(folder)), folder.resolve())):
@@ -236,11 +236,11 @@ def _place(folder: Path) -> tuple[Path, Path]:
 
 
 def _named_by(folder: Path) -> set[str]:
-    """Inputs of the records below `folder`, and their records: those that are paths from where the workflow ran."""
+    """Inputs of the records below `folder`, and their records, where they are paths below the workflow's folder."""
     named: set[str] = set()
     for path in _records_below(folder):
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            inputs = (_made(read_json(path)) or {}).get("inputs", {})
+            inputs = (_provenance(read_json(path)) or {}).get("inputs", {})
             named |= {entry[key] for entry in inputs.values() for key in ("path", "record") if key in entry}
     return {name for name in named if not os.path.isabs(name)}
 
@@ -251,7 +251,7 @@ def _records_below(folder: Path) -> list[Path]:
 
 
 def _files_below(folder: Path, base: Path) -> set[str]:
-    """Files other than hidden ones, which are being written or were left by what was killed."""
+    """Files without hidden ones, which are partial: being written, or left by a killed process."""
     return {_relative(path, base) for path in folder.rglob("*") if path.name[0] != "." and path.is_file()}
 
 

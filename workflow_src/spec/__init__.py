@@ -1,4 +1,4 @@
-"""What may be declared: model families, searches, engines, metrics, analyses, and the roles between systems.
+"""Declarations: model families, searches, engines, metrics, analyses, and the roles between systems.
 
 A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
 command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is

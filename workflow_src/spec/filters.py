@@ -1,4 +1,4 @@
-"""What filters of training text declare, and the pairs that they judge."""
+"""Declarations of filters of training text, and the pairs that they judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Verdict = None | Pair | str
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """What cleaning of the training text may do with a pair: keep it, repair it, or leave it out.
+    """A step of cleaning the training text, which keeps, repairs or leaves out each pair.
 
     title       of its row in tables
     settings    a class of its own; every setting has a default

@@ -1,4 +1,4 @@
-"""What families, searches, engines and plug-ins declare; filters are in `filters.py`."""
+"""Declarations of families, searches, engines and plug-ins; filters are in `filters.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Role:
     """Another system or network that a family or a search needs.
 
     `trait` is what its family must have (None: any family). `agree` names model settings that must be equal, or
-    "subwords": ids are the same words to both. `program` is what a search asks of it, (network) ->
+    "subwords": ids are the same words to both. `program` is the function that a search calls of it, (network) ->
     `decoding.passes.Function`, so that engines can compile that too. `training`: only the training of a family works
     with it, so that its bundles do without.
     """
@@ -88,7 +88,7 @@ class Family:
     order           place among families in tables
     loss_title      of the panel of its training loss; families that say the same share one
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
-                    on the CPU: what CUDA graphs ask for
+                    on the CPU: a requirement of CUDA graphs
     """
 
     name: str
@@ -130,8 +130,8 @@ class Family:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width of the
-    model, and sentences that are decoded together."""
+    """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
+    of the model, and sentences that are decoded together."""
 
     vocabulary: int
     length: int
@@ -165,7 +165,7 @@ class Search:
     at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
     step_cost   (Weights by role) -> operations of such a step for one position
-    traceable   it can tell the translation after every step of its series
+    traceable   it can give the translation after every step of its series
     families    families that it decodes beside those which name it
     series      the setting that curves run over
     first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
@@ -215,7 +215,7 @@ class Search:
         return sizes.sentences * self.width(settings) * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
 
     def row_label(self, settings: SearchSettings) -> str:
-        """What a row is called in tables."""
+        """The label of a row in tables."""
         if self.label:
             return self.label(settings)
         return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"
@@ -223,9 +223,9 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What computes a decode.
+    """A library, or our own code, that computes decodes.
 
-    compute_types   precisions that a decode may ask for, the first is the default; none: that of the machine
+    compute_types   precisions that a decode may name, the first is the default; none: that of the machine
     serves          (family, search, settings) -> None, or why not: the end of a sentence that begins with its name
     devices         kinds of devices that it serves on
     packages        those that it needs and that may not be installed
@@ -256,13 +256,13 @@ class Engine:
         return f"export_{self.exports}" if self.exports else None
 
     def installed(self) -> bool:
-        """Whether its packages are there; imports nothing."""
+        """True where its packages are installed; imports nothing."""
         return all(importlib.util.find_spec(package) is not None for package in self.packages)
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """What `Engine.export` wrote: the file with the weights, by its name in the folder, and versions of libraries."""
+    """Result of `Engine.export`: the file with the weights, by its name in the folder, and versions of libraries."""
 
     weights: str
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -270,7 +270,7 @@ class Export:
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """What a package adds: a module named in `plugins`, or behind an entry point, has one as `PLUGIN`."""
+    """Members that a package adds: a module named in `plugins`, or behind an entry point, has one as `PLUGIN`."""
 
     name: str
     version: str

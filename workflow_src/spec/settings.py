@@ -1,4 +1,4 @@
-"""Settings of searches: what each is called, where it is allowed, and what it adds to names of files."""
+"""Settings of searches: their names, ranges and roles, and their parts of the names of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workflow_src.spec.sections import UNKNOWN, Frozen, refused
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What a field of a search's settings means outside of the search; goes into the field's `Annotated`.
+    """Meaning of a field of a search's settings outside of the search; goes into the field's `Annotated`.
 
     required  every decode of a configuration says it
     tune      dev may choose it
@@ -64,7 +64,7 @@ RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", 
 
 @functools.cache
 def _options(settings: type[SearchSettings]) -> dict[str, Option]:
-    """The `Option` of every field. Cached: a plan asks for them many times for each decode."""
+    """The `Option` of every field. Cached: a plan reads them many times for each decode."""
     return {
         name: next((item for item in field.metadata if isinstance(item, Option)), Option())
         for name, field in settings.model_fields.items()
@@ -78,18 +78,18 @@ def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
 
 @functools.cache
 def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
-    """A class with one of the settings, so that nothing is asked of the others."""
+    """A settings class with one field, to check its value without the others."""
     field = settings.model_fields[name]
     fields: dict[str, Any] = {name: (field.annotation, field)}
     return pydantic.create_model(settings.__name__, __base__=Frozen, **fields)
 
 
 class SearchSettings(Frozen):
-    """Base of every search's settings: one class is the only place that knows its settings."""
+    """Base of the settings of searches: each search has a class of its own."""
 
     @classmethod
     def option(cls, name: str) -> Option:
-        """The `Option` of a field; an empty one where none was given."""
+        """The `Option` of a field; an empty one where its `Annotated` has none."""
         return _options(cls)[name]
 
     @classmethod
@@ -109,11 +109,11 @@ class SearchSettings(Frozen):
     @classmethod
     def limits(cls, name: str) -> str:
         """The range of a number, in words: `above 0 and below 1`."""
-        said = {type(item).__name__: item for item in cls.model_fields[name].metadata}
-        words = [f"{said['Ge'].ge:g} or more"] if "Ge" in said else []
-        words += [f"above {said['Gt'].gt:g}"] if "Gt" in said else []
-        words += [f"below {said['Lt'].lt:.0f}"] if "Lt" in said else []
-        words += [f"{said['Le'].le:g} or less"] if "Le" in said else []
+        constraints = {type(item).__name__: item for item in cls.model_fields[name].metadata}
+        words = [f"{constraints['Ge'].ge:g} or more"] if "Ge" in constraints else []
+        words += [f"above {constraints['Gt'].gt:g}"] if "Gt" in constraints else []
+        words += [f"below {constraints['Lt'].lt:.0f}"] if "Lt" in constraints else []
+        words += [f"{constraints['Le'].le:g} or less"] if "Le" in constraints else []
         return " and ".join(words)
 
     @classmethod
@@ -156,14 +156,14 @@ class SearchSettings(Frozen):
                 raise error.within(section)
 
     def name_part(self, name: str) -> str:
-        """What one setting adds to a decode's name."""
+        """Part of a decode's name that comes from one setting."""
         part, value = self.option(name).part, getattr(self, name)
         if part is None:
             return f"-{name.replace('_', '-')}{value}"
         return part(value) if callable(part) else part.format(value)
 
     def name_parts(self) -> str:
-        """What the settings add to a search's name in names of files: `-4-quantile0.6`."""
+        """Part of the names of files that comes from the settings, behind the search's name: `-4-quantile0.6`."""
         shown = (
             name
             for name in type(self).model_fields

@@ -1,4 +1,4 @@
-"""What families may be to each other, the roles that systems fill, and the first ids of every vocabulary."""
+"""Traits of families, roles that systems fill, and the first ids of every vocabulary."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 
 def phrase(trait: str | None) -> str:
-    """What a system with a trait does: `scores given outputs`. A plug-in's trait is told by its name."""
+    """A trait in words, as what a system with it does: `scores given outputs`. A plug-in's trait goes by its name."""
     return PHRASES.get(trait, f'has the trait "{trait}"') if trait else "is trained here"

@@ -1,5 +1,7 @@
 """`continuum check` and files of the user's that are not there."""
 
+import re
+
 import pytest
 import yaml
 
@@ -46,15 +48,15 @@ def test_all_is_there(mine, capsys):
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_missing_text_file_is_named(mine, name, tmp_path, capsys):
     (tmp_path / name).unlink()
-    assert refused().startswith(f"error: {name} does not exist; ") and str(tmp_path) in refused()
+    assert re.match(f"error: {name} .*exist", refused()) and str(tmp_path) in refused()
     assert capsys.readouterr().out == ""
     (tmp_path / name).mkdir()
-    assert refused().startswith(f"error: {name} is a folder; ")
+    assert re.match(f"error: {name} .*folder; ", refused())
 
 
 def test_a_dataset_that_somebody_has_to_bring_says_what_it_needs(mine):
     mine(kind="folder", folder_hint="ask its makers", recipe={"folder": "/nowhere"})
-    assert refused().startswith("error: /nowhere/train.de does not exist: ask its makers; ")
+    assert refused().startswith("error: /nowhere/train.de ") and "ask its makers" in refused()
 
 
 def test_missing_weights_are_named(mine, tmp_path):

@@ -382,8 +382,7 @@ def test_a_finished_bundle_is_told_what_its_searches_take_by_default_and_nothing
             {},
             {
                 "setting": "systems.one.search_defaults.argmax",
-                "problem": "search argmax of system one needs model.loss: axe or ce, and that is ctc; use search "
-                "ctc-greedy",
+                "mentions": ("argmax", "system one", "axe or ce", "ctc-greedy"),
             },
         ),
     ],

@@ -33,9 +33,9 @@ def test_names_file_line_and_byte_of_what_is_not_utf8(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(ValueError, match="nothing does not exist"):
+    with pytest.raises(ValueError, match=r"nothing .*exist"):
         list(read_lines(tmp_path / "nothing"))
-    with pytest.raises(ValueError, match="nothing does not exist"):
+    with pytest.raises(ValueError, match=r"nothing .*exist"):
         count_lines(tmp_path / "nothing")
 
 

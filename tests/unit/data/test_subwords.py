@@ -268,13 +268,13 @@ def test_missing_damaged_and_foreign_models_are_refused(texts, tmp_path):
     with pytest.raises(ArtifactError, match=r"joint\.model is not the one that subwords\.json describes"):
         Subwords.load(folder)
     model.unlink()
-    with pytest.raises(ArtifactError, match=r"joint\.model does not exist"):
+    with pytest.raises(ArtifactError, match=r"joint\.model .*exist"):
         Subwords.load(folder)
     description.write_text("{}")
     with pytest.raises(ArtifactError, match=r"subwords\.json has format None, .*learn subwords again"):
         Subwords.load(folder)
     description.unlink()
-    with pytest.raises(ArtifactError, match=r"subwords\.json does not exist"):
+    with pytest.raises(ArtifactError, match=r"subwords\.json .*exist"):
         Subwords.load(folder)
 
 

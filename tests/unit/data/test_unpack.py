@@ -176,7 +176,7 @@ def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"a/good": TEXT}, links={"a/link": "../a/good"}))
     assert read(path, "a/good") == TEXT
-    with pytest.raises(ArtifactError, match="as a folder or a link"):
+    with pytest.raises(ArtifactError, match="or a link"):
         read(path, "a/link")
 
 
@@ -246,7 +246,7 @@ def test_a_folder_may_come_twice(tmp_path):
     path = tmp_path / "archive.tar"
     packed(path, ("a", FOLDER, b""), ("a/text", FILE, TEXT), ("a", FOLDER, b""))
     assert read(path, "a/text") == TEXT
-    with pytest.raises(ArtifactError, match='has "a" as a folder or a link'):
+    with pytest.raises(ArtifactError, match='"a" as a folder'):
         read(path, "a")
 
 
@@ -399,7 +399,7 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
         read(path, "a.de")
     with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
         read(path)
-    with pytest.raises(ArtifactError, match="nowhere does not exist"):
+    with pytest.raises(ArtifactError, match=r"nowhere .*exist"):
         read(tmp_path / "nowhere")
     (tmp_path / "empty.tgz").write_bytes(b"")
     with pytest.raises(ArtifactError, match=r"empty.tgz is empty"):

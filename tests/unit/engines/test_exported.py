@@ -326,6 +326,7 @@ def ranked(made, one_pass, sources):
     return made.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
 
 
+@pytest.mark.graphs
 def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_graphs, monkeypatch):
     model, rescorer, settings = one_pass
     networks, sources = {MODEL: model, "rescorer": rescorer}, sentences(12, 13)
@@ -347,6 +348,7 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     assert together.candidates == wanted.candidates and max(wanted.candidates) > 1
 
 
+@pytest.mark.graphs
 def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
     model, _, settings = one_pass
     engine = graphs({"nat": model}, ranking_graphs)
@@ -383,6 +385,7 @@ def test_a_graph_without_scores_is_not_taken_for_one_that_ranks(name):
     assert graph(rescorer="one") == graph(rescorer="another") != graph()
 
 
+@pytest.mark.graphs
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
     engine, sources = graphs({"nat": one_pass[0]}, tmp_path, int8=True), sentences(6, 13)
     together = ranked(engine, one_pass, sources)

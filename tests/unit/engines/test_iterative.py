@@ -48,4 +48,4 @@ def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
 def test_a_stop_that_depends_on_values_has_no_graph():
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
     reason = registry.engines()["onnxruntime"].serves(family, search, search.settings(stop="adaptive"))
-    assert reason == "cannot compute search iterative-refinement with stop: adaptive; remove one of the two"
+    assert "iterative-refinement" in reason and "stop: adaptive" in reason

@@ -55,4 +55,4 @@ def test_a_search_that_stops_by_itself_has_no_fixed_graph():
     delta = registry.searches()["delta"]
     serves = registry.engines()["onnxruntime"].serves
     reason = serves(registry.families()["lanmt"], delta, delta.settings(steps=3, stop_unchanged=True))
-    assert reason == "cannot compute search delta with stop_unchanged; remove one of the two"
+    assert "search delta" in reason and "stop_unchanged" in reason

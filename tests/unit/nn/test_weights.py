@@ -62,7 +62,7 @@ def test_not_finite(value):
 
 def test_missing_file_and_damaged_file(tmp_path):
     path = tmp_path / "model.safetensors"
-    with pytest.raises(ArtifactError, match=r"model.safetensors does not exist"):
+    with pytest.raises(ArtifactError, match=r"model.safetensors .*exist"):
         load_weights(lvm(), path)
     save_tensors(path, weights_of(lvm()))
     path.write_bytes(path.read_bytes()[:-100])

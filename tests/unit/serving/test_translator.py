@@ -478,6 +478,7 @@ def watch(engine, sizes: list[int]) -> None:
     engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
 
 
+@pytest.mark.graphs
 @pytest.mark.usefixtures("graphs")
 def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score):
     settings, sizes = {"search": "score", "steps": 2}, []
@@ -593,7 +594,8 @@ def test_the_command_refuses_text_that_is_not_utf8(tiny_bundles):
     done = run_command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
     assert done.returncode == 1 and done.stdout == b""
     error = done.stderr.decode()
-    assert error.startswith("error: /dev/stdin, line 2, is not UTF-8: byte 15 ") and error.count("\n") == 1
+    assert error.startswith("error: /dev/stdin, line 2, ") and error.count("\n") == 1
+    assert "UTF-8" in error and " 15 " in error
 
 
 @pytest.fixture
@@ -626,7 +628,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
     assert (code, output) == (1, "") and re.fullmatch(r"error: line 71 has \d+ subwords, .*\n", error)
     assert out.read_bytes() == before
     out.unlink()
-    for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, is not UTF-8"), (None, "does not exist.")):
+    for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, "), (None, "does not exist.")):
         text.unlink()
         if content:
             text.write_bytes(content)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src import jobs
-from workflow_src.evaluation.analyses.changes import count_changes, pick
+from workflow_src.evaluation.analyses.inputs import count_changes, pick
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import analyse
 

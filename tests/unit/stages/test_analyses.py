@@ -166,7 +166,7 @@ def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch,
     with pytest.raises(SystemExit):
         run("convergence")
     told = capsys.readouterr().err
-    assert "analysis convergence cannot be used (curves[0].points[0].bleu is nan; allowed: a finite number)" in told
+    assert "analysis convergence " in told and "(curves[0].points[0].bleu is nan; " in told
     assert "train the systems that it follows again, or switch analyses.convergence off." in told
     assert not list(tmp_path.glob("*.json"))
 

@@ -103,9 +103,8 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage
 
 def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp_path, monkeypatch):
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["lvm"]), "--output-folder", str(tmp_path / "x")]
-    assert "holds lvm; CTranslate2 can hold systems of family transformer only" in refused(
-        "export_engine", ["--engine", "ctranslate2", *words]
-    )
+    error = refused("export_engine", ["--engine", "ctranslate2", *words])
+    assert "holds lvm; " in error and "transformer only" in error
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
         Translator.load(exported, "cpu", "float16", 1)

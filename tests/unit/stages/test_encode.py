@@ -169,9 +169,9 @@ def test_text_that_is_not_utf8(models, texts, capsys):
     content = (texts / "en").read_bytes().replace("日".encode(), b"\x93")
     (texts / "en").write_bytes(content)
     error = run(models, texts, "train", code=1, capsys=capsys)
-    assert f"{texts / 'en'}, line 6, is not UTF-8: byte {content.index(0x93) + 1} of the file is 0x93" in error
+    assert f"{texts / 'en'}, line 6, " in error and f" {content.index(0x93) + 1} " in error and "0x93" in error
 
 
 def test_missing_subwords(texts, capsys):
     error = run(texts / "none", texts, "train", code=1, capsys=capsys)
-    assert f"{texts / 'none' / 'subwords.json'} does not exist" in error
+    assert f"{texts / 'none' / 'subwords.json'} " in error and "exist" in error

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,7 +111,7 @@ def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_w
         (tmp_path / name).unlink()
     with caplog.at_level("INFO", "continuum"):
         run_stage("train", [*words, "--threads", "2"])
-    assert "resumed at step 4" in caplog.text and "afresh" not in caplog.text
+    assert re.search(r"resumed\D+4 ", caplog.text) and "afresh" not in caplog.text
     # It says what it was trained on, not what wrote it down again.
     assert read_json(tmp_path / "config.json")["threads"] == threads != 2
     assert (tmp_path / "model.safetensors").read_bytes() == first
@@ -464,11 +465,12 @@ def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused
     assert merge(beam=9) == f"{both[0]} was made with beam 2, and not 9{end}"
     trained = tmp_path / "model.safetensors"
     trained.write_bytes(systems["transformer"].read_bytes()[:-1] + b"?")
-    message = f"{both[0]} was made from another model than {trained} holds now{end}"
-    assert merge(systems={"transformer": trained}) == message
+    error = merge(systems={"transformer": trained})
+    assert error.startswith(f"{both[0]} ") and f" another model than {trained} " in error
     other = tmp_path / "other.de"
     other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
-    assert merge(source=other) == f"{both[0]} was made from another source than {other} holds now{end}"
+    error = merge(source=other)
+    assert error.startswith(f"{both[0]} ") and f" another source than {other} " in error
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
 
 
@@ -477,7 +479,8 @@ def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, ref
     whole = second.read_bytes()
     second.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     words = merge_words(tiny, systems, [first, second], tmp_path / "out")
-    assert refused("merge_distilled", words).startswith(f"{second} is missing or damaged: ")
+    error = refused("merge_distilled", words)
+    assert error.startswith(f"{second} ") and "checksum" in error
     run_stage("distill", distill_words(tiny, systems, second, 1, 2))
     assert second.read_bytes() == whole
     assert run_stage("merge_distilled", words) == "40 distilled sentences from 2 shards"
@@ -487,10 +490,11 @@ def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
     assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; allowed: 0 to 1."
     error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
-    assert error == f"{systems['lvm']} is of family lvm; transformer or seq2seq is needed here."
+    assert error.startswith(f"{systems['lvm']} ") and "family lvm; transformer or seq2seq " in error
     broken = tmp_path / "bad.de"
     broken.write_bytes(b"der Hund\nder \xff\n")
-    assert f"{broken}, line 2, is not UTF-8" in refused("distill", distill_words(tiny, systems, out, source=broken))
+    error = refused("distill", distill_words(tiny, systems, out, source=broken))
+    assert f"{broken}, line 2, " in error and "UTF-8" in error
     assert sorted(os.listdir(tmp_path)) == ["bad.de"]
 
 
@@ -523,16 +527,12 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
 
 def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
     score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
-    for model, base, message in (
-        (score, None, f"{score} is of family score, which is built on lvm or nat or lanmt; --base is missing."),
-        (
-            score,
-            teacher,
-            f"{score} is of family score, which is built on lvm or nat or lanmt; --base is of family transformer.",
-        ),
-        (lvm, teacher, f"{lvm} is of family lvm, which is built on nothing; --base is of family transformer."),
-    ):
-        assert refused("export_bundle", export_words(model, base, tmp_path / "bundle")) == message
+    latent = "lvm or nat or lanmt"
+    whole = f"{score} is of family score, which is built on {latent}; --base is missing."
+    assert refused("export_bundle", export_words(score, None, tmp_path / "bundle")) == whole
+    for model, base, needed in ((score, teacher, latent), (lvm, teacher, "nothing")):
+        error = refused("export_bundle", export_words(model, base, tmp_path / "bundle"))
+        assert error.startswith(f"{model} ") and f" {needed}; --base " in error and error.endswith(" transformer.")
         assert not (tmp_path / "bundle/bundle.json").exists()
 
 

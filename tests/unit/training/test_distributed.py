@@ -409,7 +409,7 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
     assert told in ended.stderr, ended.stderr
     again = launch(tmp_path, "train", words, 2)
     assert again.returncode == 0, again.stderr
-    assert f"resumed at step {4 if how == 'killed' else 6} from " in again.stderr
+    assert re.search(rf"resumed\D+{4 if how == 'killed' else 6} ", again.stderr)
     straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
@@ -431,10 +431,10 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     job.send_signal(number)
     said = "".join(lines) + job.communicate(timeout=200)[1]
     assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
-    stopped = re.search(rf"stopped by {number.name} after update (\d+): the state of update (\d+) is kept in ", said)
+    stopped = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", said)
     assert stopped and stopped[1] == stopped[2], said
     again = launch(tmp_path, "train", words, 2)
-    assert again.returncode == 0 and f"resumed at step {stopped[1]} from " in again.stderr, again.stderr
+    assert again.returncode == 0 and re.search(rf"resumed\D+{stopped[1]} ", again.stderr), again.stderr
     straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
@@ -462,7 +462,7 @@ def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(trai
         assert launch(tmp_path, "train", words).returncode == 0
         done = launch(tmp_path, "train", words, 2)
         assert done.returncode == 0, done.stderr
-        assert ("resumed at step 4" in done.stderr) == resumes
+        assert bool(re.search(r"resumed\D+4 ", done.stderr)) == resumes
         assert ("training starts afresh" in done.stderr) != resumes
 
 

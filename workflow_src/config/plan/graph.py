@@ -1,4 +1,4 @@
-"""What depends on what in an experiment, and which rows are compared with which."""
+"""Dependencies between systems, decodes and files of an experiment, and the rows that others are compared with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Graph(Paths):
         super().__init__(loaded)
         self.analyses = analyses(loaded)
         self.grids = grids(loaded)
-        # Rules ask for them several times a job, and an experiment may have thousands.
+        # Rules read them several times a job, and an experiment may have thousands.
         self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
 
     def system(self, name: str) -> System:
@@ -75,7 +75,7 @@ class Graph(Paths):
 
     @property
     def trained(self) -> list[tuple[str, int]]:
-        """Every (system, seed) that is trained. What no decode uses, such as a model for pictures, has one seed."""
+        """Every trained (system, seed). A system without decodes, such as a model for pictures, has one seed."""
         systems = self.loaded.systems
         used: set[str] = set()
         waiting = list(self.exported)
@@ -131,7 +131,7 @@ class Graph(Paths):
 
     @property
     def exported(self) -> list[str]:
-        """Systems that decodes use, as what translates or as what ranks, without repeats."""
+        """Systems that decodes use, to translate or to rank, without repeats."""
         decodes = self.loaded.decodes
         others = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
         return list(dict.fromkeys([*(decode.system for decode in decodes), *others]))
@@ -161,7 +161,7 @@ class Graph(Paths):
         ]
 
     def dev_figures(self, decode: Decode, seed: int | str) -> dict[str, str]:
-        """Files that tell how a decode did on dev: its scores (`quality`), and what it chose (`chosen`)."""
+        """Files of a decode's results on dev: scores (`quality`), and the settings chosen (`chosen`)."""
         return {
             **({"quality": self.quality(decode, seed, "dev")} if "dev" in decode.splits else {}),
             **({"chosen": self.chosen(decode, seed)} if decode.tune else {}),
@@ -195,11 +195,11 @@ class Graph(Paths):
     @cached_property
     def _own_on_test(self) -> dict[tuple[str, str], list[Decode]]:
         """Decodes on test that our own code computes, by system and search."""
-        found: dict[tuple[str, str], list[Decode]] = {}
+        decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
             if "test" in decode.splits and decode.own_engine:
-                found.setdefault((decode.system, decode.search), []).append(decode)
-        return found
+                decodes.setdefault((decode.system, decode.search), []).append(decode)
+        return decodes
 
     def _baseline(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row that a decode is compared with; None for a baseline itself.

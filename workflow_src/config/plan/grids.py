@@ -29,21 +29,21 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
     if config.rows == config.columns:
         raise ConfigError(f"{where}.columns", config.columns, problem="that of rows", hint="name two settings")
     values = {
-        one.name: (_value(one, config.rows, f"{where}.rows"), _value(one, config.columns, f"{where}.columns"))
-        for one in systems
+        system.name: (_value(system, config.rows, f"{where}.rows"), _value(system, config.columns, f"{where}.columns"))
+        for system in systems
     }
     rows, columns = (tuple(dict.fromkeys(pair[side] for pair in values.values())) for side in (0, 1))
-    there: dict[tuple[str, str], str] = {}
+    names: dict[tuple[str, str], str] = {}
     for name, pair in values.items():
-        if pair in there:
+        if pair in names:
             raise ConfigError(
                 where,
-                problem=f"{there[pair]} and {name} both have {config.rows} {pair[0]} and {config.columns} {pair[1]}",
+                problem=f"{names[pair]} and {name} both have {config.rows} {pair[0]} and {config.columns} {pair[1]}",
                 hint="list those that the grid shows under systems",
             )
-        there[pair] = name
+        names[pair] = name
     cells = tuple(
-        tuple(_cell(there[row, column], loaded) if (row, column) in there else None for column in columns)
+        tuple(_cell(names[row, column], loaded) if (row, column) in names else None for column in columns)
         for row in rows
     )
     published = _published(config, where, rows, columns)
@@ -52,10 +52,10 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
 
 def _systems(config: GridConfig, where: str, loaded: Loaded) -> list[System]:
     """Systems of the family, or those that the grid lists."""
-    known = dict.fromkeys(one.family_name for one in loaded.systems.values())
+    known = dict.fromkeys(system.family_name for system in loaded.systems.values())
     if config.family not in known:
         raise ConfigError(f"{where}.family", config.family, problem="no system is of it", allowed=known)
-    systems = {name: one for name, one in loaded.systems.items() if one.family_name == config.family}
+    systems = {name: system for name, system in loaded.systems.items() if system.family_name == config.family}
     for name in config.systems or ():
         if name not in systems:
             raise ConfigError(f"{where}.systems", name, problem=f"no system of family {config.family}", allowed=systems)
@@ -68,7 +68,7 @@ def _value(system: System, setting: str, where: str) -> str:
         return setting_words(getattr(system, section))
     if section in SECTIONS and name in type(getattr(system, section)).model_fields:
         return setting_words(getattr(getattr(system, section), name))
-    fields = [f"{one}.{field}" for one in SECTIONS for field in type(getattr(system, one)).model_fields]
+    fields = [f"{kind}.{field}" for kind in SECTIONS for field in type(getattr(system, kind)).model_fields]
     raise ConfigError(where, setting, problem=f"no setting of system {system.name}", allowed=[*PLAIN, *fields])
 
 

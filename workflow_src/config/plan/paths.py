@@ -22,7 +22,7 @@ class Paths:
         self.root = f"results/{self.recipe.name}"
 
     def raw(self, split: str, language: str) -> str:
-        """Text of what the dataset has under train, dev or test, as downloaded."""
+        """Text of the dataset's parts under train, dev or test, as downloaded."""
         return f"{self.root}/raw/{split}.{language}"
 
     @property
@@ -35,7 +35,7 @@ class Paths:
         return f"{self.root}/clean/{split}.{language}"
 
     def to_normalise(self, split: str, language: str) -> str:
-        """The text that is normalised: as downloaded, or cleaned where filters are asked for."""
+        """The text that is normalised: as downloaded, or cleaned where the recipe has filters."""
         return (self.cleaned if self.loaded.cleaning else self.raw)(split, language)
 
     def corpus(self, split: str, side: str) -> str:

@@ -1,4 +1,4 @@
-"""What analyses may look at in an experiment, by trait: searches that refine, models, systems, rows of the main table.
+"""Selection of what an analysis looks at, by trait: searches that refine, models, systems, rows of the main table.
 
 Declarations of analyses use these functions in their `select`. Entries are what settings of rules hold: `system`,
 `search`, the settings that analyses keep of it, and `model`, the system whose latents it moves or which it decodes.
@@ -79,7 +79,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
 def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
     """The system with the trait: this one or its base; None where neither has it."""
     candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((one for one in candidates if trait in one.family.traits), None)
+    return next((other for other in candidates if trait in other.family.traits), None)
 
 
 def main_split(loaded: Loaded) -> Split:
@@ -105,7 +105,7 @@ def rows(loaded: Loaded) -> list[Entry]:
 
 
 def scoring(loaded: Loaded) -> dict[str, str]:
-    """How BLEU of outputs is counted that are read off no alignment."""
+    """Settings of BLEU for outputs that are not read off alignments."""
     return {
         "remove_repetitions": removal(False, False, loaded.config.report.remove_repetitions),
         "bleu_tokeniser": loaded.bleu_tokeniser,
@@ -133,9 +133,9 @@ def at_reference_lengths(loaded: Loaded) -> list[Entry]:
 
 
 def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> bool:
-    """Whether a decode does nothing but refine latents of target positions, or leaves them as they are."""
+    """True for a decode that only refines latents of target positions, or decodes them unrefined."""
     search = searches()[decode.search]
-    starts = {one.baseline for one in searches().values() if one.step}
+    starts = {other.baseline for other in searches().values() if other.step}
     if not (search.step and search.traceable) and search.name not in starts:
         return False
     return model_of(loaded.systems[decode.system], loaded) is not None and plain(settings_of(settings))

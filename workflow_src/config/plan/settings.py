@@ -31,7 +31,7 @@ class Settings(Graph):
         """`split` is null where the dataset has dev and test of its own; it says its key language always."""
         dataset = self.loaded.dataset
         split = None
-        # A generated corpus has dev and test, whatever is said of a split.
+        # A generated corpus has dev and test, so that `split` has no effect.
         if dataset.split and dataset.kind != "generated":
             split = {"key_language": dataset.languages[0]} | dataset.split.model_dump(mode="json", exclude_none=True)
         return _json(
@@ -79,7 +79,7 @@ class Settings(Graph):
         return _json(decode.settings)
 
     def settings_choose(self, decode: Decode) -> str:
-        """What a decode chooses from, and which repetitions are removed before its translations are compared."""
+        """Candidates that a decode chooses from, and the repetitions that are removed before they are compared."""
         removal = self.loaded.removal(decode)
         return _json(
             {
@@ -94,7 +94,7 @@ class Settings(Graph):
     def settings_significance(self) -> str:
         """The translations of every test row by system, name and seed, and the rows that each is compared with.
 
-        `repetitions_removed` is what the main table removes. Validity is compared where the corpus can tell it.
+        `repetitions_removed` is what the main table removes. Validity is compared for generated corpora.
         """
         rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
         return _json(
@@ -118,11 +118,11 @@ class Settings(Graph):
         )
 
     def settings_bundle(self, system: str) -> str:
-        """What an exported folder says about its system beside what the weights' own config.json says."""
+        """Entries about a system in its exported folder, beside those of the weights' own config.json."""
         return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
 
     def settings_finish(self, system: str, seed: int | str, export: str | None) -> str:
-        """What a finished bundle's default search is chosen from, and what the experiment says of it itself."""
+        """Candidates for a finished bundle's default search, and the experiment's own settings of it."""
         rows = [
             {
                 "name": decode.name,
@@ -171,14 +171,14 @@ class Settings(Graph):
         """The first plain decode of every system that neither is followed, nor is what one is built on, nor teaches."""
         followed = {decode.system for decode in self.loaded.decodes if searches()[decode.search].traceable}
         seen = followed | {self.loaded.systems[name].base for name in followed}
-        found = []
+        decodes = []
         for decode in self.loaded.decodes:
             if decode.system in seen or self.loaded.systems[decode.system].family.autoregressive:
                 continue
             if decode.own_engine and not decode.tune and not self.systems_in_roles(decode):
                 seen.add(decode.system)
-                found.append(decode)
-        return found
+                decodes.append(decode)
+        return decodes
 
     def settings_speed(self) -> str:
         return _json(
@@ -194,18 +194,19 @@ class Settings(Graph):
         )
 
     def settings_quality(self) -> str:
-        """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
+        """How a translation is scored; `generator` is set for generated corpora."""
         return _json(self._scoring())
 
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
-        """What metrics of the corpus's translations depend on, or the main one and the one that decides."""
+        """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""
         metrics = self.loaded.metrics
+        used = tuple(entry for entry in metrics if by is None or entry.metric.name in (metrics[0].metric.name, by))
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **handed(tuple(one for one in metrics if by is None or one.metric.name in (metrics[0].metric.name, by))),
+            **handed(used),
         }
 
     def settings_report(self) -> str:
@@ -270,7 +271,7 @@ class Settings(Graph):
         return [file(decode, *where) for decode in rows for file in (self.translation, self.translation_details)]
 
     def _usage(self) -> dict[str, Any]:
-        """What the report's last section needs: texts, and for each row of the first seed its translations, the bundle
+        """Files for the report's last section: texts, and for each row of the first seed its translations, the bundle
         that makes them, and the bundles of the systems that it names."""
         seed, split = self.config.seeds[0], self.shown_split
         return {

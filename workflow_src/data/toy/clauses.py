@@ -138,7 +138,7 @@ def _english(groups: list[Wording], adverbial: Adverbial, phrases) -> dict[str, 
     time = ((1, ""),) if adverbial.slots else ()
     for place, spoken in adverbial.english:
         item = tuple(spoken) or time
-        first, middle, last = (item if place == here else () for here in ("first", "mid", "last"))
+        first, middle, last = (item if place == slot else () for slot in ("first", "mid", "last"))
         for group in groups:
             aux = (*group.auxiliaries[:1], *middle, *group.auxiliaries[1:])
             for phrase in phrases(group.form):
@@ -196,7 +196,7 @@ def _adverbials(tense: str, subject: str) -> list[tuple[str, Adverbial, str, flo
 
 
 def adverb_name(adverbial: Adverbial, name: str) -> str:
-    """none, time (may open the clause), mid, or dated (none here, but a subordinate clause tells the time)."""
+    """none, time (may open the clause), mid, or dated (none here, but a subordinate clause sets the time)."""
     return name if adverbial is NONE else "time" if adverbial.fronts else "mid"
 
 

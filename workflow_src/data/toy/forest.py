@@ -62,7 +62,7 @@ class _Trie:
     def __init__(self):
         self.words: dict[str, _Trie] = {}
         self.children: dict[tuple[Symbol, str], _Trie] = {}
-        # Children that a word can begin, found when first asked for.
+        # Children that a word can begin, computed at their first use.
         self.begun: dict[str, list[tuple[tuple[Symbol, str], _Trie]]] = {}
         # (rule, order): order[k] is the slot of the k-th child in the pattern.
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
@@ -183,25 +183,25 @@ def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
 
 
 def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
-    """Whether `tokens` is a wording of the forest, in time that does not grow with the number of wordings."""
+    """True for `tokens` that are a wording of the forest, in time that does not grow with the number of wordings."""
     memo: dict[tuple[int, str, int], frozenset[int]] = {}
 
     def ends(node: Node, form: str, begin: int) -> frozenset[int]:
         place = (id(node), form, begin)
         if place not in memo:
-            found: set[int] = set()
+            ending: set[int] = set()
             for rule, children in node.options:
                 for pattern in rule.patterns(side, form):
-                    here = {begin}
+                    reached = {begin}
                     for item in pattern:
                         if isinstance(item, str):
-                            here = {at + 1 for at in here if at < len(tokens) and tokens[at] == item}
+                            reached = {at + 1 for at in reached if at < len(tokens) and tokens[at] == item}
                         else:
-                            here = {end for at in here for end in ends(children[item[0]], item[1], at)}
-                        if not here:
+                            reached = {end for at in reached for end in ends(children[item[0]], item[1], at)}
+                        if not reached:
                             break
-                    found |= here
-            memo[place] = frozenset(found)
+                    ending |= reached
+            memo[place] = frozenset(ending)
         return memo[place]
 
     return len(tokens) in ends(node, form, 0)

@@ -1,4 +1,4 @@
-"""The embedded `toy` corpus: German-English pairs of a synchronous grammar that knows every right translation.
+"""The embedded `toy` corpus: German-English pairs of a synchronous grammar that gives every valid translation.
 
     python -m workflow_src.data.toy.grammar --show 20 --seed 7
 
@@ -55,8 +55,8 @@ def _tokens(sentence: str, side: int) -> list[list[str]]:
         bare = word.rstrip(",.?")
         article = side == EN and bare in ("a", "an", "A", "An")
         tokens += ["a(n)" if article else bare, *word[len(bare) :]]
-    found = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
-    return [each for each in found if all(each) and _text(each) == sentence]
+    readings = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
+    return [each for each in readings if all(each) and _text(each) == sentence]
 
 
 def _sides(direction: str) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class ToyGrammar:
         return len(self.translations(source))
 
     def is_valid(self, source: str, target: str) -> bool:
-        """Whether `target` is a valid translation of `source`, to the letter (spaces around it do not matter).
+        """True for a valid translation `target` of `source`, to the letter (spaces around it do not matter).
 
         Raises ValueError when `source` is not in the grammar. Does not list translations, so its time is bounded.
         """
@@ -119,7 +119,7 @@ def translations(source: str, direction: str = "de-en") -> set[str]:
 
 
 def is_valid(source: str, target: str, direction: str = "de-en") -> bool:
-    """Whether `target` is one of the valid translations of `source`; ValueError when `source` is no sentence."""
+    """True for a `target` among the valid translations of `source`; ValueError when `source` is no sentence."""
     return ToyGrammar(direction).is_valid(source, target)
 
 
@@ -130,7 +130,7 @@ def held_out(german: str) -> set[tuple[str, str]]:
 
 @functools.cache
 def is_held_out(pair: tuple[str, str]) -> bool:
-    """Whether a combination is held out: by a digest of its words, so the same for every seed."""
+    """True for a combination that is held out: by a digest of its words, so the same for every seed."""
     if pair[1] in _DRINKS:
         # These have one verb and hardly another adjective of their form, and each word must occur in train.
         return False
@@ -149,7 +149,7 @@ def _draw(random_: random.Random, kinds: Sequence[str]) -> tuple[str, str, bool]
         wordings = [forest.choose(node, side, "", random_) for side in (DE, EN)]
         named = [word for word in wordings[DE] if word[0].isupper()]
         if len(named) != len(set(named)):
-            # Who or what is named twice makes odd sentences.
+            # A noun or name that occurs twice makes an odd sentence.
             continue
         german, english = (_text(wording) for wording in wordings)
         if all(MIN_WORDS <= len(text.split()) <= MAX_WORDS for text in (german, english)):

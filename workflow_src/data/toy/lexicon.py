@@ -112,7 +112,7 @@ versuchen versucht versuchte versucht haben | zu | - | try to | -
 vergessen vergisst vergaß vergessen haben | zu | - | forget!to | -
 beginnen beginnt begann begonnen haben | zu | - | begin to/start to/start ing | -
 """
-# Who does what: any verb not named here has persons as subjects.
+# Subjects of verbs: any verb not named here has persons as subjects.
 SUBJECTS = {
     "schlafen": ("person", "animal"),
     "einschlafen": ("person", "animal"),

@@ -41,6 +41,11 @@ class FirstSentences(Content):
 
     sentences: int
 
+    @property
+    def scope(self) -> str:
+        """The sentences in words, for captions."""
+        return f"the first {self.sentences:,} sentences of {self.split}"
+
 
 class Entry(Record):
     """A search of a system; `model` is the system whose latents it moves, or which it decodes.

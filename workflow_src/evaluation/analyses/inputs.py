@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rapidfuzz.distance import LCSseq
+
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -140,3 +142,21 @@ def sentence_generator(seed: int, sentence: int) -> torch.Generator:
 
     digest = hashlib.sha256(f"{seed} {sentence}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def count_changes(before: str, after: str) -> int:
+    """Words added to or missing from `after` against `before`, whichever are more: 0 only for the same words."""
+    return LCSseq.distance(before.split(), after.split())
+
+
+def pick(traces: list[list[list[str]]], number: int) -> list[int]:
+    """Indices of the `number` sentences whose words change most between step 0 and the last, summed over searches.
+
+    `traces[search][sentence][step]` are texts. Ties go to the smaller index; indices come back in rank order.
+    """
+    if not traces:
+        return []
+    changes = [
+        sum(count_changes(search[index][0], search[index][-1]) for search in traces) for index in range(len(traces[0]))
+    ]
+    return sorted(range(len(changes)), key=lambda index: (-changes[index], index))[:number]

@@ -61,11 +61,6 @@ class Block:
     examples: tuple[tuple[Line, ...], ...] = ()
 
 
-def first_sentences(count: int, split: str) -> str:
-    """The sentences that were looked at, for captions."""
-    return f"the first {count:,} sentences of {split}"
-
-
 def sentence(words: str) -> str:
     """Words from within a sentence as one by themselves."""
     return f"{words[0].upper()}{words[1:]}."

@@ -13,7 +13,6 @@ import markupsafe
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.manifest import Manifest, words
-from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
@@ -45,6 +44,32 @@ def language(code: str) -> str:
 def in_words(number: int) -> str:
     """Small numbers as words."""
     return NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else f"{number:,}"
+
+
+def changed_words(before: list[str], after: list[str]) -> list[bool]:
+    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`.
+
+    Among equally long subsequences the leftmost matches in `after` count as kept, so the result is deterministic.
+    """
+    rows, columns = len(before), len(after)
+    # longest[i][j]: length of the longest common subsequence of before[i:] and after[j:].
+    longest = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            longest[i][j] = (
+                longest[i + 1][j + 1] + 1 if before[i] == after[j] else max(longest[i + 1][j], longest[i][j + 1])
+            )
+    changed = [True] * columns
+    i = j = 0
+    while i < rows and j < columns:
+        if before[i] == after[j]:
+            changed[j] = False
+            i, j = i + 1, j + 1
+        elif longest[i + 1][j] >= longest[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return changed
 
 
 def marked(before: str, after: str) -> markupsafe.Markup:

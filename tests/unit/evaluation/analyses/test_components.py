@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workflow_src.evaluation.analyses.components import measure as components
-from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.networks import posterior_latents
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 TARGETS = [[4, 5], [3, 9, 8, 4, 4, 6, 5], [7, 7, 3], [6]]

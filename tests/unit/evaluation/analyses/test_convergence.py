@@ -6,8 +6,10 @@ import pytest
 import torch
 from miniatures import ending, lanmt, lvm
 
+from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.convergence.measure import bounds, point, standstill, stopped
 from workflow_src.evaluation.analyses.inputs import sentence_generator
+from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.marginal.measure import marginals
 from workflow_src.types import EOS
 
@@ -16,10 +18,14 @@ OUTPUTS = [[5, 6, 7], [8], [5, 6, 7], [3, 4, 5, 6, 9]]
 CPU = torch.device("cpu")
 
 
+def draws(samples):
+    return ConvergenceSettings(samples=samples, seed=3)
+
+
 @pytest.mark.parametrize("kind", ["lvm", "ending", "lanmt"])
 def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
     model = {"lvm": lvm, "ending": ending, "lanmt": lanmt}[kind](seed=4)
-    found = bounds(model, SOURCE, OUTPUTS, 6, 3, 11, CPU)
+    found = bounds(model, SOURCE, OUTPUTS, draws(6), 11, CPU)
     assert found[0] == found[2]
     memory = model.encode(torch.tensor([SOURCE]))
     for output, value in zip(OUTPUTS, found, strict=True):
@@ -45,16 +51,16 @@ def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
 
 def test_bounds_are_below_the_marginal():
     model = lvm(seed=4)
-    below = bounds(model, SOURCE, OUTPUTS, 200, 3, 11, CPU)
-    marginal = marginals(model, SOURCE, OUTPUTS, 2000, 3, 11, 500, CPU)
+    below = bounds(model, SOURCE, OUTPUTS, draws(200), 11, CPU)
+    marginal = marginals(model, SOURCE, OUTPUTS, MarginalSettings(samples=2000, seed=3, chunk=500), 11, CPU)
     assert all(one < other.value for one, other in zip(below, marginal, strict=True))
 
 
 def test_bounds_depend_on_their_sentence_alone():
     model = lanmt(seed=4)
-    together = bounds(model, SOURCE, OUTPUTS, 4, 3, 11, CPU)
-    assert [bounds(model, SOURCE, [output], 4, 3, 11, CPU)[0] for output in OUTPUTS] == together
-    assert bounds(model, SOURCE, OUTPUTS, 4, 3, 12, CPU) != together
+    together = bounds(model, SOURCE, OUTPUTS, draws(4), 11, CPU)
+    assert [bounds(model, SOURCE, [output], draws(4), 11, CPU)[0] for output in OUTPUTS] == together
+    assert bounds(model, SOURCE, OUTPUTS, draws(4), 12, CPU) != together
 
 
 def test_outputs_stand_still_at_the_first_step_that_changes_nothing():

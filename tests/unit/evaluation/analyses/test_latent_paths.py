@@ -169,7 +169,7 @@ def test_neither_batches_nor_padding_change_a_figure(kind):
         close(latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, size, CPU), whole)
     batch = miniatures.pairs([4, 1, 6], [3, 2, 5])
     wider = miniatures.padded(batch)
-    plain, more = (latent_paths.followed(model, make_step, one.source, one.target, 2) for one in (batch, wider))
+    plain, more = (latent_paths.followed(model, make_step, 2, one.source, one.target) for one in (batch, wider))
     close(more, plain)
 
 

@@ -10,7 +10,7 @@ from miniatures import translate_batch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.masked import mask_predict
-from workflow_src.evaluation.analyses import procedures
+from workflow_src.evaluation.analyses import networks
 from workflow_src.evaluation.analyses.lengths import measure as lengths
 from workflow_src.evaluation.analyses.lengths.show import length_table
 from workflow_src.searches.mask_predict import MaskPredictSettings
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def procedure_of(model, search, steps, step_size, refiner):
     make_step = miniatures.step_maker(model, search, step_size, refiner)
-    return procedures.Procedure(model, make_step, steps if make_step else 0)
+    return networks.Procedure(model, make_step, steps if make_step else 0)
 
 
 def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
@@ -42,7 +42,7 @@ def test_given_lengths_need_no_number_of_them():
     """The default of `length_beam` is more than this model's head knows, and does nothing here."""
     asked = []
     translator = SimpleNamespace(networks=lambda settings: asked.append(settings) or {"model": None})
-    procedures.procedure(translator, MaskPredictSettings(iterations=2, length_beam=5))
+    networks.procedure(translator, MaskPredictSettings(iterations=2, length_beam=5))
     assert (asked[0].length_beam, asked[0].iterations) == (1, 2)
 
 
@@ -63,12 +63,12 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
         told.output_bias[2] -= 1000
         untold.output_bias[2] -= 1000
     found, wanted = (
-        procedures.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, given, 64, CPU)
+        networks.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, given, 64, CPU)
         for model, given in ((told, [4, 2, 7, 3]), (untold, [5, 3, 8, 4]))
     )
     assert found == wanted
     ending = miniatures.ending()
-    shorter = procedures.translate_with(procedure_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
+    shorter = networks.translate_with(procedure_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
     assert all(len(row) <= length + 1 for row, length in zip(shorter, [4, 2, 7, 3], strict=True))
     assert sum(map(len, shorter)) < 20 and not any(2 in row for row in shorter)
 
@@ -78,9 +78,9 @@ def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     refiner = miniatures.refiner(search) if search in ("score", "energy") else None
     procedure = procedure_of(miniatures.lvm(), search, 2, 0.5, refiner)
     wanted = [4, 2, 7, 3]
-    found = procedures.translate_with(procedure, SOURCES, wanted, 64, CPU)
+    found = networks.translate_with(procedure, SOURCES, wanted, 64, CPU)
     assert [len(tokens) for tokens in found] == wanted
-    assert found == procedures.translate_with(procedure, SOURCES, wanted, 1, CPU)
+    assert found == networks.translate_with(procedure, SOURCES, wanted, 1, CPU)
     alone = translate_batch(
         procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner, lengths=torch.tensor([2])
     )
@@ -93,10 +93,10 @@ def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(ba
     translator = SimpleNamespace(networks=lambda _: {"model": model})
     entry = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3}
     # Steps are those of searches that refine latents.
-    procedure = procedures.procedure(translator, procedures.entry_settings(entry, steps=1))
+    procedure = networks.procedure(translator, networks.entry_settings(entry, steps=1))
     assert (procedure.steps, procedure.label) == (0, "mask-predict, T = 3")
     given = [4, 2, 7, 3]
-    found = procedures.translate_with(procedure, SOURCES, given, batch, CPU)
+    found = networks.translate_with(procedure, SOURCES, given, batch, CPU)
     with torch.no_grad():
         for source, length, row in zip(SOURCES, given, found, strict=True):
             memory = model.encode(pad([source], eos=True))

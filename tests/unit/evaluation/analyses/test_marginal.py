@@ -8,6 +8,7 @@ import miniatures
 import pytest
 import torch
 
+from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.marginal import measure as marginal
 from workflow_src.evaluation.analyses.marginal.measure import Estimate
 from workflow_src.types import EOS
@@ -64,7 +65,8 @@ class LinearGaussian:
 
 
 def estimates(model, outputs, samples=400, seed=1, sentence=0, chunk=64, source=(5, EOS)):
-    return marginal.marginals(model, source, outputs, samples, seed, sentence, chunk, torch.device("cpu"))
+    settings = MarginalSettings(samples=samples, seed=seed, chunk=chunk)
+    return marginal.marginals(model, source, outputs, settings, sentence, torch.device("cpu"))
 
 
 OUTPUT = [58, 63, 50, 61]

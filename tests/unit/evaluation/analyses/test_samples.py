@@ -7,7 +7,7 @@ from miniatures import translate_batch
 
 from workflow_src.decoding.latent import best_tokens
 from workflow_src.evaluation.analyses.inputs import sentence_generator
-from workflow_src.evaluation.analyses.procedures import Procedure
+from workflow_src.evaluation.analyses.networks import Procedure
 from workflow_src.evaluation.analyses.samples.measure import sample_and_refine
 from workflow_src.types import EOS
 

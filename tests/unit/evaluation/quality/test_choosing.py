@@ -73,21 +73,19 @@ GRIDS = {
         ({"lengths": 1}, []),
         ({"weight": 0.5}, []),
         ({"bonus": 0.0}, []),
-        ({"lengths": 5}, ["lengths 5 is the largest of its grid: extend it"]),
-        ({"bonus": -1.0}, ["bonus -1 is the smallest of its grid: extend it"]),
-        ({"bonus": 1.0}, ["bonus 1 is the largest of its grid: extend it"]),
+        ({"lengths": 5}, [("lengths 5", "largest")]),
+        ({"bonus": -1.0}, [("bonus -1", "smallest")]),
+        ({"bonus": 1.0}, [("bonus 1", "largest")]),
         # 0 is not allowed, but smaller numbers than 0.1 are.
-        ({"threshold": 0.1}, ["threshold 0.1 is the smallest of its grid: extend it"]),
+        ({"threshold": 0.1}, [("threshold 0.1", "smallest")]),
         # What is no number has no order.
         ({"first": True, "how": "b"}, []),
-        (
-            {"threshold": 0.2, "lengths": 5},
-            ["threshold 0.2 is the largest of its grid: extend it", "lengths 5 is the largest of its grid: extend it"],
-        ),
+        ({"threshold": 0.2, "lengths": 5}, [("threshold 0.2", "largest"), ("lengths 5", "largest")]),
     ],
 )
 def test_a_choice_at_the_edge_of_its_grid_is_told_where_the_grid_can_be_extended(chosen, told):
-    assert at_edge(Numbers, {name: GRIDS[name] for name in chosen}, chosen) == told
+    sentences = [f"{choice} is the {end} of its grid: extend it" for choice, end in told]
+    assert at_edge(Numbers, {name: GRIDS[name] for name in chosen}, chosen) == sentences
 
 
 def test_a_grid_of_one_value_has_no_edge():

@@ -65,7 +65,7 @@ def test_tables_say_the_figures():
     assert tables["lengths 1"].rows[1] == ["score, L = 1", "36.5", "38.8", "43.8"]
     assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
-    assert "Words that repeat the one before are removed" in captions["lengths 1"]
+    assert re.search("Words that [^;.]* removed", captions["lengths 1"])
     paths = tables["latent_paths"].rows
     assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
@@ -245,16 +245,6 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
     (tmp_path / "other.json").write_text('{"rows": []}')
     with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; make it again"):
         analyses.read([tmp_path / "other.json"])
-
-
-def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
-    path = tmp_path / "marginal.json"
-    told = analysed.raw("marginal")
-    del told["curves"][0]["points"][2]["gain"]
-    path.write_text(json.dumps(told))
-    words = f"{path} cannot be used (curves[0].points[2].gain: missing); make it again."
-    with pytest.raises(ArtifactError, match=f"^{re.escape(words)}$"):
-        analyses.read([path])
 
 
 @pytest.mark.parametrize("name", DRAWN)

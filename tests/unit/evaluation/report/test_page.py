@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from iso639 import ALL_LANGUAGES
 
 from workflow_src.config.manifest import TrainingInfo
-from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
+from workflow_src.evaluation.report.page import changed_words
 
 MANIFEST = reports.manifest()
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)

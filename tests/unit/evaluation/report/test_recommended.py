@@ -141,7 +141,7 @@ def test_the_section_is_escaped_everywhere(written):
 
 def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
     points = [{"settings": {"beam": width}, "bleu": 20.0 + width, "mean_steps": 0.0} for width in (2, 4)]
-    edge = "beam 4 is the largest of its grid: extend it"
+    edge = "beam 4 is at the edge"
     decode = manifest(DECODES).decode(*BEAM)
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
     told = [page._chosen_table(entry) for entry in page.chosen_words(choices)]

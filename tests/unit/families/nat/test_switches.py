@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -165,49 +166,53 @@ def test_cross_entropy_never_puts_out_a_blank_and_aligned_cross_entropy_may():
         assert torch.isfinite(model.symbol_bias()[model.blank]) == allowed
 
 
+def words_in_order(reason, words):
+    return re.search(".*".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words), reason) is not None
+
+
 @pytest.mark.parametrize(
-    "model, objective, sentence",
+    "model, objective, words",
     [
-        ({}, {"label_smoothing": 0.1}, "objective.label_smoothing is for model.loss: ce, and that is ctc"),
-        ({"loss": "ce"}, {"skip_penalty": 3.0}, "objective.skip_penalty is for model.loss: axe, and that is ce"),
-        ({}, {"length_weight": 2.0}, "objective.length_weight is for model.loss: axe or ce, and that is ctc"),
-        ({}, {"kl_budget": 2.0}, "objective.kl_budget is for model.latent: vae, and that is none"),
-        ({}, {"glance_share": 0.3}, "objective.glance_share is for objective.glance: glat, and that is none"),
-        ({}, {"glance": "random", "glance_count": "share"}, "objective.glance_count is for objective.glance: glat"),
+        ({}, {"label_smoothing": 0.1}, ["label_smoothing", "loss: ce,", "ctc"]),
+        ({"loss": "ce"}, {"skip_penalty": 3.0}, ["skip_penalty", "loss: axe,", "ce"]),
+        ({}, {"length_weight": 2.0}, ["length_weight", "loss: axe or ce,", "ctc"]),
+        ({}, {"kl_budget": 2.0}, ["objective.kl_budget is for model.latent: vae, and that is none"]),
+        ({}, {"glance_share": 0.3}, ["glance_share", "objective.glance: glat,", "none"]),
+        ({}, {"glance": "random", "glance_count": "share"}, ["glance_count", "objective.glance: glat"]),
         ({}, {}, None),
         ({"loss": "axe", "latent": "vae"}, {"skip_penalty": 3.0, "kl_budget": 0.5, "glance": "glat"}, None),
     ],
 )
-def test_settings_of_the_objective_that_do_nothing_are_refused(model, objective, sentence):
+def test_settings_of_the_objective_that_do_nothing_are_refused(model, objective, words):
     sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
     reason = FAMILY.conflict(NatConfig(**sizes, **model), NatObjectiveConfig(**objective))
-    assert reason is None if sentence is None else sentence in reason
+    assert reason is None if words is None else words_in_order(reason, words)
 
 
 @pytest.mark.parametrize(
-    "model, search, settings, sentence",
+    "model, search, settings, words",
     [
-        ({"loss": "ce"}, "ctc-beam", {}, "needs model.loss: ctc, and that is ce; use search argmax"),
-        ({"loss": "axe"}, "ctc-greedy", {}, "needs model.loss: ctc, and that is axe"),
-        ({}, "argmax", {}, "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"),
-        ({}, "npd", {}, "needs model.latent: vae, and that is none"),
-        ({"loss": "ce"}, "delta", {}, "needs model.latent: vae, and that is none"),
-        ({}, "ctc-beam", {"draws": 5}, "with draws needs model.latent: vae, and that is none"),
-        ({"latent": "vae"}, "delta", {"length_quantile": 0.6}, "takes no length_quantile"),
-        ({"latent": "vae"}, "latent-search", {}, "tries several lengths"),
+        ({"loss": "ce"}, "ctc-beam", {}, ["loss: ctc,", "ce", "argmax"]),
+        ({"loss": "axe"}, "ctc-greedy", {}, ["loss: ctc,", "axe"]),
+        ({}, "argmax", {}, ["needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"]),
+        ({}, "npd", {}, ["latent: vae,", "none"]),
+        ({"loss": "ce"}, "delta", {}, ["latent: vae,", "none"]),
+        ({}, "ctc-beam", {"draws": 5}, ["draws", "latent: vae,", "none"]),
+        ({"latent": "vae"}, "delta", {"length_quantile": 0.6}, ["length_quantile"]),
+        ({"latent": "vae"}, "latent-search", {}, ["several lengths"]),
         ({"latent": "vae"}, "ctc-beam", {"draws": 5}, None),
         ({"latent": "vae"}, "ctc-greedy", {}, None),
         ({"latent": "vae", "loss": "axe"}, "npd", {}, None),
         ({"loss": "axe"}, "argmax", {"lengths": 3}, None),
-        ({"loss": "axe", "max_length_difference": 1}, "argmax", {"lengths": 4}, "takes at most 3 lengths"),
+        ({"loss": "axe", "max_length_difference": 1}, "argmax", {"lengths": 4}, ["at most 3"]),
         ({"latent": "vae"}, "score", {}, None),
     ],
 )
-def test_searches_that_a_model_did_not_learn_for_are_refused(model, search, settings, sentence):
+def test_searches_that_a_model_did_not_learn_for_are_refused(model, search, settings, words):
     sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
     declared = registry.searches()[search]
     reason = FAMILY.refuses(NatConfig(**sizes, **model), declared, declared.settings(**settings))
-    assert reason is None if sentence is None else sentence in reason
+    assert reason is None if words is None else words_in_order(reason, words)
 
 
 @pytest.mark.parametrize(

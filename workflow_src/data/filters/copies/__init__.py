@@ -1,4 +1,4 @@
-"""Pairs with two sides that are equal, or nearly so: text that nobody translated."""
+"""Pairs with two sides that are equal, or nearly so: untranslated text."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MOST_TIMES = 3
 
 
 def _character(match: re.Match[str]) -> str:
-    """What an entity of HTML stands for, white space as a space; a name that is none, such as &kde;, stays."""
+    """The text of an HTML entity, white space as a space; an unknown name, such as &kde;, stays."""
     text = match[0]
     # `html.unescape` would take &notes; for &not; and es;
     meant = html.unescape(text) if text[1] == "#" else html5.get(text[1:], text)
@@ -40,7 +40,7 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
     def repaired(text: str) -> str:
         if settings.entities and "&" in text:
             text = without_entities(text)
-        # What fix_encoding itself asks first: most text is clean.
+        # The first test of fix_encoding itself, which is quick: most text is clean.
         if settings.mojibake and not text.isascii() and is_bad(text):
             text = ftfy.fix_encoding(text)
         return text

@@ -32,17 +32,17 @@ NEAR = (
     "en th lo km my",
     "en sw zu xh rw af",
 )
-# Languages whose sentences cannot be told apart: one is not compared with the others.
+# Groups of languages with indistinguishable sentences: none is compared with others of its group.
 ALIKE = ("no nn", "hr bs sr", "id ms")
 
 
 def compared_with(language: str) -> set[str]:
-    """The language itself, English, and languages near to it that can be told from it."""
+    """The language itself, English, and near languages that a model can distinguish from it."""
     if language == "en":
         return {"en", *LIKE_ENGLISH.split()}
     near, alike = ([set(group.split()) for group in groups] for groups in (NEAR, ALIKE))
-    found = {"en"}.union(*(group for group in near if language in group))
-    return found.difference(*(group for group in alike if language in group)) | {language}
+    languages = {"en"}.union(*(group for group in near if language in group))
+    return languages.difference(*(group for group in alike if language in group)) | {language}
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:

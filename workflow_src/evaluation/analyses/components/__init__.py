@@ -15,10 +15,11 @@ class ComponentsSettings(AnalysisSettings):
 
 
 class SystemComponents(Record):
-    """How the variance of posterior means spreads: shares of principal components, and how many hold most of it.
+    """How the variance of posterior means spreads: `shares` of principal components, and how many hold most of it.
 
-    `latents` are counted, `width` is that of each. Variances are sums over its dimensions: `variance` of the means,
-    `noise` the mean one of q.
+    `latents` are counted, `width` is that of each. `participation` is (sum of the eigenvalues)^2 / sum of their
+    squares, the number of equally large components that would spread alike. Variances are sums over dimensions:
+    `variance` of the means, `noise` the mean one of q. Latents that carry nothing have little of the first.
     """
 
     system: str

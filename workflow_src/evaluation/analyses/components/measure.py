@@ -9,7 +9,7 @@ import numpy as np
 
 from workflow_src.evaluation.analyses.components import ComponentsSettings
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
-from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.networks import posterior_latents
 
 
 def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
@@ -49,13 +49,7 @@ def enough(shares: np.ndarray, wanted: float) -> int:
 
 
 def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], wanted: float) -> dict[str, Any]:
-    """What the latents of a system show, from the means and variances of `posterior_latents`.
-
-    `shares` are those of the components of all means, `components` how many hold the share `wanted`. `participation` is
-    (sum of the eigenvalues)^2 / sum of their squares, the number of equally large components that would spread alike.
-    `variance` is the mean of |mean - its average|^2 over latents, `noise` that of the variance of q: latents that
-    carry nothing have little of the first beside the second.
-    """
+    """Figures of a `SystemComponents`, from the means and variances of `posterior_latents`."""
     means = np.concatenate([mean for mean, _ in latents])
     shares = component_shares(means)
     squares = float((shares**2).sum())

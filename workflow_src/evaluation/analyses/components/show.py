@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.analyses.components import Components
-from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences
+from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure
 
@@ -19,7 +19,7 @@ from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure
 def show(content: Components, manifest: Manifest) -> list[Block]:
     caption = Caption(
         "Principal components of the posterior means of q(z|x,y) on "
-        f"{first_sentences(content.sentences, content.split)} and their references, as in Figure 5 of Gu & Kong 2021: "
+        f"{content.scope} and their references, as in Figure 5 of Gu & Kong 2021: "
         "how many of the Z dimensions the latents use.",
         {
             "Participation": "The number of equally large components that would spread alike.",

@@ -11,6 +11,7 @@ noise is a function of (seed, sentence) alone.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.decoding.latent import on_source
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
 from workflow_src.spec import MODEL
@@ -38,18 +39,11 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
         traces, device = traces_of(translator, sentences.sources, search), translator.runtime.device
+        sources = translator.subwords.encode_source(sentences.sources)
         networks: Mapping[str, Any] = translator.networks(search)
         values = [
-            bounds(
-                networks[MODEL],
-                [*ids, EOS],
-                [step[number] for step in traces],
-                settings.samples,
-                settings.seed,
-                sentences.numbers[number],
-                device,
-            )
-            for number, ids in enumerate(translator.subwords.encode_source(sentences.sources))
+            bounds(networks[MODEL], [*ids, EOS], outputs, settings, line, device)
+            for line, ids, *outputs in zip(sentences.numbers, sources, *traces, strict=True)
         ]
         columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
         points = []
@@ -68,8 +62,7 @@ def bounds(
     model: LatentModel | LatentLengthModel,
     source: Output,
     outputs: Sequence[Output],
-    samples: int,
-    seed: int,
+    settings: ConvergenceSettings,
     sentence: int,
     device: torch.device,
 ) -> list[float]:
@@ -78,12 +71,13 @@ def bounds(
     Equal outputs are computed once. `sentence` is a number that names the sentence.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
-    known: dict[tuple[int, ...], float] = {}
-    for output in map(tuple, outputs):
-        if output not in known:
-            target = torch.tensor([output], dtype=torch.int64, device=device)
-            known[output] = _bound(model, memory, target, samples, sentence_generator(seed, sentence))
-    return [known[tuple(output)] for output in outputs]
+
+    @functools.cache
+    def bound(output: tuple[int, ...]) -> float:
+        target = torch.tensor([output], dtype=torch.int64, device=device)
+        return _bound(model, memory, target, settings.samples, sentence_generator(settings.seed, sentence))
+
+    return [bound(tuple(output)) for output in outputs]
 
 
 def _bound(
@@ -128,9 +122,6 @@ def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
 
 
 def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
-    """One point of a curve: the mean bound in nats a sentence after `steps` steps, and its gain on `start`.
-
-    Errors are standard errors over sentences.
-    """
+    """The bound after `steps` steps in a `ConvergencePoint`, and its gain on `start`."""
     bound = {"bound": statistics.fmean(values), "bound_error": standard_error(values)}
     return {"steps": steps} | bound | gain_figures(values, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
 from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block
-from workflow_src.evaluation.analyses.shown import Block, first_sentences, sentence
+from workflow_src.evaluation.analyses.shown import Block, sentence
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
@@ -21,7 +21,7 @@ def show(content: Convergence, manifest: Manifest) -> list[Block]:
 
     caption = Caption(
         "Evidence lower bound and BLEU of what L steps put out, and sentences that stand still, on "
-        f"{first_sentences(content.sentences, content.split)}; as Figures 3 and 4 of Shu et al. 2020.",
+        f"{content.scope}; as Figures 3 and 4 of Shu et al. 2020.",
         {
             "ELBO": f"In nats a sentence, with {content.samples:,} draws of z for each output; the length's "
             "probability is part of it where latents say it.",

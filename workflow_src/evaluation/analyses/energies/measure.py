@@ -15,7 +15,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
 from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
-from workflow_src.evaluation.analyses.procedures import procedure, translate_with
+from workflow_src.evaluation.analyses.networks import procedure, translate_with
 from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
 from workflow_src.registry import settings_of
@@ -74,10 +74,8 @@ def at_lengths(
     numbers = [number for number, source in enumerate(sources) if source]
     lengths = [max(1, min(len(targets[number]), search.model.length.longest)) for number in numbers]
     tokens = translate_with(search, [sources[number] for number in numbers], lengths, batch, translator.runtime.device)
-    translations: list[list[int]] = [[] for _ in sources]
-    for number, output in zip(numbers, tokens, strict=True):
-        translations[number] = output
-    return translations
+    translations = dict(zip(numbers, tokens, strict=True))
+    return [translations.get(number, []) for number in range(len(sources))]
 
 
 @torch.no_grad()
@@ -103,10 +101,7 @@ def energies(
 
 
 def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Means over what could be scored: `per_sentence` with its standard error, and `per_token`, ends counted.
-
-    `unscored` is the number of sentences left out; where nothing is left, means are None.
-    """
+    """Figures of an `Energy`; tokens are counted with end symbols."""
     scored = [(value, len(output) + 1) for value, output in zip(values, outputs, strict=True) if value is not None]
     counts: dict[str, Any] = {"sentences": len(scored), "unscored": len(values) - len(scored)}
     if not scored:
@@ -119,10 +114,7 @@ def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) ->
 def under(
     scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
 ) -> dict[str, Any]:
-    """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
-
-    With one scorer there are no `others`.
-    """
+    """Figures of `ScoredOutputs` under `scorers`, translators by name; no `others` with one scorer."""
     means = {
         name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)
         for name, one in scorers.items()

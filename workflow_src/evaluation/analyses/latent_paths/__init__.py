@@ -15,10 +15,9 @@ class LatentPathsSettings(AnalysisSettings):
 
 
 class LatentPathsPoint(CurvePoint):
-    """Distances and densities of latents, as in `measure.Place`; None where no sentence has the figure.
+    """Means over sentences of the figures of `measure.Place`; None where no sentence has the figure.
 
-    Distances are Euclidean norms of a position's latent, log-densities are in nats a position. `moving` counts the
-    sentences that have a cosine; `changed` is the share of sentences whose output the step changed.
+    `moving` counts the sentences that have a cosine.
     """
 
     from_start: float | None

@@ -12,6 +12,7 @@ reference's length, because a posterior that reads the reference has latents at 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, listed, outputs, posterior_of, prior_of
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings
-from workflow_src.evaluation.analyses.posteriors import cut, positions
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.networks import entry_settings, paired_batches, positions
 from workflow_src.jobs import log
 from workflow_src.losses.score_matching import cosine
 from workflow_src.registry import step_maker
@@ -93,26 +92,14 @@ def follow(
     batch: int,
     device: torch.device,
 ) -> list[list[Place]]:
-    """paths[sentence][L] for L = 0 … `steps`, of pairs of subword ids (none empty, without end symbols).
-
-    `batch` sentences are followed together, which changes nothing but rounding. Targets are the references, cut to the
-    positions that the model has.
-    """
-    targets = cut(model, targets)
-    order = sorted(range(len(sources)), key=lambda i: (-len(sources[i]), -len(targets[i])))
-    paths: list[list[Place]] = [[] for _ in sources]
-    for start in range(0, len(order), batch):
-        rows = order[start : start + batch]
-        source = pad([sources[i] for i in rows], eos=True).to(device)
-        target = pad([targets[i] for i in rows], eos=False).to(device)
-        for row, places in zip(rows, followed(model, make_step, source, target, steps), strict=True):
-            paths[row] = places
-    return paths
+    """paths[sentence][L] for L = 0 … `steps`, of the pairs of `paired_batches`, the targets being the references."""
+    compute = functools.partial(followed, model, make_step, steps)
+    return paired_batches(model, compute, sources, targets, batch, device)
 
 
 @torch.no_grad()
 def followed(
-    model: LatentModel | SourceLatentModel, make_step: StepMaker, source: Tensor, target: Tensor, steps: int
+    model: LatentModel | SourceLatentModel, make_step: StepMaker, steps: int, source: Tensor, target: Tensor
 ) -> list[list[Place]]:
     """`follow` of one batch: source (B, S) with end symbols and target (B, T) without, both padded."""
     memory = model.encode(source)
@@ -186,10 +173,7 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def point(steps: int, places: Sequence[Place]) -> dict[str, Any]:
-    """One point of a curve: means over sentences of every figure of `Place`, each with its standard error.
-
-    A figure is None where no sentence has it. `moving` counts the sentences that have a cosine.
-    """
+    """Figures of a `LatentPathsPoint`: means over sentences of those of `Place`, each with its standard error."""
     figures: dict[str, Any] = {"steps": steps}
     for field in dataclasses.fields(Place):
         values = [float(value) for place in places if (value := getattr(place, field.name)) is not None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
-from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 
@@ -30,8 +30,7 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
         return [*distances, *densities, cosine, str(point.moving) if point.steps else "", changed]
 
     caption = Caption(
-        f"Where latents are after L steps, on {first_sentences(content.sentences, content.split)}, from the "
-        f"{start_title(manifest)}, z_0.",
+        f"Where latents are after L steps, on {content.scope}, from the {start_title(manifest)}, z_0.",
         {
             "Distances": "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of "
             "q(z|x,y) with the reference as y.",

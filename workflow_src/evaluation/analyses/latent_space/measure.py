@@ -16,7 +16,7 @@ from torch import Tensor
 from workflow_src.decoding.latent import StepMaker, best_tokens, gradient_step, latent_mask, refine
 from workflow_src.evaluation.analyses.inputs import Inputs
 from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.networks import entry_settings
 from workflow_src.registry import searches, step_maker
 from workflow_src.spec import MODEL, REFINER
 from workflow_src.types import EOS, LatentModel, RefinementStep, Refiner

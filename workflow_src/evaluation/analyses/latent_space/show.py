@@ -29,7 +29,11 @@ from workflow_src.evaluation.report.figures import STYLE, _figure
 TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
 HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 REST, DARK, PALE = "#c9c9c9", "#1f1f22", "#ffffff"
-POINTS = {"prior": ("*", "#111111", "prior mean"), "posterior": ("s", "#7b3294", "posterior mean of the reference")}
+# Marker, colour and title of points, and whether they are filled: delta often ends in the posterior mean.
+POINTS = {
+    "prior": ("*", "#111111", "prior mean", True),
+    "posterior": ("s", "#7b3294", "posterior mean of the reference", False),
+}
 # Marker and colour of the paths: that of the model itself, then that of the network.
 PATHS = (("X", "#005a91"), ("o", "#c24a00"))
 LABELLED_SHARE = 0.06
@@ -141,42 +145,27 @@ def _background(axes: Axes, panel: Panel, pieces: dict[int, str]) -> None:
 
 
 def _panel(
-    axes: Axes,
-    content: LatentSpace,
-    panel: Panel,
-    tokens: dict[str, int],
-    number: int,
-    manifest: Manifest,
+    axes: Axes, content: LatentSpace, panel: Panel, tokens: dict[str, int], number: int, manifest: Manifest
 ) -> None:
     pieces = content.pieces
     _background(axes, panel, pieces)
     x, y, dx, dy = np.array(panel.arrows).T
     spacing = 2 * panel.half / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
-    head: dict[str, Any] = {
-        "width": 0.005,
-        "headwidth": 3.6,
-        "headlength": 4.2,
-        "headaxislength": 3.8,
-        "minlength": 0.3,
-    }
+    head: dict[str, Any] = {"width": 0.005, "headwidth": 3.6, "headlength": 4.2, "headaxislength": 3.8}
     scale: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": longest / spacing}
-    axes.quiver(x, y, dx, dy, color="#4b4b4b", zorder=2, **scale, **head)
+    axes.quiver(x, y, dx, dy, color="#4b4b4b", zorder=2, minlength=0.3, **scale, **head)
     for name, (marker, colour) in paths(content).items():
         points = np.array(panel.paths[name])
         axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
         sizes = np.linspace(46, 14, len(points) - 1)
         x, y = points[1:].T
         axes.scatter(x, y, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
-    for name, (marker, colour, _) in POINTS.items():
-        # The square is open: delta often ends in the posterior mean.
-        look: dict[str, Any] = (
-            {"color": colour, "edgecolor": PALE, "linewidth": 0.6}
-            if marker == "*"
-            else {"facecolor": "none", "edgecolor": colour, "linewidth": 1.5}
-        )
+    for name, (marker, colour, _, filled) in POINTS.items():
+        face, edge, size, width = (colour, PALE, 80, 0.6) if filled else ("none", colour, 48, 1.5)
+        look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": width}
         x, y = getattr(panel, name)
-        axes.scatter(x, y, s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
+        axes.scatter(x, y, s=size, marker=marker, zorder=5, **look)
     (left, low), half = panel.centre, panel.half
     axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
     axes.grid(False)
@@ -210,20 +199,12 @@ def draw(content: LatentSpace, manifest: Manifest) -> Figure | None:
             _panel(axes, content, panel, tokens, number + 1, manifest)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
-        handles = [
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker=marker,
-                color=colour,
-                markersize=8 if marker == "*" else 6,
-                markerfacecolor=colour if marker == "*" else "none",
-                markeredgewidth=0.6 if marker == "*" else 1.5,
-            )
-            for marker, colour, _ in POINTS.values()
-        ]
-        texts = [text for _, _, text in POINTS.values()]
+        handles, texts = [], []
+        for marker, colour, title, filled in POINTS.values():
+            size, face, width = (8, colour, 0.6) if filled else (6, "none", 1.5)
+            look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgewidth": width}
+            handles.append(Line2D([], [], linestyle="", marker=marker, color=colour, **look))
+            texts.append(title)
         for name, (marker, colour) in paths(content).items():
             texts.append(f"{manifest.title(name)}, step by step")
             handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1))

@@ -11,7 +11,7 @@ from workflow_src.data.batching import pad
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
 from workflow_src.evaluation.analyses.lengths import LengthsSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings, procedure, translate_with
+from workflow_src.evaluation.analyses.networks import entry_settings, procedure, translate_with
 from workflow_src.evaluation.quality import metrics
 
 
@@ -60,11 +60,7 @@ def candidates(model: Any, sources: Sequence[Sequence[int]], count: int, batch: 
 
 
 def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[str, Any]:
-    """Shares of sentences whose most probable length is right, or off by at most 1 or 2; and `within_top`, the shares
-    whose true length is among the first 1, 2, … candidates. `bias` is predicted minus true, on average.
-
-    Raises ValueError without sentences.
-    """
+    """Figures of an `Accuracy`. Raises ValueError without sentences."""
     if not true:
         raise ValueError("there are no lengths to compare: take at least one sentence that is not empty.")
     errors = [lengths[0] - length for lengths, length in zip(predicted, true, strict=True)]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.lengths import Lengths
-from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences, sentence
+from workflow_src.evaluation.analyses.shown import Block, Table, sentence
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 
 
 def show(content: Lengths, manifest: Manifest) -> list[Block]:
-    sentences = first_sentences(content.sentences, content.split)
-    accuracy = Caption(f"Predicted target lengths against the references', in subwords, on {sentences}.")
+    accuracy = Caption(f"Predicted target lengths against the references', in subwords, on {content.scope}.")
     cost = Caption(
-        f"BLEU on {sentences}, by where lengths come from.",
+        f"BLEU on {content.scope}, by where lengths come from.",
         {
             "Repetitions": sentence(removal_words(content.remove_repetitions)),
             "Best": "Chosen by the reference, which no system can do: it bounds what another choice of length could "

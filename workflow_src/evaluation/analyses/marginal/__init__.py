@@ -18,7 +18,10 @@ class MarginalSettings(AnalysisSettings):
 
 
 class MarginalPoint(GainPoint):
-    """log p(y|x) in nats a sentence. `error` is from sampling, `spread` over sentences."""
+    """log p(y|x) in nats a sentence, the mean over sentences.
+
+    `error` is its standard error from sampling z, `spread` that over sentences.
+    """
 
     log_probability: float
     error: float

@@ -11,6 +11,7 @@ have the same length share their noise, which makes differences between them mor
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from torch import Tensor
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, LatentModel, wide
@@ -53,16 +54,8 @@ def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[st
     ]
     estimates = []
     for number, ids in enumerate(translator.subwords.encode_source(sentences.sources)):
-        of_sentence = marginals(
-            networks[MODEL],
-            [*ids, EOS],
-            [trace[step][number] for trace in traces for step in steps],
-            settings.samples,
-            settings.seed,
-            sentences.numbers[number],
-            settings.chunk,
-            translator.runtime.device,
-        )
+        outputs, line = [trace[step][number] for trace in traces for step in steps], sentences.numbers[number]
+        of_sentence = marginals(networks[MODEL], [*ids, EOS], outputs, settings, line, translator.runtime.device)
         estimates.append([of_sentence[i : i + len(steps)] for i in range(0, len(of_sentence), len(steps))])
         if (number + 1) % 50 == 0:
             log.info("%s: %d of %d sentences", entries[0]["model"], number + 1, len(sentences.sources))
@@ -124,10 +117,8 @@ def marginals(
     model: LatentModel,
     source: Sequence[int],
     outputs: Sequence[Sequence[int]],
-    samples: int,
-    seed: int,
+    settings: MarginalSettings,
     sentence: int,
-    chunk: int,
     device: torch.device,
 ) -> list[Estimate]:
     """An estimate for each output of one sentence (subword ids; `source` with its end symbol).
@@ -138,24 +129,21 @@ def marginals(
     Equal outputs have equal estimates and are computed once. `sentence` is a number that names the sentence.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
-    known: dict[tuple[int, ...], Estimate] = {}
-    for output in map(tuple, outputs):
-        if output in known:
-            continue
+
+    @functools.cache
+    def estimated(output: tuple[int, ...]) -> Estimate:
         target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
         width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
-        noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))
-        known[output] = estimate(log_weights(model, memory, target, noise.to(device), chunk))
-    return [known[tuple(output)] for output in outputs]
+        generator = sentence_generator(settings.seed, sentence)
+        noise = torch.randn((settings.samples, target.size(1), width), generator=generator)
+        return estimate(log_weights(model, memory, target, noise.to(device), settings.chunk))
+
+    return [estimated(tuple(output)) for output in outputs]
 
 
 def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
-    """One point of a curve: the mean over sentences of log p(y|x) after `steps` steps, and its gain on `start`, L = 0.
-
-    `error` is the standard error of the mean from sampling z; `spread` that over sentences. `gain_error` is the paired
-    one, over sentences, of the gain. All in nats a sentence.
-    """
+    """Figures of a `MarginalPoint` after `steps` steps, with the gain on `start`, L = 0."""
     values = [e.value for e in estimates]
     return {
         "steps": steps,

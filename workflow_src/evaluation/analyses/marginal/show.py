@@ -5,7 +5,7 @@ from __future__ import annotations
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
-from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 
@@ -18,8 +18,7 @@ def show(content: Marginal, manifest: Manifest) -> list[Block]:
         return [value, *change_cells(point), f"{point.effective_samples:.0f}"]
 
     caption = Caption(
-        "Marginal log-probability of what each procedure puts out after L steps, on "
-        f"{first_sentences(content.sentences, content.split)}.",
+        f"Marginal log-probability of what each procedure puts out after L steps, on {content.scope}.",
         {
             "Estimate": f"By importance sampling with {content.samples:,} samples of q(z|y,x), given the length, whose "
             "own probability is left out; the mean over sentences.",

@@ -38,7 +38,7 @@ class OrderGroup(Record):
 class SystemOrder(Record):
     """Sentences whose translations have the same order, and others; None for a group that is empty.
 
-    `correlation` is that of displacement and disagreement in order, None where either does not vary.
+    `correlation` is Pearson's of displacement and disagreement in order, None where either does not vary.
     """
 
     system: str

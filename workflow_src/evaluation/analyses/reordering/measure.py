@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, outputs, target_ids
-from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.networks import posterior_latents
 from workflow_src.evaluation.analyses.reordering import ReorderingSettings
 from workflow_src.jobs import log
 from workflow_src.losses.ctc import Lattice, viterbi
@@ -180,7 +180,7 @@ def alignment(
 
 
 def moves(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:
-    """One sentence: the share of latents that move, how far in positions, and distances in and between positions."""
+    """Figures of an `OrderGroup` for one sentence."""
     shifts = np.abs(np.asarray(assigned) - np.arange(len(assigned)))
     elsewhere = distances[~np.eye(len(distances), dtype=bool)]
     return {
@@ -192,11 +192,7 @@ def moves(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:
 
 
 def summary(sentences: Sequence[dict[str, float]], orders: Sequence[float]) -> dict[str, Any]:
-    """Means over sentences in the `same` order and in `other` orders, and over all the correlation with the order.
-
-    `orders` are the sentences' disagreements. A group without sentences is None, as is a correlation (Pearson's, of
-    displacement and disagreement) where either does not vary.
-    """
+    """Figures of a `SystemOrder`, from those of each sentence and its disagreement in order."""
 
     def means(rows: list[dict[str, float]]) -> dict[str, Any] | None:
         if not rows:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
-from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences
+from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure
 from workflow_src.evaluation.report.markdown import signed
@@ -28,10 +28,9 @@ def show(content: Reordering, _: Manifest) -> list[Block]:
 
 def _caption(content: Reordering) -> Caption:
     example, translator = content.example, content.translations.system
-    sentences = first_sentences(content.sentences, content.split)
     if example is None:
         return Caption(
-            f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {sentences} has a translation of "
+            f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {content.scope} has a translation of "
             f"{translator} that differs from the reference and shares two words with it."
         )
     one, other = example.texts
@@ -47,8 +46,8 @@ def _caption(content: Reordering) -> Caption:
             "of shared words stand in the opposite order.",
             "Dots": "The assignment with the least sum of distances; light is near.",
             "Slots": slots if any(panel.alignments for panel in example.panels) else "",
-            "Table": f"Of the {content.compared:,} of {sentences} whose two translations differ and share two words or "
-            "more.",
+            "Table": f"Of the {content.compared:,} of {content.scope} whose two translations differ and share two "
+            "words or more.",
             "Moved by": "Positions, the mean.",
             "Change / spread": "Distance at the same position beside that at others.",
             "Correlation": "Of the distance moved and the share of pairs in the opposite order, over sentences.",

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from workflow_src.decoding.latent import best_tokens, latent_mask, refine, word_rows
-from workflow_src.evaluation.analyses.changes import pick
-from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator
-from workflow_src.evaluation.analyses.procedures import Procedure, entry_settings, procedure
+from workflow_src.evaluation.analyses.inputs import Inputs, pick, sentence_generator
+from workflow_src.evaluation.analyses.networks import Procedure, entry_settings, procedure
 from workflow_src.evaluation.analyses.samples import SamplesSettings
 from workflow_src.types import EOS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.samples import Sample, Samples
-from workflow_src.evaluation.analyses.shown import Block, Line, first_sentences
+from workflow_src.evaluation.analyses.shown import Block, Line
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.captions import Caption
 
@@ -14,7 +14,7 @@ def show(content: Samples, manifest: Manifest) -> list[Block]:
     caption = Caption(
         f"Translations of one sample from the prior, and after {page.in_words(steps)} "
         f"{'step' if steps == 1 else 'steps'} of {manifest.title(search.search)}: of "
-        f"{first_sentences(content.sentences, content.split)}, those in which refinement changes most words.",
+        f"{content.scope}, those in which refinement changes most words.",
         {"Marks": "What refinement takes away and what it puts in."},
     )
     style = page.colour_class(manifest.look(search.system, search.search).colour)

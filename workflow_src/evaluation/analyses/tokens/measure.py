@@ -12,7 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
+from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
 
 Outputs = Sequence[Sequence[int]]
@@ -34,11 +34,7 @@ def repetitions(tokens: Sequence[int]) -> int:
 
 
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
-    """Means over sentences of `refined` outputs, after `steps` steps, against the `first` ones, with standard errors.
-
-    `edit_distance` counts insertions, deletions and substitutions of subwords a sentence; `changed` is the share of
-    sentences that differ at all. `repetitions` are counted a sentence; `relative_repetitions` is their ratio to those
-    of the first outputs, None where these have none.
+    """Figures of a `TokensPoint`: `refined` outputs, after `steps` steps, against the `first` ones.
 
     Raises ValueError without sentences.
     """

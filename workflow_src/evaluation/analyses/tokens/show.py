@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
-from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
 from workflow_src.evaluation.report.captions import Caption
 
@@ -25,7 +25,7 @@ def show(content: Tokens, manifest: Manifest) -> list[Block]:
 
     start = start_title(manifest)
     caption = Caption(
-        f"What L steps change on {first_sentences(content.sentences, content.split)}, in subwords.",
+        f"What L steps change on {content.scope}, in subwords.",
         {
             "Edit distance": f"From the {start}'s output.",
             "Repetitions": f"Subwords that repeat the one before, relative to the {start}'s.",
