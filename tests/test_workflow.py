@@ -810,7 +810,7 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     assert planned({}) == {"normalise": 1}
     # Scores are read with the texts.
     table = {"table": "train.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
-    assert planned(first | {"score": {}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
+    assert planned(first | {"score": {"minimum": 0.6}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
 
 
 def test_files_dated_in_the_future(hollow_project, tmp_path):

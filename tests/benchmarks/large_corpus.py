@@ -90,7 +90,7 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict
     description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
     for name in [stage for stage in stages if stage in FILTERS]:
-        settings = json.dumps({"source": "de", "target": "en", "filters": FILTERS[name]})
+        settings = json.dumps({"source": "de", "target": "en", "clean": FILTERS[name]})
         words = ["--settings", settings, "--raw-folder", str(raw), "--output-folder", str(folder / name)]
         _, seconds, memory = run("clean", *words)
         found[name] = (pairs / seconds, memory)

@@ -108,7 +108,7 @@ def test_its_filter_is_a_setting_of_the_recipe(package):
         return Plan(load_experiment("smoke", plugins=["bagged"], recipe={"clean": {"openings": section}}))
 
     plan = configured(words=["Die"])
-    assert json.loads(plan.settings_clean())["filters"] == [["openings", {"words": ["Die"]}]]
+    assert json.loads(plan.settings_clean())["clean"] == [["openings", {"words": ["Die"]}]]
     assert jobs(plan)["clean"] == 1 and "clean" not in jobs(planned())
     assert plan.to_normalise("train", "de") == "results/smoke/clean/train.de"
     with pytest.raises(ConfigError, match=r"recipe.clean.openings.word: .*; allowed: words"):

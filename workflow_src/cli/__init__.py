@@ -134,11 +134,16 @@ def clean(arguments: argparse.Namespace) -> None:
     for name, least in (("preview", 1), ("examples", 0)):
         if (value := getattr(arguments, name)) < least:
             raise ConfigError(f"--{name}", value, allowed=f"{least} or more")
-    steps = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
+    steps, more = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
     read, kept = steps[0].read, steps[-1].read - steps[-1].dropped.total()
     rich.console.Console().print(as_table(steps))
     console.write(sys.stdout, example_lines(steps))
-    print(f"Of the first {read:,} pairs, {kept:,} are kept. Pairs that are repeated further on are not seen.")
+    unseen = (
+        " Pairs that are repeated further on are not seen."
+        if more and any(step.filter.looks_back for step in steps)
+        else ""
+    )
+    print(f"Of the first {read:,} pairs, {kept:,} are kept.{unseen}")
 
 
 def compare(arguments: argparse.Namespace) -> None:

@@ -67,13 +67,27 @@ def _alike(settings: Mapping[str, Any], others: Iterable[Any]) -> dict[str, Any]
 def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
     if old == new:
         return
-    if isinstance(old, dict) and isinstance(new, dict):
+    if _are_sections(old) and _are_sections(new):
+        before, now = dict(old), dict(new)
+        yield from _differences(name, before, now)
+        kept = [[section for section in order if section in before and section in now] for order in (before, now)]
+        if kept[0] != kept[1]:
+            yield Change(name, _shown(list(before)), _shown(list(now)))
+    elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
         yield from _entries(name, old, new)
     else:
         yield Change(name, _shown(old), _shown(new))
+
+
+def _are_sections(value: Any) -> bool:
+    """Whether a value is a list of [name, section], which are sections in their order."""
+    return isinstance(value, list) and all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
+        for entry in value
+    )
 
 
 def _entries(name: str, old: list[Any], new: list[Any]) -> Iterator[Change]:

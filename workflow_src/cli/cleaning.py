@@ -18,8 +18,8 @@ from workflow_src.spec import Pair
 from workflow_src.stages.download import DOWNLOADS, mirror_folders
 
 
-def preview(loaded: Loaded, count: int, examples: int) -> list[Step]:
-    """Results of each filter on the first `count` pairs, with examples of pairs that it leaves out or repairs.
+def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], bool]:
+    """Results of each filter on the first `count` pairs with examples, and True where the text has more pairs.
 
     Raises ConfigError where the recipe has no filters, and ArtifactError where a file is not on this machine.
     """
@@ -27,9 +27,10 @@ def preview(loaded: Loaded, count: int, examples: int) -> list[Step]:
         raise ConfigError("recipe.clean", problem="missing", hint="name filters, such as clean: {length: {}}")
     recipe = loaded.config.recipe
     steps = steps_of(loaded.cleaning, (recipe.source, recipe.target), examples)
-    for _ in clean(itertools.islice(_pairs(loaded), count), steps):
+    pairs = _pairs(loaded)
+    for _ in clean(itertools.islice(pairs, count), steps):
         pass
-    return steps
+    return steps, next(pairs, None) is not None
 
 
 def _pairs(loaded: Loaded) -> Iterator[Pair]:

@@ -319,7 +319,7 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"decodes.{wildcards['search']}"
     return {
         "download": "recipe.dataset",
-        "clean": "recipe.clean",
+        "clean": "recipe",
         "normalise": "recipe",
         "encode": "recipe",
         "learn_subwords": "recipe.subwords",

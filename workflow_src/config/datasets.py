@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
@@ -295,6 +295,21 @@ class RecipeConfig(Frozen):
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
+
+    @field_validator("clean", mode="before")
+    @classmethod
+    def _list_of_filters(cls, value: Any) -> Any:
+        """A list of names is filters with their defaults."""
+        if isinstance(value, list | tuple):
+            if not all(isinstance(name, str) for name in value):
+                raise ConfigError(
+                    "", allowed="a list of names, such as [length, ratio], or a section of settings by name"
+                )
+            return {name: {} for name in distinct(tuple(value))}
+        for name in value if isinstance(value, dict) else ():
+            if value[name] is None:
+                raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
+        return value
 
     @model_validator(mode="after")
     def _direction(self):

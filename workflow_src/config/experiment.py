@@ -332,7 +332,7 @@ class WorkflowConfig(Frozen):
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
     plugins: tuple[Package, ...] = Field(
-        (), description="packages that declare families, searches, engines, analyses or metrics"
+        (), description="packages that declare families, searches, engines, analyses, metrics or filters"
     )
 
     @field_validator("metrics", mode="before")

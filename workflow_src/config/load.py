@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.config.base import parse
+from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import (
     CONFIG_FOLDER,
     check_new_systems,
@@ -149,11 +150,7 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
 
 def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
     """Settings of the filters of a recipe, in their order. Raises ConfigError."""
-    cleaning: dict[str, Frozen] = {}
-    for name, section in config.recipe.clean.items():
-        if name not in filters():
-            raise ConfigError(f"recipe.clean.{name}", problem="no such filter", allowed=filters())
-        cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
+    cleaning = filter_settings(config.recipe.clean.items(), (config.recipe.source, config.recipe.target))
     reads = [name for name in cleaning if SCORES in filters()[name].needs]
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
     for split in ("train", "dev", "test"):

@@ -7,9 +7,9 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
-from workflow_src.errors import DeclarationError
+from workflow_src.errors import DeclarationError, shown
 from workflow_src.registry import filters, import_object
 from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
@@ -32,9 +32,18 @@ class Example:
     repaired: Pair | None = None
 
     def as_json(self) -> dict[str, Any]:
-        repaired = self.repaired and [self.repaired.source[:SHOWN], self.repaired.target[:SHOWN]]
-        shown = {"source": self.source[:SHOWN], "target": self.target[:SHOWN], "repaired": repaired}
-        return {"line": self.line, "reason": self.reason, **shown}
+        repaired = self.repaired and [_printable(self.repaired.source), _printable(self.repaired.target)]
+        sides = {"source": _printable(self.source), "target": _printable(self.target), "repaired": repaired}
+        return {"line": self.line, "reason": _printable(self.reason), **sides}
+
+
+def _is_pair(verdict: object) -> TypeGuard[Pair]:
+    return isinstance(verdict, Pair) and all(isinstance(side, str) for side in verdict[:2])
+
+
+def _printable(text: str) -> str:
+    """The beginning of a text, with escapes such as \\u200b in place of characters that terminals do not print."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:SHOWN])
 
 
 class Step:
@@ -53,26 +62,29 @@ class Step:
     def __call__(self, numbered: list[tuple[int, Pair]]) -> list[tuple[int, Pair]]:
         """The pairs that stay, as they are or repaired, with their numbers."""
         verdicts = self._check([pair for _, pair in numbered])
+        where = f'filter "{self.filter.name}"'
+        if not isinstance(verdicts, list | tuple):
+            raise DeclarationError(where, f"gives {shown(verdicts)}", "give a list of verdicts")
         if len(verdicts) != len(numbered):
-            raise DeclarationError(
-                f'filter "{self.filter.name}"',
-                f"has {len(verdicts)} verdicts on {len(numbered)} pairs",
-                "give one each",
-            )
+            raise DeclarationError(where, f"has {len(verdicts)} verdicts on {len(numbered)} pairs", "give one each")
         self.read += len(numbered)
-        if not any(verdicts):
+        if all(verdict is None for verdict in verdicts):
             return numbered
         kept = []
         for (number, pair), verdict in zip(numbered, verdicts, strict=True):
             if verdict is None:
                 kept.append((number, pair))
-            elif isinstance(verdict, str):
+            elif isinstance(verdict, str) and verdict:
                 self.dropped[verdict] += 1
                 self._show(Example(number + 1, pair.source, pair.target, verdict))
-            elif "\n" in verdict.source or "\n" in verdict.target:
+            elif not _is_pair(verdict):
                 raise DeclarationError(
-                    f'filter "{self.filter.name}"', f"repairs line {number + 1} to several lines", "join them"
+                    where,
+                    f"has the verdict {shown(verdict)} on line {number + 1}",
+                    "give None, a Pair of two texts, or why it is left out",
                 )
+            elif "\n" in verdict.source or "\n" in verdict.target:
+                raise DeclarationError(where, f"repairs line {number + 1} to several lines", "join them")
             else:
                 self.repaired += 1
                 self._show(Example(number + 1, pair.source, pair.target, "repaired", verdict))

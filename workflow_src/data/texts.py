@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import string
+import sys
 import unicodedata
 from collections.abc import Callable
-
-import iso639
 
 from workflow_src.config.tokenisers import spaced
 from workflow_src.spec import Pair, Verdict
@@ -15,8 +14,9 @@ from workflow_src.spec import Pair, Verdict
 # Scripts by language (ISO 639-1), as the Unicode names of letters begin; other languages are written in Latin script.
 LATIN, CYRILLIC, ARABIC = "LATIN", "CYRILLIC", "ARABIC"
 SCRIPTS = {
-    **dict.fromkeys("ru uk be bg mk kk ky tg mn ba cv tt os ce av ab cu kv".split(), (CYRILLIC,)),
-    **dict.fromkeys("sr uz".split(), (CYRILLIC, LATIN)),
+    **dict.fromkeys("ru uk be bg mk ky tg ba cv tt os ce av ab cu kv".split(), (CYRILLIC,)),
+    **dict.fromkeys("sr sh bs uz az kk".split(), (CYRILLIC, LATIN)),
+    "mn": (CYRILLIC, LATIN, "MONGOLIAN"),
     **dict.fromkeys("ar fa ur ps ug sd".split(), (ARABIC,)),
     **dict.fromkeys("ku ks".split(), (ARABIC, LATIN, "DEVANAGARI")),
     **dict.fromkeys("hi mr ne sa".split(), ("DEVANAGARI",)),
@@ -57,9 +57,29 @@ def each(judge: Callable[[Pair], Verdict]) -> Callable[[list[Pair]], list[Verdic
 
 
 def two_letters(language: str) -> str:
-    """The code of two letters (ISO 639-1) of a language, or its code as it is where it has none."""
-    match = iso639.Language.match(language) if len(language) > 2 else None
-    return (match.part1 if match else None) or language
+    """The code of two letters (ISO 639-1) of a language, else of the macrolanguage that it is part of (cmn: zh).
+
+    A code without either stays as it is.
+    """
+    if len(language) <= 2:
+        return language
+    # The import takes a quarter of a second.
+    from iso639 import Language, LanguageNotFoundError
+
+    try:
+        match = Language.match(language)
+        whole = Language.match(match.macrolanguage) if match.macrolanguage and not match.part1 else match
+    except LanguageNotFoundError:
+        return language
+    return whole.part1 or language
+
+
+@functools.cache
+def script_names() -> frozenset[str]:
+    """Names of scripts: words that the Unicode names of letters begin with."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    names = {unicodedata.name(character, "").partition(" ")[0] for character in characters if character.isalpha()}
+    return frozenset(names.difference(OTHERS, {""}))
 
 
 def scripts_of(language: str) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from workflow_src.spec.sections import Frozen
 
@@ -28,16 +29,21 @@ Verdict = None | Pair | str
 class Filter:
     """A step of cleaning the training text, which keeps, repairs or leaves out each pair.
 
-    title     of its row in tables
-    settings  a class of its own; every setting has a default
-    check     "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list with
-              the verdict on each. It is made once for a text, whose pairs come in their order, so that it may keep what
-              it has seen
-    needs     what it reads beside the two texts: SCORES
+    title       of its row in tables
+    settings    a class of its own; every setting has a default
+    check       "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list
+                with the verdict on each. It is made once for a text, whose pairs come in their order, so that it may
+                keep what it has seen
+    looks_back  whether its verdict on a pair depends on pairs that came before
+    needs       what it reads beside the two texts: SCORES
+    conflict    (settings, languages of source and target) -> None, or why it cannot filter such a text, or would leave
+                it as it is: the end of a sentence that begins with its name
     """
 
     name: str
     title: str
     settings: type[Frozen]
     check: str
+    looks_back: bool = False
     needs: tuple[str, ...] = ()
+    conflict: Callable[[Any, tuple[str, str]], str | None] = lambda _settings, _languages: None

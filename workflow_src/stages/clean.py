@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.base import parse
+from workflow_src.config.cleaning import filter_settings
 from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
@@ -25,7 +25,7 @@ from workflow_src.spec import SCORES, Frozen, Pair
 class CleanSettings(Frozen):
     source: str = Field(description="code of the source language")
     target: str = Field(description="code of the target language")
-    filters: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
+    clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
 
 
 class Inputs(JobInputs):
@@ -53,12 +53,8 @@ def report(step: Step) -> None:
 
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
-    cleaning: dict[str, Frozen] = {}
-    for name, section in settings.filters:
-        if name not in filters():
-            raise ConfigError(f"--settings.filters.{name}", problem="no such filter", allowed=filters())
-        cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
     codes = (settings.source, settings.target)
+    cleaning = filter_settings(settings.clean, codes)
     steps = steps_of(cleaning, codes)
     raw_folder, folder = inputs.raw_folder, inputs.output_folder
     raw = read_json(raw_folder / "raw.json")

@@ -120,6 +120,8 @@ def run(inputs: Inputs) -> str:
     with RawCorpus(dataset, languages, files.locate, dataset.folder) as corpus:
         counts, places = write_parts(corpus, folder, dataset.scores)
         dropped = {name: dict(corpus.dropped[name]) for name in counts}
+    if not dataset.scores:
+        (folder / SCORES_FILE).unlink(missing_ok=True)
     texts = [f"{name}.{code}" for name in counts for code in languages] + [SCORES_FILE] * dataset.scores
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.cli.changes import ABSENT, Change, changes
+from workflow_src.cli.plan import setting_prefix
 
 KEYS = st.text("abcdef", min_size=1, max_size=3)
 LEAVES = st.sampled_from([0, -1.5, True, None, "", 'x\'s "y" →', "7", [], [1, 2], "{", "null"])
@@ -69,6 +70,21 @@ def test_settings_that_came_or_went_and_other_parameters():
 )
 def test_entries_of_lists(old, new, said):
     assert [str(change) for change in changes(recorded({"rows": old}), recorded({"rows": new}))] == said
+
+
+def test_sections_in_an_order():
+    first = ["numbers", {"min_share": 1}], ["length", {"max_words": 100}]
+
+    def said(*now):
+        return list(
+            map(str, changes(recorded({"clean": [*first], "a": 1}), recorded({"clean": [*now], "a": 1}), "recipe"))
+        )
+
+    changed = ["length", {"max_words": 50}]
+    assert said(first[0], changed) == ["recipe.clean.length.max_words 100 → 50"]
+    assert said(*first, ["copies", {"x": 1}]) == ['recipe.clean.copies (none) → {"x": 1}']
+    assert said(*first[::-1]) == ['recipe.clean ["numbers", "length"] → ["length", "numbers"]']
+    assert setting_prefix("clean", {}) == "recipe"
 
 
 def test_long_values_are_cut():

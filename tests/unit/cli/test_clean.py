@@ -53,10 +53,19 @@ def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
     ]
     assert "garbled, repaired, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in told
     assert "copies, equal, line 2\n    Open [b]\n    Open [b]\n" in told
-    assert told.endswith("Of the first 4 pairs, 2 are kept. Pairs that are repeated further on are not seen.\n")
+    assert told.endswith("Of the first 4 pairs, 2 are kept.\n")
     # As the other commands have it; nothing is written.
     assert clean(capsys, "mine.yaml", "--preview", "4", "--examples", "0").count("line") == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["downloads", "mine.yaml"]
+
+
+def test_repetitions_further_on_are_named_where_there_may_be_some(mine, tmp_path, capsys):
+    mine({"repeated": {}})
+    (tmp_path / "downloads/example.org/corpora").mkdir(parents=True)
+    (tmp_path / "downloads/example.org/corpora/pairs.tsv").write_text("ja\tyes\t1\nnein\tno\t1\n")
+    unseen = "Pairs that are repeated further on are not seen."
+    assert clean(capsys, "mine.yaml", "--preview", "1").endswith(f"Of the first 1 pairs, 1 are kept. {unseen}\n")
+    assert clean(capsys, "mine.yaml", "--preview", "2").endswith("Of the first 2 pairs, 2 are kept.\n")
 
 
 def test_what_is_missing_is_one_sentence(mine, capsys):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 from pydantic import Field
 
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_filters
@@ -39,15 +41,19 @@ def test_filters_are_handed_over_in_their_order_with_all_settings():
     assert handed == {
         "source": "de",
         "target": "en",
-        "filters": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
+        "clean": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
     }
+
+
+def test_a_list_is_filters_with_their_defaults():
+    assert plan(["numbers", "copies"]).settings_clean() == plan({"numbers": {}, "copies": {}}).settings_clean()
 
 
 def test_an_experiment_that_extends_another_changes_single_filters():
     parent = experiment("smoke", "experiment")
     parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
     own = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
-    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["filters"]
+    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["clean"]
     assert [name for name, _ in handed] == ["length", "numbers", "repeated"]
     assert (handed[0][1]["max_words"], handed[0][1]["min_words"]) == (9, 2)
 
@@ -60,15 +66,46 @@ def test_an_experiment_that_extends_another_changes_single_filters():
         ({"ratio": {"max_words": 1}}, {}, "recipe.clean.ratio.max_words is 1; allowed: above 1"),
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
         ({"ratio": True}, {}, "recipe.clean.ratio is True; allowed: a section"),
-        (["ratio"], {}, r"recipe.clean is \['ratio'\]; allowed: a section"),
-        ({"score": {}}, {"train": [TEXTS]}, "recipe.clean.score: train of dataset mine has no scores; add "),
+        ([["ratio"]], {}, r"recipe.clean is \[\['ratio'\]\]; allowed: a list of names"),
+        (["ratio", "ratio"], {}, r"recipe.clean is \['ratio', 'ratio'\]; allowed: each once"),
+        ({"garbled": None}, {}, "recipe.clean.garbled: null; write {} for its defaults, or remove it"),
+        ({"repeated": {"pairs": None}}, {}, "recipe.clean.repeated: it leaves out nothing; change its settings"),
+        ({"score": {}}, {"train": [TABLE]}, "recipe.clean.score: it leaves out nothing; "),
+        ({"ratio": {"max_words": None, "max_characters": None}}, {}, "recipe.clean.ratio: it leaves out nothing; "),
+        ({"length": dict.fromkeys(("max_words", "max_characters")) | {"min_words": 0, "min_characters": 0}}, {},
+         "recipe.clean.length: it leaves out nothing; "),
+        ({"garbled": dict.fromkeys(("entities", "mojibake", "lost"), False)}, {},
+         "recipe.clean.garbled: it repairs and leaves out nothing; "),
+        ({"script": {"scripts": {"de": ["KLINGON"]}}}, {}, "recipe.clean.script.scripts.de is 'KLINGON': no script; "),
+        ({"script": {"scripts": {"de": []}}}, {}, r"recipe.clean.script.scripts.de is \[\]; allowed: at least 1 entry"),
+        ({"script": {"scripts": {"fr": ["latin"]}}}, {}, "recipe.clean.script: it has scripts of fr, which is neither"),
+        ({"language": {"others": ["qq"]}}, {}, "recipe.clean.language: it does not know others qq"),
+        ({"score": {"minimum": 0}}, {"train": [TEXTS]}, "recipe.clean.score: train of dataset mine has no scores"),
         ({}, {"train": [TABLE]}, r"score_column of train\[0\] of dataset mine is 2: it has no effect"),
-        ({"score": {}}, {"train": [TABLE], "dev": [TABLE]}, r"score_column of dev\[0\] of dataset mine is 2: it"),
+        ({"score": {"minimum": 0}}, {"train": [TABLE], "dev": [TABLE]}, r"score_column of dev\[0\] of dataset mine is"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_one_sentence(clean, dataset, sentence):
     with pytest.raises(ConfigError, match=f"^{sentence}"):
         plan(clean, **dataset)
+
+
+@pytest.mark.parametrize(
+    ("languages", "clean", "reason"),
+    [
+        (("gsw", "en"), {"language": {}}, "recipe.clean.language: it does not know source gsw (py3langid); change its"),
+        (("xqz", "en"), {"language": {}}, "recipe.clean.language: it does not know source xqz (py3langid)"),
+        (("de", "en"), {"language": {"others": ["fra", "qq"]}}, "recipe.clean.language: it does not know others qq"),
+        (("nob", "cmn"), {"language": {"others": ["nb", "deu", "cmn"]}, "script": {}}, None),
+        (("ber", "en"), {"script": {}}, None),
+    ],
+)
+def test_filters_are_checked_for_the_languages(languages, clean, reason):
+    if reason is None:
+        assert list(filter_settings(clean.items(), languages)) == list(clean)
+        return
+    with pytest.raises(ConfigError, match=f"^{re.escape(reason)}"):
+        filter_settings(clean.items(), languages)
 
 
 def test_scores_are_downloaded_where_a_filter_reads_them():

@@ -9,12 +9,14 @@ import planted
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from workflow_src.config.base import parse
 from workflow_src.data.cleaning import Step, clean, steps_of
+from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.filters.numbers.filter import numbers
 from workflow_src.data.filters.repeated.counts import Counts
-from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, visible, word_counter
+from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, two_letters, visible, word_counter
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
@@ -110,6 +112,13 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("script", {}, ("ja", "en"), ("これはペンです", "a pen"), None),
         ("script", {}, ("rus", "eng"), ("Я не знаю", "I do not know"), None),
         ("script", {"scripts": {"de": ["cyrillic"]}}, ("de", "en"), ("Я не знаю", "I do not"), None),
+        ("script", {"scripts": {"sr": ["LATIN"]}}, ("srp", "en"), ("Ја не знам", "I do not know"), "min_share"),
+        *(
+            ("script", {}, (code, "en"), (line, "I do not know"), None)
+            for code in ("bs", "az", "kk", "mn", "cnr", "sh", "sr", "uz")
+            for line in ("Ја не знам", "Ja ne znam")
+        ),
+        ("script", {}, ("mn", "en"), ("ᠪᠢ ᠮᠡᠳᠡᠬᠦ ᠦᠭᠡᠢ", "I do not know"), None),
         ("script", {}, ("de", "en"), ("Das Wort мир heißt auch Welt", "The word мир means world"), None),
         ("capitals", {}, ("de", "en"), ("NEUIGKEITEN VON HEUTE", "Today's news"), "max_share"),
         ("capitals", {}, ("de", "en"), ("NATO", "NATO"), None),
@@ -175,13 +184,31 @@ def test_lines_of_junk_take_no_time(name):
 
 def test_a_filter_that_breaks_its_contract_is_named():
     declared = filters()["length"]
-    for check, told in (
+    values = ("", True, False, 0, ("a", "b"), Pair("a", None))
+    for check, message in (
         (lambda _: [], 'filter "length" has 0 verdicts on 1 pairs; give one each.'),
+        (lambda _: None, 'filter "length" gives None; give a list of verdicts.'),
         (lambda _: [Pair("a\nb", "c")], 'filter "length" repairs line 1 to several lines; join them.'),
+        *(
+            (
+                lambda _, value=value: [value],
+                f'filter "length" has the verdict {value!r} on line 1; give None, a Pair of two texts, or why it is '
+                "left out.",
+            )
+            for value in values
+        ),
     ):
         with pytest.raises(DeclarationError) as caught:
             list(clean([Pair("a b", "c")], [Step(declared, check)]))
-        assert str(caught.value) == told
+        assert str(caught.value) == message
+
+
+def test_examples_have_no_control_characters():
+    step = Step(filters()["length"], lambda _: ["too\tlong"])
+    list(clean([Pair("a\x1b[31mb", "c\u200bd é")], [step]))
+    (example,) = step.as_json()["examples"]
+    assert (example["source"], example["target"]) == ("a\\x1b[31mb", "c\\u200bd é")
+    assert example["reason"] == "too\\tlong"
 
 
 REPETITIONS = [
@@ -240,11 +267,20 @@ def test_letters_and_scripts():
     assert word_counter("ja")("これ は") == 3 and word_counter("en")(" a  b ") == 2
 
 
-def test_a_language_that_the_model_does_not_know_is_named():
-    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xx': unknown language; allowed: ace, "):
-        verdicts("language", [("a", "b")], languages=("de", "xx"))
-    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xy': unknown language; "):
-        verdicts("language", [("a", "b")], others=("fr", "xy"))
+def test_codes_of_languages():
+    assert [two_letters(code) for code in ("de", "deu", "cmn", "yue", "ber", "xqz")] == [
+        "de",
+        "de",
+        "zh",
+        "zh",
+        "ber",
+        "xqz",
+    ]
+    assert [model_code(code) for code in ("nob", "cmn", "yue", "deu")] == ["no", "zh", "yue", "de"]
+    assert scripts_of("xqz") == ("LATIN",)
+    assert set(LanguageIdentifier.from_model_file(MODEL_FILE).labels) == LANGUAGES
+    french = [("Je ne sais pas encore ce que je vais faire.", "I do not know that.")]
+    assert verdicts("language", french, ("deu", "en"), others=("fra", "eng")) == ["min_ratio"]
 
 
 @pytest.mark.parametrize("name", filters())

@@ -44,7 +44,7 @@ def raw(tmp_path):
 
 
 def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
-    settings = {"source": languages[0], "target": languages[1], "filters": steps}
+    settings = {"source": languages[0], "target": languages[1], "clean": steps}
     words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
     words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
     if code:
@@ -112,7 +112,7 @@ def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_p
     told = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
     assert told in capsys.readouterr().err
     run(tmp_path, [["capitol", {}]], code=1)
-    assert "--settings.filters.capitol: no such filter; " in capsys.readouterr().err
+    assert "recipe.clean.capitol: no such filter; " in capsys.readouterr().err
 
 
 def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
@@ -131,6 +131,8 @@ def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
     assert (tmp_path / "clean" / "train.de").read_text() == "eins\nvier\n"
     assert summary["cleaning"][0]["dropped"] == {"minimum": 2}
     assert "train.scores" in summary["provenance"]["inputs"]
+    start(download, [*words, json.dumps(dataset | {"train": [texts]})])
+    assert not (tmp_path / "raw" / "train.scores").exists()
 
 
 def test_pairs_are_streamed(tmp_path, raw):

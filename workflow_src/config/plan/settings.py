@@ -25,7 +25,7 @@ class Settings(Graph):
     def settings_clean(self) -> str:
         """Filters as [name, settings], in their order, and the languages that they look at."""
         filters = [[name, settings.model_dump(mode="json")] for name, settings in self.loaded.cleaning.items()]
-        return _json({"source": self.recipe.source, "target": self.recipe.target, "filters": filters})
+        return _json({"source": self.recipe.source, "target": self.recipe.target, "clean": filters})
 
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has dev and test of its own; it says its key language always."""

@@ -13,9 +13,14 @@ class Settings(Frozen):
     lost: bool = Field(True, description="leave out pairs with U+FFFD, where characters were lost")
 
 
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "repairs and leaves out nothing" if not (settings.entities or settings.mojibake or settings.lost) else None
+
+
 FILTER = Filter(
     name="garbled",
     title="Entities and mojibake",
     settings=Settings,
     check="workflow_src.data.filters.garbled.filter:check",
+    conflict=conflict,
 )

@@ -7,13 +7,10 @@ from collections.abc import Callable
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from workflow_src.data.filters.language import Settings
-from workflow_src.data.texts import each, letters, two_letters
-from workflow_src.errors import ConfigError
+from workflow_src.data.filters.language import LANGUAGES, Settings, model_code
+from workflow_src.data.texts import each, letters
 from workflow_src.spec import Pair, Verdict
 
-# What the model calls languages by, where it is another code.
-CODES = {"nb": "no"}
 # Markup, in no language.
 TAG = re.compile(r"<[^<>]*>")
 # Languages that share words with English and are common on the web.
@@ -49,14 +46,11 @@ def compared_with(language: str) -> set[str]:
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
-    own = tuple(CODES.get(code, code) for code in map(two_letters, languages))
+    own = tuple(map(model_code, languages))
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    known = set(identifier.labels)
-    for code in (*own, *(settings.others or ())):
-        if code not in known:
-            raise ConfigError("recipe.clean.language", code, problem="unknown language", allowed=known)
-    others = compared_with(own[0]) | compared_with(own[1]) if settings.others is None else set(settings.others)
-    identifier.set_languages((others & known) | set(own))
+    near = compared_with(own[0]) | compared_with(own[1])
+    others = near & LANGUAGES if settings.others is None else set(map(model_code, settings.others))
+    identifier.set_languages(others | set(own))
     least, shortest = settings.min_ratio, settings.min_letters
 
     def other(text: str, language: str) -> bool:

@@ -23,4 +23,18 @@ class Settings(Frozen):
         return self
 
 
-FILTER = Filter(name="length", title="Length", settings=Settings, check="workflow_src.data.filters.length.filter:check")
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return (
+        "leaves out nothing"
+        if settings.max_words is settings.max_characters is None and not (settings.min_words or settings.min_characters)
+        else None
+    )
+
+
+FILTER = Filter(
+    name="length",
+    title="Length",
+    settings=Settings,
+    check="workflow_src.data.filters.length.filter:check",
+    conflict=conflict,
+)

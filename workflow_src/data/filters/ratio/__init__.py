@@ -17,6 +17,14 @@ class Settings(Frozen):
     min_characters: int = Field(15, ge=0, description="pairs whose longer side has fewer are kept")
 
 
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "leaves out nothing" if settings.max_words is settings.max_characters is None else None
+
+
 FILTER = Filter(
-    name="ratio", title="Length ratio", settings=Settings, check="workflow_src.data.filters.ratio.filter:check"
+    name="ratio",
+    title="Length ratio",
+    settings=Settings,
+    check="workflow_src.data.filters.ratio.filter:check",
+    conflict=conflict,
 )

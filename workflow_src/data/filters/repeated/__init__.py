@@ -21,6 +21,15 @@ class Settings(Frozen):
     target: int | None = Field(None, gt=0, lt=MOST, description="in how many pairs a target is kept; null: in all")
 
 
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "leaves out nothing" if settings.pairs is settings.source is settings.target is None else None
+
+
 FILTER = Filter(
-    name="repeated", title="Repeated", settings=Settings, check="workflow_src.data.filters.repeated.filter:check"
+    name="repeated",
+    title="Repeated",
+    settings=Settings,
+    check="workflow_src.data.filters.repeated.filter:check",
+    conflict=conflict,
+    looks_back=True,
 )

@@ -13,10 +13,15 @@ class Settings(Frozen):
     missing: bool = Field(True, description="keep pairs without a score, which come from parts without score_column")
 
 
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "leaves out nothing" if settings.minimum is settings.maximum is None and settings.missing else None
+
+
 FILTER = Filter(
     name="score",
     title="Score",
     settings=Settings,
     check="workflow_src.data.filters.score.filter:check",
     needs=(SCORES,),
+    conflict=conflict,
 )
