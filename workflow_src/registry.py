@@ -150,6 +150,7 @@ def members() -> Members:
         ):
             for member in group:
                 add(kind, member, loaded)
+    check_metrics(found["metric"], [name for name in found["metric"] if ("metric", name) not in owners])
     made = Members(
         families=found["family"],
         searches=found["search"],
@@ -161,7 +162,6 @@ def members() -> Members:
         owners=owners,
     )
     check(made.families, made.searches, made.engines)
-    check_metrics(made.metrics)
     check_analyses(made.analyses)
     check_filters(made.filters)
     return made
