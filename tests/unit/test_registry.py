@@ -219,6 +219,21 @@ def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
     assert loaded.metrics == measured(None) == load_experiment("smoke", metrics=[*measured_names()]).metrics
 
 
+@pytest.mark.parametrize(
+    ("listed", "fields"),
+    [
+        ({"bleu": {}, "rouge": {}}, {"setting": "--settings.metrics.rouge", "problem": "no metric"}),
+        ({}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
+        ({"ter": {}}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
+        ({"bleu": {}, "ter": {"case": 1}}, {"setting": "--settings.metrics.ter.case", "problem": "no such setting"}),
+    ],
+)
+def test_metrics_of_a_rule_that_cannot_be_measured_are_refused(listed, fields):
+    with pytest.raises(ConfigError) as caught:
+        measured(listed)
+    assert fields_of(caught.value, fields) == fields
+
+
 def measured_names() -> list[str]:
     return [metric.name for metric in registry.default_metrics()]
 
