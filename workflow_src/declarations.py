@@ -9,8 +9,9 @@ import ast
 import contextlib
 import functools
 import importlib.util
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from workflow_src.spec import (
     SCORES,
     Analysis,
     AnalysisSettings,
+    Convention,
     Engine,
     Family,
     Filter,
@@ -48,14 +50,15 @@ RESERVED = (
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
-# Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
-METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
-# Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
+# Names of metrics are keys of files; with one of these endings they are keys of intervals and the like.
+METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("_ci", "_low", "_high", "_signature", "_p_value")
+# Further keys beside figures: of rows of results (`evaluation.report.results.Row`), of quality, of what dev chose, and
+# of lines of tables (`evaluation.report.tables.Line`).
 METRIC_RESERVED = frozenset(
     "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
     "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
     "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
-    "length_ratio".split()
+    "length_ratio against_fastest as_published".split()
 )
 # Their modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")
@@ -124,14 +127,19 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             raise DeclarationError(where, f'has the exports "{engine.exports}"', "use letters, digits and _")
 
 
-def check_metrics(metrics: Mapping[str, Metric]) -> None:
-    """Check metrics, by name. Raises DeclarationError for the first fault, in one sentence."""
-    keys = {f"{name}_{ending}": name for name in metrics for ending in METRIC_ENDINGS}
+def check_metrics(metrics: Mapping[str, Metric], project: Collection[str]) -> None:
+    """Check metrics, by name, of which `project` has its own. Raises DeclarationError for the first fault."""
+    labels: dict[tuple[str, str], str] = {}
     for metric in metrics.values():
         where = f'metric "{metric.name}"'
         _check_name(where, metric.name, METRIC_NAME)
-        if metric.name in METRIC_RESERVED or metric.name in keys:
+        if metric.name in METRIC_RESERVED or metric.name.endswith(METRIC_ENDINGS):
             raise DeclarationError(where, "has the name of another key of files", "rename it")
+        _check_metric_fields(where, metric)
+        for kind, label in _labels(metric):
+            other = labels.setdefault((kind, label), where)
+            if other != where:
+                raise DeclarationError(where, f'has the {kind} "{label}", as {other} has', "change it")
         _check_tuples(where, packages=metric.packages)
         _check_objects(where, segments=metric.segments, score=metric.score)
         if metric.segments is None and metric.score is None:
@@ -148,6 +156,58 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
             metric.settings()
         except ValueError:
             raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+    _check_main(metrics, project)
+
+
+def _check_main(metrics: Mapping[str, Metric], project: Collection[str]) -> None:
+    """The main metric is one of the project's own, and tests compare rows by it."""
+    main = min((metrics[name] for name in project), key=lambda metric: metric.order)
+    if not main.uncertainty:
+        raise DeclarationError(f'metric "{main.name}"', "is the main one without tests", "set its uncertainty to True")
+    for metric in metrics.values():
+        if metric is not main and metric.order <= main.order:
+            raise DeclarationError(
+                f'metric "{metric.name}"',
+                f"has the order {metric.order}, before the main metric {main.name}",
+                f"give it one above {main.order}",
+            )
+
+
+def _labels(metric: Metric) -> list[tuple[str, str]]:
+    """What no other metric may have: its title, and the name of its convention."""
+    return [("title", metric.title)] + ([("convention", metric.convention.name)] if metric.convention else [])
+
+
+def _check_metric_fields(where: str, metric: Metric) -> None:
+    fields = (
+        ("title", _is_text(metric.title), "write one"),
+        ("heading", metric.heading is None or _is_text(metric.heading), "write one, or None"),
+        ("unit", metric.unit in ("", "%"), 'write "%", or ""'),
+        ("better", metric.better in ("higher", "lower"), "write higher or lower"),
+        ("bounds", _are_bounds(metric.bounds), "make it a tuple (low, high) with low below high, None for no bound"),
+        ("least", metric.least is None or _is_number(metric.least), "make it a number, or None"),
+        ("order", _is_number(metric.order) and isinstance(metric.order, int), "make it a whole number"),
+        ("conflict", callable(metric.conflict), "make it a function of corpus and settings"),
+        ("convention", metric.convention is None or isinstance(metric.convention, Convention), "make it a Convention"),
+    )
+    for field, fits, fix in fields:
+        if not fits:
+            raise DeclarationError(where, f"has {field} {shown(getattr(metric, field))}", fix)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _are_bounds(bounds: Any) -> bool:
+    if not isinstance(bounds, tuple) or len(bounds) != 2:
+        return False
+    known = [bound for bound in bounds if bound is not None]
+    return all(map(_is_number, known)) and (len(known) < 2 or known[0] < known[1])
 
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:

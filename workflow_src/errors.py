@@ -14,8 +14,8 @@ from typing import Any
 
 # The longest value that a sentence shows.
 SHOWN = 100
-# The value of a setting that has none.
-ABSENT: Any = object()
+# The value of a setting that has none; the same object after pickling.
+ABSENT: Any = ...
 
 
 def shown(value: Any) -> str:
@@ -36,6 +36,14 @@ class InputError(ValueError):
         self.subject, self.problem, self.fix = str(subject), problem, fix
         sentence = "; ".join(filter(None, [f"{subject} {problem}".strip(), fix]))
         super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sentence and the fields: classes differ in their arguments."""
+        return _with_sentence, (type(self), str(self)), vars(self)
+
+
+def _with_sentence(kind: type[InputError], sentence: str) -> InputError:
+    return kind.__new__(kind, sentence)
 
 
 class DeclarationError(InputError):

@@ -6,11 +6,12 @@ import argparse
 import functools
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import Field
 from rich.console import Console
@@ -31,7 +32,8 @@ log = logging.getLogger("continuum")
 class Options(Frozen):
     """Fields that are options of a command line: `output_folder` is `--output-folder`, its description is the help.
 
-    A field of another `Frozen` class is one option with JSON, `dict[str, Path]` one with words NAME=PATH.
+    A field of another `Frozen` class is one option with JSON, `dict[str, Path]` one with words NAME=PATH, and
+    `dict[str, int]` one with words NAME=NUMBER.
     """
 
 
@@ -68,7 +70,7 @@ class _RefusedError(Exception):
 def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
     """The inputs that the words of a command line say (default: those of this process).
 
-    Raises InputError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
+    Raises InputError for JSON and NAME=VALUE words that cannot be used; exits with code 2 for other wrong options.
     """
     import tyro
 
@@ -89,9 +91,9 @@ def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
 
     kind: Any = info.type
     if get_origin(kind) is dict:
-        read: Callable[[list[str]], Any] = named_paths
+        read: Callable[[list[str]], Any] = named_numbers if get_args(kind)[1] is int else named_paths
         count: Literal["*", 1] = "*"
-        form, kind = "[NAME=PATH ...]", dict
+        form, kind = f"[{'NAME=NUMBER' if read is named_numbers else 'NAME=PATH'} ...]", dict
     elif isinstance(kind, type) and issubclass(kind, Frozen) and not issubclass(kind, Options):
         read, count, form = functools.partial(_from_json, kind), 1, "JSON"
     else:
@@ -130,15 +132,30 @@ def recorded(settings: Frozen) -> dict[str, Any]:
 
 def named_paths(words: list[str]) -> dict[str, Path]:
     """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
-    paths: dict[str, Path] = {}
+    return {name: Path(path) for name, path in _named(words, "path").items()}
+
+
+def named_numbers(words: list[str]) -> dict[str, int]:
+    """NAME=NUMBER words as a mapping. Raises InputError as `named_paths`, and for what is no whole number."""
+    named = _named(words, "number")
+    for name, number in named.items():
+        if not re.fullmatch("-?[0-9]+", number):
+            raise InputError(f'"{name}={number}"', "has no whole number", "write one")
+    return {name: int(number) for name, number in named.items()}
+
+
+def _named(words: list[str], what: str) -> dict[str, str]:
+    values: dict[str, str] = {}
     for word in words:
-        name, equals, path = word.partition("=")
-        if not (name and equals and path):
-            raise InputError(f'"{word}"', "is not of the form NAME=PATH", 'write the name, "=", and the path')
-        if name in paths:
-            raise InputError(name, f"comes twice, as {paths[name]} and as {path}", "remove one of the two")
-        paths[name] = Path(path)
-    return paths
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise InputError(
+                f'"{word}"', f"is not of the form NAME={what.upper()}", f'write the name, "=", and the {what}'
+            )
+        if name in values:
+            raise InputError(name, f"comes twice, as {values[name]} and as {value}", "remove one of the two")
+        values[name] = value
+    return values
 
 
 def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:

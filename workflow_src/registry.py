@@ -150,18 +150,19 @@ def members() -> Members:
         ):
             for member in group:
                 add(kind, member, loaded)
+    metrics = by_kind["metric"]
+    check_metrics(metrics, [name for name in metrics if ("metric", name) not in owners])
     declared = Members(
         families=by_kind["family"],
         searches=by_kind["search"],
         engines=by_kind["engine"],
-        metrics=dict(sorted(by_kind["metric"].items(), key=lambda entry: entry[1].order)),
+        metrics=dict(sorted(metrics.items(), key=lambda entry: entry[1].order)),
         analyses=by_kind["analysis"],
         filters=by_kind["filter"],
         plugins=plugins,
         owners=owners,
     )
     check(declared.families, declared.searches, declared.engines)
-    check_metrics(declared.metrics)
     check_analyses(declared.analyses)
     check_filters(declared.filters)
     return declared

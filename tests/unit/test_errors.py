@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data.download import _WrongSum
+from workflow_src.data.subwords import _TooLarge, _TooSmall
 from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, nearest, shown
 
 
@@ -45,3 +51,33 @@ def test_a_setting_of_a_section_keeps_its_other_fields():
 def test_values_are_shown_in_one_line():
     assert shown("a\nb") == r"'a\nb'" and len(shown("x" * 400)) == 100
     assert nearest("sedes", ["seeds", "name"]) == "seeds" and nearest("zzz", ["seeds"]) is None
+
+
+PICKLED = (
+    InputError("standard output", "is closed", "open it"),
+    DeclarationError('search "x"', "has no role", "add it"),
+    ArtifactError("my.de", "is not UTF-8", "convert it", line=3),
+    ConfigError("base", "lvn", allowed=["teacher", "lvm"], hint="add one"),
+    ConfigError("name", problem="missing"),
+    _WrongSum("a.gz", "has another sum"),
+    _TooLarge(SubwordsConfig(), "joint", 7),
+    _TooSmall(SubwordsConfig(), "source", 7),
+)
+
+
+@pytest.mark.parametrize("error", PICKLED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("copied", [lambda error: pickle.loads(pickle.dumps(error)), copy.deepcopy])
+def test_an_error_of_another_process_keeps_its_sentence_and_fields(error, copied):
+    """An absent value stays absent, as `within` asks."""
+    twin = copied(error)
+    assert (type(twin), str(twin), vars(twin)) == (type(error), str(error), vars(error))
+    if isinstance(error, ConfigError):
+        assert str(twin.within("systems")) == str(error.within("systems"))
+
+
+def test_all_classes_of_errors_are_pickled_above():
+    def below(kind):
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    ours = {kind for kind in below(InputError) if kind.__module__.startswith("workflow_src")}
+    assert ours == {type(error) for error in PICKLED}

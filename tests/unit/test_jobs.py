@@ -23,6 +23,7 @@ class Inputs(jobs.DeviceJobInputs):
     source: Path
     output_folder: Path | None = Field(None, description="where files go")
     roles: dict[str, Path] = Field({}, description="weights by role")
+    limits: dict[str, int] = {}
     shards: tuple[Path, ...] = ()
     compile: bool = False
     every: int | Literal["auto"] = "auto"
@@ -33,12 +34,14 @@ WORDS = ["--settings", '{"max_length": 5}', "--source", "a.de"]
 
 def test_words_become_typed_fields():
     words = [*WORDS, "--roles", "critic=a/b=c.safetensors", "rescorer=d", "--shards", "1", "2", "--output-folder", "o"]
+    words += ["--limits", "batch=8", "chunk=-1"]
     inputs = jobs.parse_options(Inputs, [*words, "--compile", "True", "--every", "7", "--threads", "2", "--log", "x"])
     assert inputs == Inputs(
         settings=Settings(max_length=5),
         source=Path("a.de"),
         output_folder=Path("o"),
         roles={"critic": Path("a/b=c.safetensors"), "rescorer": Path("d")},
+        limits={"batch": 8, "chunk": -1},
         shards=(Path("1"), Path("2")),
         compile=True,
         every=7,
@@ -48,7 +51,7 @@ def test_words_become_typed_fields():
 
 
 def test_defaults_and_lists_without_an_entry():
-    inputs = jobs.parse_options(Inputs, [*WORDS, "--shards", "--roles"])
+    inputs = jobs.parse_options(Inputs, [*WORDS, "--shards", "--roles", "--limits"])
     assert inputs == Inputs(settings=Settings(max_length=5), source=Path("a.de"))
     assert (inputs.machine.device, inputs.every, inputs.compile) == ("auto", "auto", False)
 
@@ -70,6 +73,9 @@ def test_settings_are_recorded_as_they_were_written():
         (["--roles", "=file"], '"=file"'),
         (["--roles", "critic="], '"critic="'),
         (["--roles", "a=b", "a=c"], "a comes twice, as b and as c"),
+        (["--limits", "abc"], '"abc" is not of the form NAME=NUMBER'),
+        (["--limits", "batch=many"], '"batch=many" has no whole number'),
+        (["--limits", "batch=1", "batch=2"], "batch comes twice, as 1 and as 2"),
     ],
 )
 def test_wrong_values_end_the_job_with_one_sentence_that_the_log_has_too(words, message, tmp_path, capsys):
@@ -101,5 +107,12 @@ def test_the_help_has_every_option_with_its_description(capsys):
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, "Stage x: 50 % of a text.", ["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert left.value.code == 0 and "Stage x: 50 % of a text." in text
-    for part in ("--settings JSON", "the longest sentence", "--roles [NAME=PATH ...]", "--output-folder", "--device"):
+    for part in (
+        "--settings JSON",
+        "the longest sentence",
+        "--roles [NAME=PATH ...]",
+        "--limits [NAME=NUMBER ...]",
+        "--output-folder",
+        "--device",
+    ):
         assert part in text

@@ -21,7 +21,7 @@ from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
-from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check
+from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_metrics
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.evaluation.report.results import Row
 from workflow_src.serving import command
@@ -151,7 +151,31 @@ PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
     ("change", "fields"),
     [
         ('name="seed"', {"subject": 'metric "seed"', "problem": "has the name of another key of files"}),
-        ('name="ter_ci"', {"subject": 'metric "ter_ci"', "fix": "rename it"}),
+        *(
+            (f'name="{name}"', {"subject": f'metric "{name}"', "problem": "has the name of another key of files"})
+            for name in ("ter_ci", "mine_p_value", "against_fastest", "as_published")
+        ),
+        ("order=-1", {"problem": "has the order -1, before the main metric bleu", "fix": "give it one above 0"}),
+        ('title="TER"', {"problem": 'has the title "TER", as metric "ter" has'}),
+        (
+            'convention=spec.Convention("tokenised", "x", "y")',
+            {"problem": 'has the convention "tokenised", as metric "bleu_tokenised" has'},
+        ),
+        *(
+            (f"{field}={value}", {"subject": 'metric "mine"', "problem": f"has {field} {value}"})
+            for field, value in (
+                ("better", "'less'"),
+                ("unit", "'points'"),
+                ("bounds", "None"),
+                ("bounds", "(1, 0)"),
+                ("title", "''"),
+                ("heading", "5"),
+                ("least", "'a'"),
+                ("order", "'a'"),
+                ("conflict", "None"),
+                ("convention", "'mine'"),
+            )
+        ),
         ('name="bleu"', {"subject": 'metric "bleu"', "fix": "rename one of them"}),
         ('name="Mine"', {"subject": 'metric "Mine"', "fix": "match [a-z][a-z0-9_+-]*"}),
         ('segments="here:there"', {"mentions": ('the segments "here:there"', "no module here")}),
@@ -173,8 +197,14 @@ def test_metrics_that_cannot_be_used_are_named(plugin, change, fields):
     assert fields_of(caught.value, fields) == fields
 
 
+def test_the_main_metric_has_tests():
+    main = dataclasses.replace(registry.main_metric(), uncertainty=False)
+    with pytest.raises(DeclarationError, match="the main one without tests"):
+        check_metrics({main.name: main}, [main.name])
+
+
 def test_no_metric_can_have_the_name_of_another_key_of_its_files():
-    assert {*Row.model_fields, "length_ratio"} == METRIC_RESERVED
+    assert {*Row.model_fields, "length_ratio", "against_fastest", "as_published"} == METRIC_RESERVED
 
 
 def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
@@ -187,6 +217,21 @@ def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
     assert "mine" not in [one.metric.name for one in loaded.metrics]
     assert "metrics" not in json.loads(Plan(loaded).settings_quality())
     assert loaded.metrics == measured(None) == load_experiment("smoke", metrics=[*measured_names()]).metrics
+
+
+@pytest.mark.parametrize(
+    ("listed", "fields"),
+    [
+        ({"bleu": {}, "rouge": {}}, {"setting": "--settings.metrics.rouge", "problem": "no metric"}),
+        ({}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
+        ({"ter": {}}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
+        ({"bleu": {}, "ter": {"case": 1}}, {"setting": "--settings.metrics.ter.case", "problem": "no such setting"}),
+    ],
+)
+def test_metrics_of_a_rule_that_cannot_be_measured_are_refused(listed, fields):
+    with pytest.raises(ConfigError) as caught:
+        measured(listed)
+    assert fields_of(caught.value, fields) == fields
 
 
 def measured_names() -> list[str]:

@@ -55,11 +55,16 @@ def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
 
 
 def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:
-    """The metrics that a rule was handed, None for the default ones."""
+    """The metrics of a rule's settings, in their order; None for the default ones. Raises ConfigError."""
     if listed is None:
         return default_measured()
+    for name in listed:
+        if name not in metrics():
+            raise ConfigError(f"--settings.metrics.{name}", problem="no metric", allowed=metrics())
+    if main_metric().name not in listed:
+        raise ConfigError("--settings.metrics", problem=f"{main_metric().name} is missing", hint="add it")
     return tuple(
-        Measured(metric, metric.settings.model_validate(listed[name]))
+        Measured(metric, parse(metric.settings, listed[name], f"--settings.metrics.{name}"))
         for name, metric in metrics().items()
         if name in listed
     )

@@ -61,10 +61,6 @@ AGAIN = "run the workflow again"
 REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
 
 
-AGAIN = "run the workflow again"
-REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
-
-
 class Chain:
     """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
 

@@ -9,8 +9,6 @@ from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Us
 from workflow_src.spec.filters import SCORES, Filter, Pair, Verdict
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.metrics import (
-    REFERENCE,
-    SOURCE,
     Convention,
     Corpus,
     Metric,
@@ -64,11 +62,9 @@ __all__ = [
     "MODEL",
     "PAD",
     "PHRASES",
-    "REFERENCE",
     "REFINER",
     "SCORER",
     "SCORES",
-    "SOURCE",
     "SOURCE_LATENT",
     "TARGET_LATENT",
     "UNK",

@@ -12,8 +12,6 @@ from workflow_src.spec.sections import Frozen
 if TYPE_CHECKING:
     import numpy as np
 
-SOURCE, REFERENCE = "source", "reference"
-
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
@@ -87,7 +85,6 @@ class Metric:
     unit         "%": figures are shares, shown as percentages
     better       which figures are better
     bounds       of its figures, None where there is no such bound
-    needs        texts that it reads beside translations
     packages     those that it imports and that may not be installed
     conflict     (Corpus, settings) -> None, or why it cannot measure translations of such a corpus: the end of a
                  sentence that begins with its name
@@ -96,7 +93,7 @@ class Metric:
                  compared and drawn by it
     uncertainty  its interval, and the p-value of its difference from the baseline, stand beside its figure
     decides      a row is as good as another one only where no test finds it worse in this figure
-    least        a figure below which nothing is concluded about a row
+    least        a figure; nothing is concluded about a row whose figure is worse
     about        how it is counted, in a few words for the notes under a table
     convention   of figures beside the main metric; they stand in a table of their own
     leaderboard  whether leaderboard.csv has a column of it; for metrics of the project
@@ -111,7 +108,6 @@ class Metric:
     unit: Literal["", "%"] = ""
     better: Literal["higher", "lower"] = "higher"
     bounds: tuple[float | None, float | None] = (None, None)
-    needs: frozenset[str] = frozenset({REFERENCE})
     packages: tuple[str, ...] = ()
     conflict: Callable[[Corpus, Any], str | None] = lambda _corpus, _settings: None
     default: bool = False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
@@ -22,13 +23,41 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import controls
-from workflow_src.spec import Texts
+from workflow_src.spec import Frozen, Texts
 
 Key = tuple[str, str, int]
 
 
+Baseline = tuple[str, str] | None
+
+
+class Row(Frozen):
+    """A decode of test: its files, and the rows (system, name) that it is compared with: its baseline, and its controls
+    by their names. None: it has no such row."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Baseline]
+
+    system: str
+    name: str
+    seed: int
+    baseline: Baseline
+    autoregressive: bool
+    repetitions_removed: Removal
+    translations: Path
+    details: Path
+
+    @property
+    def key(self) -> Key:
+        return self.system, self.name, self.seed
+
+    def other(self, against: str) -> Baseline:
+        """The row that it is compared with: its baseline, or the control of this name."""
+        return self.baseline if against == "baseline" else self.__pydantic_extra__.get(against)
+
+
 class ComparisonSettings(ScoringSettings):
-    rows: tuple[dict[str, Any], ...] = Field(description="decodes of test: files, and the rows they are compared with")
+    rows: tuple[Row, ...] = Field(description="decodes of test: files, and the rows they are compared with")
 
 
 class Inputs(JobInputs):
@@ -39,7 +68,7 @@ class Inputs(JobInputs):
 
 
 def compared(
-    rows: Sequence[dict[str, Any]], metrics: Sequence[Measured], texts: Texts, against: str = "baseline"
+    rows: Sequence[Row], metrics: Sequence[Measured], texts: Texts, against: str = "baseline"
 ) -> list[dict[str, Any]]:
     """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
 
@@ -47,12 +76,12 @@ def compared(
     none, or one that has other seeds only, are left out. Repetitions are removed from what is not autoregressive, on
     both sides of a comparison, as the variant's name says. The hypotheses of `texts` are not read.
     """
-    by_key = {_key(row): row for row in rows}
+    by_key = {row.key: row for row in rows}
     groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
-        other = row[against] and (*row[against], row["seed"])
-        if other in by_key:
-            groups.setdefault(other, []).append(key)
+        compared_with = row.other(against)
+        if compared_with and (*compared_with, row.seed) in by_key:
+            groups.setdefault((*compared_with, row.seed), []).append(key)
     lines = {key: _translations(by_key[key]) for key in {*groups, *itertools.chain(*groups.values())}}
     tested: dict[Key, dict[str, Any]] = {key: {} for keys in groups.values() for key in keys}
     for number, metric in enumerate(metrics):
@@ -74,20 +103,18 @@ def compared(
     return [{"system": key[0], "name": key[1], "seed": key[2]} | tested[key] for key in by_key if key in tested]
 
 
-def against_autoregressive(
-    rows: Sequence[dict[str, Any]], metrics: Sequence[Measured], texts: Texts
-) -> list[dict[str, Any]]:
+def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], texts: Texts) -> list[dict[str, Any]]:
     """p-values of every row against each autoregressive row of its seed, repetitions removed as in the main table.
 
     A row has one entry a rival in `against`: its system and name, and a p-value of each of the metrics by name.
     """
     entries = []
-    for seed in dict.fromkeys(row["seed"] for row in rows):
-        of_seed = [row for row in rows if row["seed"] == seed]
-        rivals = [number for number, row in enumerate(of_seed) if row["autoregressive"]]
+    for seed in dict.fromkeys(row.seed for row in rows):
+        of_seed = [row for row in rows if row.seed == seed]
+        rivals = [number for number, row in enumerate(of_seed) if row.autoregressive]
         if not rivals:
             continue
-        lines = [_translations(row)[row["repetitions_removed"]] for row in of_seed]
+        lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
         p_values = {}
         for metric in metrics:
             counted = [
@@ -98,25 +125,21 @@ def against_autoregressive(
             )
         for number, row in enumerate(of_seed):
             against = [
-                {"system": of_seed[rival]["system"], "name": of_seed[rival]["name"]}
+                {"system": of_seed[rival].system, "name": of_seed[rival].name}
                 | {name: float(table[place, number]) for name, table in p_values.items()}
                 for place, rival in enumerate(rivals)
                 if rival != number
             ]
-            entries.append({"system": row["system"], "name": row["name"], "seed": seed, "against": against})
+            entries.append({"system": row.system, "name": row.name, "seed": seed, "against": against})
     return entries
 
 
-def _key(row: dict[str, Any]) -> Key:
-    return row["system"], row["name"], row["seed"]
-
-
-def _translations(row: dict[str, Any]) -> dict[Removal, list[str]]:
+def _translations(row: Row) -> dict[Removal, list[str]]:
     """A row's translations by what is removed from them."""
-    kept = list(read_lines(Path(row["translations"])))
-    if row["autoregressive"]:
+    kept = list(read_lines(row.translations))
+    if row.autoregressive:
         return dict.fromkeys(VARIANTS, kept)
-    return variants(kept, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))])
+    return variants(kept, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(row.details)])
 
 
 def run(inputs: Inputs) -> str:
@@ -137,12 +160,8 @@ def run(inputs: Inputs) -> str:
         **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
     files: dict[str, str | Path] = {"source": inputs.source, "reference": inputs.reference}
-    files |= {f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows}
-    files |= {
-        f"details of {row['system']} {row['name']} {row['seed']}": row["details"]
-        for row in rows
-        if not row["autoregressive"]
-    }
+    files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
+    files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
     counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
     return f"{inputs.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"

@@ -28,7 +28,7 @@ class RuleSettings(Frozen):
 class Inputs(DeviceJobInputs):
     analysis: str = Field(description="name of a declared analysis")
     settings: RuleSettings = Field(description="settings of the analysis, and what it selected")
-    limits: tuple[str, ...] = Field((), description="NAME=NUMBER settings that bound memory and change no result")
+    limits: dict[str, int] = Field({}, description="settings that bound memory and change no result")
     bundles: dict[str, Path] = Field({}, description="folder of each system that is read")
     source: Path = Field(description="normalised text, one sentence a line")
     target: Path = Field(description="its translation, normalised like it")
@@ -41,10 +41,8 @@ def run(inputs: Inputs) -> str:
         raise ConfigError("--analysis", inputs.analysis, allowed=analyses())
     analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
     own = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
-    limits = dict(word.split("=", 1) for word in inputs.limits)
-    settings = parse(
-        analysis.settings, {name: rule_settings[name] for name in own if name in rule_settings} | limits, "--settings"
-    )
+    listed = {name: rule_settings[name] for name in own if name in rule_settings}
+    settings = parse(analysis.settings, listed | inputs.limits, "--settings")
     entries = {name: value for name, value in rule_settings.items() if name not in own}
     machine = inputs.machine.model_copy(update={"precision": "float32"} if analysis.float32 else {})
     source, target, reference = inputs.source, inputs.target, inputs.reference

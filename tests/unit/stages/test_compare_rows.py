@@ -161,3 +161,21 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
     assert tested["difference"]["kept"] > 0 > entry["difference"]["kept"]
     # What decides which rows are as good is BLEU alone.
     assert content["against_autoregressive"][1]["against"][0].keys() == {"system", "name", "bleu"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"name": None}, "--settings.rows[1].name"),
+        ({"baseline": ["teacher"]}, "--settings.rows[1].baseline"),
+        ({"repetitions_removed": "all"}, "--settings.rows[1].repetitions_removed"),
+        ({"delta": "delta-1"}, "--settings.rows[1].delta"),
+    ],
+)
+def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, change, problem):
+    row = {name: value for name, value in (rows[0][1] | change).items() if name not in change or value is not None}
+    settings = SCORING | {"rows": [rows[0][0], row]}
+    words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
+    output = tmp_path / "significance.json"
+    error = refused("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
+    assert error.startswith(problem) and not output.exists()

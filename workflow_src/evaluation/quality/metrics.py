@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,9 +14,10 @@ from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import spaced
 from workflow_src.data.bleu import bleu_metric
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
-from workflow_src.evaluation.quality.significance import Combine, bootstrap_interval, counts_of
+from workflow_src.evaluation.quality.returned import checked_counts, checked_more, checked_score
+from workflow_src.evaluation.quality.significance import Combine, bootstrap_interval
 from workflow_src.registry import conventions, import_object
-from workflow_src.spec import Corpus, Score, Segments, Texts
+from workflow_src.spec import Corpus, Score, Texts
 
 # Normalisation that takes more than half a point of BLEU from perfect outputs is worth a warning.
 LEAST_ROUND_TRIP = 99.5
@@ -42,8 +44,8 @@ def repetitions(texts: Sequence[str], language: str = "en") -> float:
 def sentence_counts(measured: Measured, texts: Texts) -> tuple[np.ndarray, Combine]:
     """Counts of a metric by sentence (N, C), and the function from their sums to its figure."""
     assert measured.metric.segments, f"{measured.metric.name} has no figures of sentences"
-    segments: Segments = import_object(measured.metric.segments)(texts, measured.settings)
-    return counts_of(segments)
+    segments = import_object(measured.metric.segments)(texts, measured.settings)
+    return checked_counts(measured.metric, segments, len(texts.hypotheses))
 
 
 def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | None:
@@ -54,17 +56,19 @@ def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | N
     metric = measured.metric
     if metric.conflict(texts.corpus, measured.settings):
         return None
-    scored: Score | None = import_object(metric.score)(texts, measured.settings) if metric.score else None
+    scored = None
+    if metric.score:
+        scored = checked_score(metric, import_object(metric.score)(texts, measured.settings))
     if scored and (scored.interval or not interval):
         return scored
     counts, combine = sentence_counts(measured, texts)
-    scored = scored or Score(float(combine(counts.sum(axis=0))))
+    scored = scored or checked_score(metric, Score(float(combine(counts.sum(axis=0)))))
     if not interval:
         return scored
     low, high = bootstrap_interval(counts, combine)
     least, most = metric.bounds
     low, high = low if least is None else max(low, least), high if most is None else min(high, most)
-    return Score(scored.figure, (low, high), scored.signature, scored.more)
+    return checked_score(metric, dataclasses.replace(scored, interval=(low, high)))
 
 
 def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
@@ -78,15 +82,17 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
         raise ValueError(
             f"{len(texts.hypotheses)} translations cannot be scored against {len(texts.references)} references."
         )
+    every = tuple(metrics)
+    names = [measured.metric.name for measured in every]
     entries: dict[str, Any] = {}
-    for measured in metrics:
+    for measured in every:
         name, scored = measured.metric.name, score(measured, texts, measured.metric.uncertainty)
         entries[name] = scored and scored.figure
         if measured.metric.uncertainty:
             entries[f"{name}_ci"] = scored and scored.interval
         if scored and scored.signature:
             entries[f"{name}_signature"] = scored.signature
-        entries |= scored.more if scored else {}
+        entries |= checked_more(measured.metric, scored.more, {*names, *entries}) if scored else {}
     return entries
 
 

@@ -98,10 +98,14 @@ def rival_words(table: Sequence[Group], metrics: Sequence[Metric]) -> str:
     if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
         return ""
     deciding = " or in ".join(metric.title for metric in metrics if metric.decides)
-    limits = [f"below {metric.least:g} {metric.title}" for metric in metrics if metric.least is not None]
+    limits = [
+        f"{'below' if metric.better == 'higher' else 'above'} {metric.least:g} {metric.title}"
+        for metric in metrics
+        if metric.least is not None
+    ]
     empty = [*limits, "where a training ended while it was still improving much"]
     return (
         "Compared with the fastest autoregressive row on the same kind of engine (PyTorch, or others of one compute "
-        f"type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in {deciding}. It is empty "
+        f"type) that is as good: the test does not find it worse (p < {LEVEL:g}) in {deciding}. It is empty "
         f"{', and '.join(empty)}."
     )

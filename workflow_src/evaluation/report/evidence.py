@@ -102,8 +102,11 @@ class Evidence:
         """Why nothing is concluded about a line: a figure, or its training; None where something may be."""
         for metric in self.metrics:
             figure = line.figures.get(metric.name)
-            if metric.least is not None and figure is not None and figure < metric.least:
-                return f"“{line.decode.system.name}” has less than {metric.least:g} {metric.title}"
+            if metric.least is None or figure is None:
+                continue
+            if metric.sign * figure < metric.sign * metric.least:
+                amount = "less" if metric.better == "higher" else "more"
+                return f"“{line.decode.system.name}” has {amount} than {metric.least:g} {metric.title}"
         for name in (line.decode.system.name, line.decode.system.group):
             if name in self.unfinished:
                 return f"“{name}” was still learning when its training ended"

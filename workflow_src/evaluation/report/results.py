@@ -344,7 +344,7 @@ def _compared(
     significance: Significance | None, key: RowKey, variant: str, measured: Sequence[Metric]
 ) -> dict[str, float | None]:
     """A row's p-values against its baseline, and its difference to its control with the p-value of that."""
-    main, *others = (metric for metric in measured if metric.uncertainty)
+    main, others = measured[0], [metric for metric in measured[1:] if metric.uncertainty]
     if significance is None:
         unknown = [*(p_key(metric) for metric in (main, *others)), "control_difference", "control_p_value"]
         untested: dict[str, float | None] = dict.fromkeys(unknown)

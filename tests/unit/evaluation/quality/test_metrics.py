@@ -4,6 +4,7 @@ import math
 import os
 from itertools import groupby
 
+import numpy as np
 import pytest
 import sacrebleu
 from hypothesis import given
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from workflow_src.config.metrics import Measured, default_measured
 from workflow_src.data.bleu import corpus_bleu
+from workflow_src.errors import DeclarationError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.registry import metrics as declared
-from workflow_src.spec import Corpus, Texts
+from workflow_src.spec import Corpus, Metric, NoSettings, Score, Segments, Texts
 
 texts = st.lists(st.sampled_from(["a", "b", "A", "ba"]), max_size=8).map(" ".join)
 PAIRS = [
@@ -200,3 +202,56 @@ def test_perfect_and_hopeless_outputs_keep_their_bounds(line):
         assert 0 <= low <= found["bleu"] <= high <= 100 and 0 <= found["chrf"] <= 100
     perfect = score(["The child sleeps ."] * 8, ["The child sleeps ."] * 8)
     assert (perfect["bleu"], perfect["bleu_ci"], perfect["chrf"]) == (100, (100, 100), 100)
+
+
+def returned(monkeypatch, **functions):
+    """Entries of two sentences by BLEU and a metric in [0, 1] whose functions return these objects."""
+    names = {f"a:{name}": value for name, value in functions.items()}
+    original = metrics.import_object
+    monkeypatch.setattr(
+        metrics, "import_object", lambda name: (lambda *_: names[name]) if name in names else original(name)
+    )
+    mine = Metric("mine", "mine", bounds=(0, 1), **{name: f"a:{name}" for name in functions})
+    measured = [default_measured()[0], Measured(mine, NoSettings())]
+    return metrics.scores(measured, Texts(HYPOTHESES[:2], REFERENCES[:2], (), GERMAN))
+
+
+def test_further_entries_and_rounding_are_kept(monkeypatch):
+    entries = returned(monkeypatch, score=Score(1 + 1e-9, (0.5, 1), "sig", {"share": 3}))
+    assert (entries["mine"], entries["mine_ci"], entries["mine_signature"], entries["share"]) == (1, (0.5, 1), "sig", 3)
+    assert returned(monkeypatch, segments=Segments(np.array([1, 0])))["mine"] == 0.5
+
+
+def first(sums):
+    return sums[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("functions", "problem"),
+    [
+        ({"segments": None}, "returns None as segments"),
+        ({"segments": Segments(["a", "b"])}, "returns segments that are no numbers"),
+        ({"segments": Segments(np.ones(3))}, r"returns segments of shape \(3,\)"),
+        ({"segments": Segments(np.ones((2, 2)))}, r"returns segments of shape \(2, 2\)"),
+        ({"segments": Segments(np.ones(2), first)}, r"returns segments of shape \(2,\)"),
+        ({"segments": Segments(np.array([1, math.nan]))}, "returns nan for sentence 2"),
+        ({"segments": Segments(np.array([[1], [math.inf]]), first)}, r"returns \[inf\] for sentence 2"),
+        ({"segments": Segments(np.array([2, 1.0]))}, "returns the figure 1.5, outside of its bounds"),
+        ({"segments": Segments(np.ones((2, 1)), lambda sums: sums[..., 0] * math.nan)}, "returns the figure nan"),
+        ({"score": None}, "returns None as score"),
+        ({"score": Score(math.nan)}, "returns the figure nan"),
+        ({"score": Score("1")}, "returns the figure '1'"),
+        ({"score": Score(-0.1)}, "returns the figure -0.1, outside of its bounds"),
+        ({"score": Score(0.5, (0.6, 0.4))}, "returns the interval"),
+        ({"score": Score(0.5, 0.4)}, "returns the interval 0.4"),
+        ({"score": Score(0.5, (0, 1), 5)}, "returns the signature 5"),
+        ({"score": Score(0.5, (0, 1), more=5)}, "returns 5 as more"),
+        *(
+            ({"score": Score(0.5, (0, 1), more={key: 0})}, f"returns more with {key!r}")
+            for key in ("bleu", "bleu_ci", "length_ratio", "mine", "ter_signature", "system", 5)
+        ),
+    ],
+)
+def test_what_a_metric_returns_is_checked(monkeypatch, functions, problem):
+    with pytest.raises(DeclarationError, match=f'^metric "mine" {problem}'):
+        returned(monkeypatch, **functions)

@@ -9,6 +9,7 @@ import pytest
 import reports
 
 from workflow_src.evaluation.report import comparison, results, tables
+from workflow_src.evaluation.report.captions import rival_words
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.registry import default_metrics, main_metric, metrics
 from workflow_src.spec import Metric
@@ -70,3 +71,24 @@ def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
     assert "mine" in comparison.markdown(comparison.compare([read]), None)
     with pytest.raises(ValueError, match=r"rows\[0\]\.mine: "):
         results.validate(reports.results("one", "toy", [scored]), "here")
+
+
+@pytest.mark.parametrize(
+    ("better", "figure", "reason"),
+    [
+        ("higher", 59, "“lvm” has less than 60 points"),
+        ("higher", 60, None),
+        ("lower", 61, "“lvm” has more than 60 points"),
+        ("lower", 60, None),
+        ("lower", 5, None),
+    ],
+)
+def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(better, figure, reason):
+    metric = Metric("points", "points", better=better, least=60, decides=True)
+    (group,) = tables.groups([row("lvm", "prior-mean", 30.0, 60.0)], MANIFEST, "none")
+    (line,) = group.lines
+    line = dataclasses.replace(line, figures=line.figures | {"points": figure, "against_fastest": 1.0})
+    assert Evidence({}, {}, metrics=(metric,)).lacking(line) == reason
+    words = rival_words([dataclasses.replace(group, lines=(line,))], [metric])
+    assert "does not find it worse (p < 0.05) in points" in words
+    assert f"empty {'below' if better == 'higher' else 'above'} 60 points" in words

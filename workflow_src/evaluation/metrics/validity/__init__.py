@@ -1,6 +1,6 @@
 """The share of translations that the toy grammar judges to be right answers to their source sentences."""
 
-from workflow_src.spec import SOURCE, Corpus, Metric, NoSettings
+from workflow_src.spec import Corpus, Metric, NoSettings
 
 
 def conflict(corpus: Corpus, _settings: NoSettings) -> str | None:
@@ -18,7 +18,6 @@ METRIC = Metric(
     segments="workflow_src.evaluation.metrics.validity.measure:segments",
     unit="%",
     bounds=(0, 1),
-    needs=frozenset({SOURCE}),
     conflict=conflict,
     default=True,
     order=60,

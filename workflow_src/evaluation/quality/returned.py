@@ -1,0 +1,85 @@
+"""Checks of what metrics return. Raises DeclarationError that names the metric, before a figure reaches a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from workflow_src.declarations import METRIC_ENDINGS, METRIC_RESERVED
+from workflow_src.errors import DeclarationError, shown
+from workflow_src.evaluation.quality.significance import Combine, counts_of
+from workflow_src.spec import Metric, Score, Segments
+
+# Rounding may carry a figure so far out of its bounds.
+ROUNDING = 1e-6
+# Reserved entries that a metric itself gives, where none before it has.
+MORE = {"length_ratio"}
+
+
+def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.ndarray, Combine]:
+    """Counts (N, C) of the Segments that a metric returned for N sentences, and what combines their sums."""
+    where = f'metric "{metric.name}"'
+    if not isinstance(returned, Segments):
+        raise DeclarationError(where, f"returns {shown(returned)} as segments", "return Segments")
+    try:
+        values = np.asarray(returned.values, dtype=float)
+    except (TypeError, ValueError):
+        raise DeclarationError(where, "returns segments that are no numbers", "return an array of numbers") from None
+    dimensions = 1 if returned.combine is None else 2
+    if values.ndim != dimensions or len(values) != sentences:
+        wanted = f"({sentences},)" if dimensions == 1 else f"({sentences}, C)"
+        raise DeclarationError(where, f"returns segments of shape {values.shape}", f"return {wanted}, one a sentence")
+    if not np.isfinite(values).all():
+        number = int(np.argmin(np.isfinite(values).reshape(sentences, -1).all(axis=1)))
+        raise DeclarationError(where, f"returns {values[number]} for sentence {number + 1}", "return finite numbers")
+    return counts_of(returned)
+
+
+def checked_score(metric: Metric, returned: Any) -> Score:
+    """The Score that a metric returned: finite, within its bounds, its interval from low to high."""
+    where = f'metric "{metric.name}"'
+    if not isinstance(returned, Score):
+        raise DeclarationError(where, f"returns {shown(returned)} as score", "return a Score")
+    figure = _within(metric, returned.figure)
+    interval: Any = returned.interval
+    if interval is not None:
+        if not isinstance(interval, (tuple, list)) or len(interval) != 2:
+            raise DeclarationError(where, f"returns the interval {shown(interval)}", "return (low, high), or None")
+        low, high = (_within(metric, end) for end in interval)
+        if low > high:
+            raise DeclarationError(where, f"returns the interval {shown(interval)}", "return low before high")
+        interval = low, high
+    if not isinstance(returned.signature, str | None):
+        raise DeclarationError(where, f"returns the signature {shown(returned.signature)}", "return text, or None")
+    if not isinstance(returned.more, Mapping):
+        raise DeclarationError(where, f"returns {shown(returned.more)} as more", "return a mapping")
+    return dataclasses.replace(returned, figure=figure, interval=interval)
+
+
+def checked_more(metric: Metric, more: Mapping[Any, Any], entries: Collection[str]) -> Mapping[str, Any]:
+    """Further entries of a metric. None is one of `entries`, or may be one of another metric or of a row."""
+    for key in more:
+        taken = key in entries or key in METRIC_RESERVED - MORE
+        if not isinstance(key, str) or taken or key.endswith(METRIC_ENDINGS):
+            raise DeclarationError(
+                f'metric "{metric.name}"', f"returns more with {shown(key)}, another entry of files", "rename it"
+            )
+    return more
+
+
+def _within(metric: Metric, figure: Any) -> float:
+    """A finite figure within the bounds of its metric."""
+    where = f'metric "{metric.name}"'
+    if isinstance(figure, bool) or not isinstance(figure, int | float | np.number) or not math.isfinite(figure):
+        raise DeclarationError(where, f"returns the figure {shown(figure)}", "return a finite number")
+    least, most = metric.bounds
+    low, high = -math.inf if least is None else least, math.inf if most is None else most
+    if not low - ROUNDING <= figure <= high + ROUNDING:
+        raise DeclarationError(
+            where, f"returns the figure {figure:g}, outside of its bounds {metric.bounds}", "correct one of them"
+        )
+    return float(min(max(figure, low), high))
