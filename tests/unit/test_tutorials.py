@@ -36,18 +36,26 @@ def write(tutorial: str, folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def use_package(tmp_path_factory):
+def packages():
+    """The packages of the tutorials so far."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def use_package(packages, tmp_path_factory):
     """Writes the package of a tutorial into a folder, which becomes the working directory, and uses it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
+        # One folder, so that the tests of several tutorials may run in any order.
+        folder = tmp_path_factory.mktemp("tutorials")
+        patch.chdir(folder)
+        patch.delenv(registry.VARIABLE, raising=False)
+        patch.delenv(registry.PLACES, raising=False)
 
         def start(tutorial: str, package: str) -> Path:
-            folder = tmp_path_factory.mktemp(package)
             assert f"{package}/__init__.py" in write(tutorial, folder)
-            patch.chdir(folder)
-            patch.delenv(registry.VARIABLE, raising=False)
-            patch.delenv(registry.PLACES, raising=False)
-            registry.use([package])
+            packages.append(package)
+            registry.use(packages)
             return folder
 
         yield start
@@ -56,6 +64,12 @@ def use_package(tmp_path_factory):
             name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum", "copied_words", "exact")
         ]:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def all_packages(use_package, packages):
+    """Reading a configuration leaves only its own plug-ins in use; each test may need those of another tutorial."""
+    registry.use(packages)
 
 
 @pytest.fixture(scope="module")
