@@ -63,8 +63,6 @@ METRIC_RESERVED = frozenset(
 # Their modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")
 
-NO_DEFAULT = "has a setting without a default"
-
 
 def check(families: Mapping[str, Family], searches: Mapping[str, Search], engines: Mapping[str, Engine]) -> None:
     """Check everything that is declared, by name. Raises DeclarationError for the first fault, in one sentence."""
@@ -150,12 +148,8 @@ def check_metrics(metrics: Mapping[str, Metric], project: Collection[str]) -> No
                 "has no segments, which tests need",
                 "name their function, or set uncertainty and decides to False",
             )
-        if not _is_class(metric.settings, Frozen):
-            raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
-        try:
-            metric.settings()
-        except ValueError:
-            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        _check_class(where, metric.settings, Frozen)
+        _check_defaults(where, metric.settings)
     _check_main(metrics, project)
 
 
@@ -222,14 +216,8 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
                 where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
             )
         rules[analysis.rule_name] = where
-        if not _is_class(analysis.settings, AnalysisSettings):
-            raise DeclarationError(
-                where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
-            )
-        try:
-            analysis.settings()
-        except ValueError:
-            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        _check_class(where, analysis.settings, AnalysisSettings)
+        _check_defaults(where, analysis.settings)
         if analysis.split not in (None, "dev", "test"):
             raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
         _check_objects(where, measure=analysis.measure, show=analysis.show)
@@ -241,20 +229,24 @@ def check_filters(filters: Mapping[str, Filter]) -> None:
         where = f'filter "{filter.name}"'
         _check_name(where, filter.name, ENGINE_NAME)
         _check_tuples(where, needs=filter.needs)
-        if not _is_class(filter.settings, Frozen):
-            raise DeclarationError(where, f"has settings {shown(filter.settings)}", "derive a class from Frozen")
-        try:
-            filter.settings()
-        except ValueError:
-            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        _check_class(where, filter.settings, Frozen)
+        _check_defaults(where, filter.settings)
         for name in filter.needs:
             if name != SCORES:
                 raise DeclarationError(where, f'needs "{name}"', f"{SCORES} is all that there is")
         _check_objects(where, check=filter.check)
 
 
-def _is_class(settings: Any, base: type) -> bool:
-    return isinstance(settings, type) and issubclass(settings, base)
+def _check_class(where: str, settings: Any, base: type) -> None:
+    if not (isinstance(settings, type) and issubclass(settings, base)):
+        raise DeclarationError(where, f"has settings {shown(settings)}", f"derive a class from {base.__name__}")
+
+
+def _check_defaults(where: str, settings: type[Frozen]) -> None:
+    try:
+        settings()
+    except ValueError:
+        raise DeclarationError(where, "has a setting without a default", "give every setting one") from None
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:
@@ -298,17 +290,13 @@ def _check_learning(where: str, family: Family) -> None:
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
-    if not _is_class(search.settings, SearchSettings):
-        raise DeclarationError(where, f"has settings {shown(search.settings)}", "derive a class from SearchSettings")
+    _check_class(where, search.settings, SearchSettings)
     if search.settings in classes:
         raise DeclarationError(
             where, f'has the settings class of search "{classes[search.settings]}"', "derive a class of its own"
         )
     classes[search.settings] = search.name
-    try:
-        search.settings()
-    except ValueError:
-        raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+    _check_defaults(where, search.settings)
     for name in search.settings.model_fields:
         for names, why in RESERVED:
             if name in names:

@@ -271,7 +271,7 @@ class SubwordsConfig(Frozen):
 
     @property
     def size(self) -> int:
-        """`vocabulary_size` where it is no longer auto, as `sized` gives it."""
+        """The number of `vocabulary_size`, which must not be auto: `sized` replaces that."""
         assert self.vocabulary_size != AUTO
         return int(self.vocabulary_size)
 

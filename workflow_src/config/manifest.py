@@ -281,11 +281,11 @@ class Manifest:
         return self._by_key.get((system, name))
 
     def title(self, search: str) -> str:
-        """The title of a search; its name where it is no longer declared."""
+        """The title of a search; its name where it is not declared."""
         return next((info.title for info in self.searches if info.name == search), search)
 
     def kept(self, search: str) -> tuple[str, ...]:
-        """Settings that analyses keep of a search; none where it is no longer declared."""
+        """Settings that analyses keep of a search; none where it is not declared."""
         return next((info.kept for info in self.searches if info.name == search), ())
 
     def look(self, system: str, search: str) -> Look:

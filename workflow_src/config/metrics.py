@@ -29,21 +29,29 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
     """The metrics that a configuration lists, and the main one, in their order. Raises ConfigError."""
     if listed is None:
         return default_measured()
-    for name, settings in listed.items():
-        if name not in metrics():
-            raise ConfigError(f"metrics.{name}", problem="no metric", allowed=metrics())
-        metric, where = metrics()[name], f"metrics.{name}"
+    resolved = _parsed({main_metric().name: {}, **listed}, "metrics")
+    for entry in resolved:
+        metric, where = entry.metric, f"metrics.{entry.metric.name}"
+        if metric.name not in listed:
+            continue
         if missing := metric.missing():
             raise ConfigError(
                 where, problem=f"it needs {' and '.join(missing)}, not installed", hint="install it, or remove it"
             )
-        if reason := metric.conflict(corpus, parse(metric.settings, settings, where)):
+        if reason := metric.conflict(corpus, entry.settings):
             raise ConfigError(where, problem=f"it {reason}", hint="remove it")
-    names = {main_metric().name: {}, **listed}
+    return resolved
+
+
+def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measured, ...]:
+    """The metrics of a mapping of names to settings, in the order of all metrics. Raises ConfigError."""
+    for name in listed:
+        if name not in metrics():
+            raise ConfigError(f"{where}.{name}", problem="no metric", allowed=metrics())
     return tuple(
-        Measured(metric, parse(metric.settings, names[name], f"metrics.{name}"))
+        Measured(metric, parse(metric.settings, listed[name], f"{where}.{name}"))
         for name, metric in metrics().items()
-        if name in names
+        if name in listed
     )
 
 
@@ -58,16 +66,11 @@ def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, 
     """The metrics of a rule's settings, in their order; None for the default ones. Raises ConfigError."""
     if listed is None:
         return default_measured()
-    for name in listed:
-        if name not in metrics():
-            raise ConfigError(f"--settings.metrics.{name}", problem="no metric", allowed=metrics())
+    where = "--settings.metrics"
+    entries = _parsed(listed, where)
     if main_metric().name not in listed:
-        raise ConfigError("--settings.metrics", problem=f"{main_metric().name} is missing", hint="add it")
-    return tuple(
-        Measured(metric, parse(metric.settings, listed[name], f"--settings.metrics.{name}"))
-        for name, metric in metrics().items()
-        if name in listed
-    )
+        raise ConfigError(where, problem=f"{main_metric().name} is missing", hint="add it")
+    return entries
 
 
 class ScoringSettings(Frozen):

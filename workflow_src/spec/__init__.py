@@ -16,6 +16,7 @@ from workflow_src.spec.metrics import (
     Score,
     Segments,
     Texts,
+    spaced_words_only,
 )
 from workflow_src.spec.sections import UNKNOWN, Frozen, place, refused
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
@@ -101,4 +102,5 @@ __all__ = [
     "place",
     "refused",
     "single",
+    "spaced_words_only",
 ]

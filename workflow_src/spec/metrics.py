@@ -24,6 +24,13 @@ class Corpus:
     generated: bool = False
 
 
+def spaced_words_only(corpus: Corpus, _settings: Frozen) -> str | None:
+    """The conflict of a metric that counts words between spaces: papers on other languages count otherwise."""
+    if corpus.tokeniser == "13a":
+        return None
+    return f"counts words between spaces and is not measured for target {corpus.target}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Texts:
     """Detokenised, cased texts, a sentence each: translations with their references and sources."""
@@ -123,6 +130,12 @@ class Metric:
     def sign(self) -> int:
         """1 where higher figures are better, -1 where lower ones are."""
         return 1 if self.better == "higher" else -1
+
+    def clipped(self, figure: float) -> float:
+        """The figure, or the bound that it lies beyond."""
+        least, most = self.bounds
+        figure = figure if least is None else max(figure, least)
+        return figure if most is None else min(figure, most)
 
     @property
     def best(self) -> str:

@@ -65,9 +65,7 @@ def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | N
     scored = scored or checked_score(metric, Score(float(combine(counts.sum(axis=0)))))
     if not interval:
         return scored
-    low, high = bootstrap_interval(counts, combine)
-    least, most = metric.bounds
-    low, high = low if least is None else max(low, least), high if most is None else min(high, most)
+    low, high = map(metric.clipped, bootstrap_interval(counts, combine))
     return checked_score(metric, dataclasses.replace(scored, interval=(low, high)))
 
 

@@ -76,10 +76,9 @@ def _within(metric: Metric, figure: Any) -> float:
     where = f'metric "{metric.name}"'
     if isinstance(figure, bool) or not isinstance(figure, int | float | np.number) or not math.isfinite(figure):
         raise DeclarationError(where, f"returns the figure {shown(figure)}", "return a finite number")
-    least, most = metric.bounds
-    low, high = -math.inf if least is None else least, math.inf if most is None else most
-    if not low - ROUNDING <= figure <= high + ROUNDING:
+    clipped = metric.clipped(float(figure))
+    if abs(clipped - figure) > ROUNDING:
         raise DeclarationError(
             where, f"returns the figure {figure:g}, outside of its bounds {metric.bounds}", "correct one of them"
         )
-    return float(min(max(figure, low), high))
+    return clipped

@@ -15,7 +15,7 @@ from workflow_src.spec import Segments
 
 TRIALS = 10_000
 SEED = 12345
-# A difference with a smaller p-value tells two rows apart.
+# A difference with a smaller p-value is significant.
 LEVEL = 0.05
 # The test as results describe it.
 TEST: dict[str, Any] = {"name": "paired approximate randomisation", "two_sided": True, "trials": TRIALS, "seed": SEED}

@@ -1,21 +1,13 @@
 """BLEU over sacreBLEU's international tokens without case, as some papers count it."""
 
-from workflow_src.spec import Convention, Corpus, Metric, NoSettings
-
-
-def conflict(corpus: Corpus, _settings: NoSettings) -> str | None:
-    """Papers on languages that `13a` does not fit count otherwise."""
-    if corpus.tokeniser == "13a":
-        return None
-    return f"counts words between spaces and is not measured for target {corpus.target}"
-
+from workflow_src.spec import Convention, Metric, spaced_words_only
 
 METRIC = Metric(
     name="bleu_intl_lowercase",
     title="lowercase BLEU",
     score="workflow_src.evaluation.metrics.bleu_intl_lowercase.measure:score",
     bounds=(0, 100),
-    conflict=conflict,
+    conflict=spaced_words_only,
     default=True,
     order=20,
     uncertainty=False,

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import sacrebleu
 
 from workflow_src.data.bleu import percent
+from workflow_src.evaluation.metrics.chrf import Settings
 from workflow_src.spec import Score, Segments, Texts
 
 
-class Settings(Protocol):
-    @property
-    def char_order(self) -> int: ...
-    @property
-    def word_order(self) -> int: ...
-    @property
-    def beta(self) -> int: ...
-    @property
-    def lowercase(self) -> bool: ...
-
-
 def sacrebleu_metric(settings: Settings) -> sacrebleu.CHRF:
-    return sacrebleu.CHRF(
-        char_order=settings.char_order,
-        word_order=settings.word_order,
-        beta=settings.beta,
-        lowercase=settings.lowercase,
-    )
+    return sacrebleu.CHRF(**settings.model_dump())
 
 
 def score(texts: Texts, settings: Settings) -> Score:

@@ -2,14 +2,12 @@
 
 from pydantic import Field
 
-from workflow_src.spec import Frozen, Metric
+from workflow_src.evaluation.metrics import chrf
+from workflow_src.spec import Metric
 
 
-class Settings(Frozen):
-    char_order: int = Field(6, ge=1, description="longest n-grams of characters")
+class Settings(chrf.Settings):
     word_order: int = Field(2, ge=1, description="longest n-grams of words")
-    beta: int = Field(2, ge=1, description="recall counts so many times as much as precision")
-    lowercase: bool = False
 
 
 METRIC = Metric(
