@@ -48,9 +48,8 @@ BYTES_A_SUBWORD = 4.5
 def jobs(plan: Plan) -> dict[str, int]:
     """Number of jobs by rule when nothing has been made yet."""
     seeds = len(plan.config.seeds)
-    systems = plan.loaded.systems.values()
     clean = {"clean": 1} if plan.loaded.cleaning else {}
-    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": 2 + len({s.data for s in systems})}
+    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": 2 + len(plan.texts)}
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
+from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
 
@@ -28,8 +29,8 @@ Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small l
 DistilledName = Annotated[
     str,
     named(
-        rf"(?!raw$|distilled-by-){NAME}",
-        "small letters, digits, -, _ and ., but not raw or distilled-by-SYSTEM",
+        rf"(?!{RAW}$|({'|'.join(MADE_BY_SYSTEMS)})-by-){NAME}",
+        f"small letters, digits, -, _ and ., but not {RAW} or {' or '.join(f'{k}-by-SYSTEM' for k in MADE_BY_SYSTEMS)}",
     ),
 ]
 

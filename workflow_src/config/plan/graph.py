@@ -10,6 +10,7 @@ from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.config.texts import RAW, system_behind
 from workflow_src.registry import controls, engines, named_systems, refinement, searches
 
 
@@ -49,15 +50,14 @@ class Graph(Paths):
     @property
     def texts(self) -> list[str]:
         """Training texts that systems use, without repeats."""
-        return list(dict.fromkeys(system.data for system in self.loaded.systems.values()))
+        return list(dict.fromkeys(text for system in self.loaded.systems.values() for text in system.texts))
 
     def target_text(self, text: str) -> str:
         """Path of the target side of a training text."""
-        if text == "raw":
+        if text == RAW:
             return self.corpus("train", "target")
-        if text.startswith("distilled-by-"):
-            return self.distilled_text(text.removeprefix("distilled-by-"))
-        return self.recipe.distilled[text]
+        teacher = system_behind(text)
+        return self.distilled_text(teacher) if teacher else self.recipe.distilled[text]
 
     @property
     def rows(self) -> list[tuple[Decode, int, str]]:
@@ -90,7 +90,7 @@ class Graph(Paths):
     @property
     def teachers(self) -> list[str]:
         """Systems whose translations are training data of others."""
-        return list(dict.fromkeys(s.teacher for s in self.loaded.systems.values() if s.teacher))
+        return list(dict.fromkeys(filter(None, map(system_behind, self.texts))))
 
     @property
     def training_rules(self) -> list[str]:

@@ -47,12 +47,16 @@ def _counted(count: int, read: int) -> str:
     return f"{count:,} ({100 * count / read:.2f} %)" if count else "–"
 
 
-def sentences(corpus: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How the splits came about, which sentences they share, and what encoding left out.
+def sentences(
+    corpus: Mapping[str, Any],
+    texts: Mapping[str, Mapping[str, Any]],
+    mixtures: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> list[str]:
+    """How the splits came about, which sentences they share, what encoding left out, and what mixtures are of.
 
-    `texts` are descriptions of encoded training texts by name.
+    `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
-    return [*_split(corpus), *_shared(corpus), *_encoded(texts)]
+    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_mixed(mixtures)]
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
@@ -90,7 +94,16 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"Systems with data: {name} are trained on {text['pairs']:,} pairs; left out as too long or empty in subwords "
+        f"Training text {name} has {text['pairs']:,} pairs; left out as too long or empty in subwords "
         f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
         for name, text in texts.items()
     ]
+
+
+def _mixed(mixtures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    """Systems that learn from the same mixture share a sentence."""
+    sentences: dict[str, list[str]] = {}
+    for system, counts in mixtures.items():
+        parts = (f"{name} {text['pairs_an_epoch']:,.12g} of {text['pairs']:,}" for name, text in counts.items())
+        sentences.setdefault(f"of each text, in pairs: {', '.join(parts)}.", []).append(system)
+    return [f"An epoch of {', '.join(systems)} has {sentence}" for sentence, systems in sentences.items()]

@@ -27,7 +27,7 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
 
 
 def test_a_split_says_what_vanished_and_that_nothing_leaks():
-    first, second = corpus.sentences(CONTENT, {})
+    first, second = corpus.sentences(CONTENT, {}, {})
     assert first.startswith("Train, dev and test are split from one text. Of 14,237 pairs read, 882 are left out. ")
     assert "One translation is kept of each sentence in Romanian." in first
     assert second == "No sentence of dev or test is in train, on either side."
@@ -36,11 +36,11 @@ def test_a_split_says_what_vanished_and_that_nothing_leaks():
 def test_sentences_that_are_in_train_too_are_counted():
     shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
     own = CONTENT | {"split": None, "found_in_train": shared}
-    assert corpus.sentences(own, {}) == [
+    assert corpus.sentences(own, {}, {}) == [
         "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
     ]
     every = CONTENT | {"split": {"method": "every-nth", "every": 23}}
-    assert corpus.sentences(every, {})[0].startswith(
+    assert corpus.sentences(every, {}, {})[0].startswith(
         "Dev is every 23rd pair of the text that train comes from. Of 14,237"
     )
 
@@ -50,11 +50,20 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
         "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
         "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
     }
-    assert corpus.sentences({}, texts) == [
-        "Systems with data: raw are trained on 9,383 pairs; left out as too long or empty in subwords (max_length is "
+    assert corpus.sentences({}, texts, {}) == [
+        "Training text raw has 9,383 pairs; left out as too long or empty in subwords (max_length is "
         "64): 2,000 source over max_length, 972 target over max_length.",
-        "Systems with data: distilled-by-teacher are trained on 12,355 pairs; left out as too long or empty in "
-        "subwords (max_length is 64): none.",
+        "Training text distilled-by-teacher has 12,355 pairs; left out as too long or empty in subwords (max_length "
+        "is 64): none.",
+    ]
+
+
+def test_systems_of_one_mixture_share_a_sentence():
+    half = {"raw": {"pairs": 9383, "weight": 0.5, "pairs_an_epoch": 4691.5}}
+    mixture = {"distilled-by-teacher": {"pairs": 12_355, "weight": 1.0, "pairs_an_epoch": 12_355.0}} | half
+    assert corpus.sentences({}, {}, {"one": mixture, "two": mixture, "three": half}) == [
+        "An epoch of one, two has of each text, in pairs: distilled-by-teacher 12,355 of 12,355, raw 4,691.5 of 9,383.",
+        "An epoch of three has of each text, in pairs: raw 4,691.5 of 9,383.",
     ]
 
 
