@@ -277,6 +277,15 @@ class SubwordsConfig(Frozen):
         return int(self.vocabulary_size)
 
 
+class MonolingualPart(Frozen):
+    """Text of one language, from one place.
+
+    Texts are named as those of a `Part`, but a path of the user's starts from the working directory in every dataset.
+    """
+
+    texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
+
+
 class RecipeConfig(Frozen):
     """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
 
@@ -291,8 +300,11 @@ class RecipeConfig(Frozen):
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
-    limits: dict[Literal["train", "dev", "test"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs"
+    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
+        {}, description="only the first so many pairs, or lines of monolingual text"
+    )
+    monolingual: tuple[MonolingualPart, ...] = Field(
+        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
