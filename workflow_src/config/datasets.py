@@ -21,7 +21,8 @@ Address = Annotated[
         "http:// or https:// without spaces, { or }, which are %20, %7B and %7D",
     ),
 ]
-Digest = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+Sha256 = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+Md5 = Annotated[str, written(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
 RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small letters")]
@@ -52,13 +53,33 @@ NO_DELIMITER = '"\r\n '
 NO_TABLE, GENERATED = "the part is no table", "the corpus is generated"
 
 
+Check = Literal["sha256", "md5", "none"]
+
+
 class RemoteFile(Frozen):
     """One file to download; mirrors hold it under HOST/PATH of its URL."""
 
     url: Address
-    sha256: Digest | None = Field(None, description="null: the first download prints it and stops")
+    sha256: Sha256 | None = Field(None, description="null: the first download prints it and stops")
+    md5: Md5 | None = Field(None, description="compared in its place, where the publisher gives nothing else")
     size: int | None = Field(None, gt=0, description="bytes")
     filename: FileName | None = Field(None, description="name on disk where the URL's own does not serve")
+
+    @model_validator(mode="after")
+    def _one_sum(self):
+        if self.sha256 is not None and self.md5 is not None:
+            raise ConfigError("md5", self.md5, problem="sha256 is compared", hint="remove it")
+        return self
+
+    @property
+    def check(self) -> Check:
+        """The sum that is compared."""
+        return "sha256" if self.sha256 is not None else "md5" if self.md5 is not None else "none"
+
+    @property
+    def digest(self) -> str | None:
+        """The value of that sum."""
+        return self.sha256 or self.md5
 
 
 class Part(Frozen):

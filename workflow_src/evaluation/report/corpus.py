@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.data import drops
+from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
 SPLITS = ("train", "dev", "test")
@@ -57,6 +58,17 @@ def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[
         }
         for step in steps
     ]
+
+
+def downloads(corpus: Mapping[str, Any]) -> str:
+    """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
+    by_check: dict[str, list[str]] = {}
+    for name, file in corpus.get("downloads", {}).items():
+        by_check.setdefault(file["check"], []).append(name)
+    return "; ".join(
+        f"{f'compared by {SUMS[check]}' if check in SUMS else 'not compared'}: {', '.join(names)}"
+        for check, names in by_check.items()
+    )
 
 
 def _counted(count: int, read: int) -> str:

@@ -81,6 +81,13 @@ def test_systems_of_one_mixture_share_a_sentence():
     ]
 
 
+def test_files_are_listed_by_the_sum_that_was_compared():
+    checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
+    files = {name: {"check": check} for name, check in checks.items()}
+    assert corpus.downloads({"downloads": files}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    assert corpus.downloads(CONTENT) == ""
+
+
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
     idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
