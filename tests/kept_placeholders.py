@@ -33,12 +33,9 @@ def planted(lines: list[str], count: int, seed: int = 1) -> list[tuple[str, list
 
 def kept(sources: list[tuple[str, list[str]]], translations: list[str]) -> tuple[int, int]:
     """How many spans of the sources their translations have as they are, and how many there are."""
-    counts = [
-        (span in text, 1)
-        for (_, spans), text in zip(sources, translations, strict=True)
-        for span in dict.fromkeys(spans)
-    ]
-    return sum(held for held, _ in counts), len(counts)
+    pairs = zip(sources, translations, strict=True)
+    held = [span in text for (_, spans), text in pairs for span in dict.fromkeys(spans)]
+    return sum(held), len(held)
 
 
 def main() -> None:
