@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
-    seconds that the last call spent on subwords, {"encode", "decode"}.
+    seconds that the last call spent on subwords, {"encode", "decode"}; `last_placeholders` counts those of its sources,
+    {"spans", "missing", "dropped"}, where the recipe has any.
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -50,11 +52,14 @@ class BaseTranslator(ABC):
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
+        self.last_placeholders: Counter[str] = Counter()
         self.engine = EAGER
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
-        self._source = Normaliser(normalisation, description["languages"]["source"])
+        # Outputs are put together alone, and sources normalised too.
+        kinds = subwords.placeholders.kinds if subwords.placeholders else ()
+        self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @property
@@ -99,7 +104,7 @@ class BaseTranslator(ABC):
             traits = self._traits(settings)
             wanted = self.description.get("remove_repetitions")
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        return self.text(hypotheses.tokens, remove_repetitions)
+        return self.text(hypotheses.tokens, remove_repetitions, self.sources_of_text(lines, normalised))
 
     # Cached for calls with one sentence.
     @functools.cached_property
@@ -137,7 +142,9 @@ class BaseTranslator(ABC):
         if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in hypotheses.traces), strict=True)]
+        sources = self.sources_of_text(lines, normalised)
+        steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
+        return [list(texts) for texts in zip(*steps, strict=True)]
 
     @abstractmethod
     def search(
@@ -173,8 +180,18 @@ class BaseTranslator(ABC):
         """A normalised line of the source, put together like outputs: what to show of a corpus."""
         return self._source.detokenise(line)
 
-    def text(self, tokens: list[list[int]], remove_repetitions: Removal = "none") -> list[str]:
-        """Lines of text from subword ids.
+    def sources_of_text(self, lines: list[str], normalised: bool) -> list[str] | None:
+        """The `sources` that `text` needs: normalised lines where the recipe has placeholders, else None."""
+        if self.subwords.placeholders is None:
+            return None
+        if normalised:
+            return lines
+        return [self._source.line(line) for line in lines]
+
+    def text(
+        self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
+    ) -> list[str]:
+        """Lines of text from subword ids. Placeholders are those of `sources`, the normalised line of each.
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
         words, runs of the same word of the text. Raises ValueError for anything else but none.
@@ -185,11 +202,12 @@ class BaseTranslator(ABC):
         if remove_repetitions == "subwords":
             tokens = self.subwords.without_repetitions(tokens)
         # A model may spell a line break, character by character; a line must stay a line.
-        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens))
+        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens, sources))
         lines = [self._target.detokenise(text) for text in texts]
         if remove_repetitions == "words":
             lines = [collapse_repetitions(line) for line in lines]
         self.last_timings["decode"] += time.perf_counter() - began
+        self.last_placeholders = self.subwords.placeholder_outcomes(tokens, sources)
         return lines
 
     def settings(

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.data.shards import bounds, check_number, read_shards, write_shard_record
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -66,9 +67,11 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
     systems = load_systems(inputs.systems, machine, settings)
     began = time.perf_counter()
     hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
-    texts = translator.text(hypotheses.tokens)
+    texts = translator.text(hypotheses.tokens, sources=lines)
+    if translator.last_placeholders:
+        log.info("%s", outcome_words(translator.last_placeholders))
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
-    joined = translator.text(hypotheses.tokens, "subwords")
+    joined = translator.text(hypotheses.tokens, "subwords", lines)
     steps = hypotheses.steps or [0] * len(lines)
     candidates = hypotheses.candidates or [1] * len(lines)
     columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, joined)

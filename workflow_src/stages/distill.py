@@ -72,7 +72,7 @@ def run(inputs: Inputs) -> str:
             sources = [source if len(source) <= limit else [] for source in sources]
             hypotheses = search(sources)
             # A model may spell a line break, character by character; a line must stay a line.
-            for text, score in zip(subwords.decode_target(hypotheses.tokens), hypotheses.scores, strict=True):
+            for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
             rate = done / (time.perf_counter() - began)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workflow_src.data import drops
+from workflow_src.data import drops, placeholders
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
@@ -85,7 +85,7 @@ def sentences(
 
     `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
-    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_mixed(mixtures)]
+    return [*_split(corpus), *_shared(corpus), *_placeholders(corpus), *_encoded(texts), *_mixed(mixtures)]
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
@@ -119,6 +119,12 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
         if any(counts.values())
     ]
     return shared or (["No sentence of dev or test is in train, on either side."] if counted else [])
+
+
+def _placeholders(corpus: Mapping[str, Any]) -> list[str]:
+    counts = corpus.get("placeholders", {})
+    splits = [f"in {split} {placeholders.words(counts[split])}" for split in counts]
+    return [f"Placeholders: {'; '.join(splits)}."] if splits else []
 
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:

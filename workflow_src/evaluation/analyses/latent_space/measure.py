@@ -32,7 +32,7 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
     sentences = inputs.sentences(settings.sentences if wanted is None else wanted + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]
-    targets = translator.subwords.encode_target(sentences.targets)
+    targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
     if wanted is None:
         place = choose(model, refiner, sources, targets, settings.positions, settings.steps, device)
     elif wanted in sentences.numbers:

@@ -25,7 +25,10 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
         search = procedure(translator, entry_settings(entry, settings.steps))
         device, model = translator.runtime.device, search.model
         sources = translator.subwords.encode_source(sentences.sources)
-        true = [min(len(ids), model.length.longest) for ids in translator.subwords.encode_target(sentences.targets)]
+        true = [
+            min(len(ids), model.length.longest)
+            for ids in translator.subwords.encode_target(sentences.targets, sentences.sources)
+        ]
         predicted = candidates(model, sources, settings.candidates, BATCH, device)
         models[entry["model"]] = accuracy(predicted, true)
         tried = [
