@@ -346,7 +346,7 @@ class RecipeConfig(Frozen):
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     placeholders: PlaceholdersConfig | None = Field(
-        None, description="true, or kinds by name: spans such as URLs, tags and %1 pass unchanged"
+        None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
     )
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
 
@@ -368,7 +368,16 @@ class RecipeConfig(Frozen):
     @field_validator("placeholders", mode="before")
     @classmethod
     def _switch(cls, value: Any) -> Any:
-        return ({} if value else None) if isinstance(value, bool) else value
+        """True is all kinds, a list those that it names."""
+        if isinstance(value, bool):
+            return {} if value else None
+        if not isinstance(value, list | tuple):
+            return value
+        kinds = get_args(PlaceholderKind)
+        for kind in value:
+            if kind not in kinds:
+                raise ConfigError("", kind, allowed=kinds)
+        return {kind: kind in value for kind in kinds}
 
     @field_validator("placeholders")
     @classmethod

@@ -15,6 +15,8 @@ from workflow_src.config.datasets import PlaceholderKind
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
+# What became of a sentence's placeholders, in the details of a decode and in its scores.
+PLACEHOLDERS = "placeholders"
 SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 
 # Letters of languages that put no space between an address and the next word, and signs that end an address.
@@ -116,22 +118,20 @@ def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str
     return " ".join(restored.split())
 
 
-def outcomes(text: str, symbols: Mapping[str, str]) -> Counter[str]:
-    """Spans of a source by what a translation, with its symbols, has of them: `spans` in all, those that it is
-    `missing`, and symbols that it has `dropped` because the source has no such span."""
-    written = SYMBOL.findall(text)
-    known = set(symbols.values())
-    return Counter(
-        spans=len(known), missing=len(known - set(written)), dropped=sum(symbol not in known for symbol in written)
-    )
+def outcomes(text: str, symbols: Mapping[str, str]) -> dict[str, int]:
+    """What a translation, still with symbols, makes of the spans of its source: `spans` of the source, how many are
+    `missing`, and how many symbols are `dropped` because the source has no such span."""
+    written, known = SYMBOL.findall(text), set(symbols.values())
+    dropped = sum(symbol not in known for symbol in written)
+    return {"spans": len(known), "missing": len(known - set(written)), "dropped": dropped}
 
 
 def outcome_words(counts: Mapping[str, int]) -> str:
-    """`outcomes` in words, such as "placeholders: 9 in sources, 1 missing in translations, 0 dropped"."""
-    return (
-        f"placeholders: {counts['spans']:,} in sources, {counts['missing']:,} missing in translations, "
-        f"{counts['dropped']:,} dropped that their sources have not"
-    )
+    """Sums of `outcomes` in words, such as "of 20 placeholders, 1 is missing; 2 symbols without any were dropped"."""
+    missing, dropped = counts.get("missing", 0), counts.get("dropped", 0)
+    verb = "is" if missing == 1 else "are"
+    more = f"; {dropped:,} symbol{'s' * (dropped != 1)} without any {'was' if dropped == 1 else 'were'} dropped"
+    return f"of {counts.get('spans', 0):,} placeholders, {missing:,} {verb} missing{more if dropped else ''}"
 
 
 def words(counts: Mapping[str, int]) -> str:

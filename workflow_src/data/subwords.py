@@ -204,15 +204,13 @@ class Subwords:
         """
         return self._decoded(self._target, [self._known(sentence) for sentence in ids], sources)
 
-    def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str] | None) -> collections.Counter[str]:
-        """How many placeholders the sources have, and how many translations miss or drop (see `outcomes`)."""
-        counts: collections.Counter[str] = collections.Counter()
+    def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
+        """What became of each source's placeholders in its translation (see `outcomes`); None without placeholders."""
         symbols = self._symbols(sources)
-        if symbols:
-            texts = self._target.decode([self._known(sentence) for sentence in ids])
-            for text, own in zip(texts, symbols, strict=True):
-                counts.update(outcomes(text, own))
-        return counts
+        if symbols is None:
+            return None
+        texts = self._target.decode([self._known(sentence) for sentence in ids])
+        return [outcomes(text, own) for text, own in zip(texts, symbols, strict=True)]
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
         """Symbols of the placeholders of every source; None where there are none to replace."""

@@ -41,8 +41,8 @@ class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
-    seconds that the last call spent on subwords, {"encode", "decode"}; `last_placeholders` counts those of its sources,
-    {"spans", "missing", "dropped"}, where the recipe has any.
+    seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts those of all sources that
+    `translate` had, and what translations lack of them (`data.placeholders.outcomes`).
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -52,7 +52,7 @@ class BaseTranslator(ABC):
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
-        self.last_placeholders: Counter[str] = Counter()
+        self.placeholders: Counter[str] = Counter()
         self.engine = EAGER
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
@@ -104,7 +104,17 @@ class BaseTranslator(ABC):
             traits = self._traits(settings)
             wanted = self.description.get("remove_repetitions")
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        return self.text(hypotheses.tokens, remove_repetitions, self.sources_of_text(lines, normalised))
+        sources = self._placed_sources(lines, normalised)
+        if sources is not None:
+            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, sources) or ():
+                self.placeholders.update(outcome)
+        return self.text(hypotheses.tokens, remove_repetitions, sources)
+
+    def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
+        """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
+        if self.subwords.placeholders is None:
+            return None
+        return lines if normalised else [self._source.line(line) for line in lines]
 
     # Cached for calls with one sentence.
     @functools.cached_property
@@ -142,7 +152,7 @@ class BaseTranslator(ABC):
         if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        sources = self.sources_of_text(lines, normalised)
+        sources = self._placed_sources(lines, normalised)
         steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*steps, strict=True)]
 
@@ -180,18 +190,11 @@ class BaseTranslator(ABC):
         """A normalised line of the source, put together like outputs: what to show of a corpus."""
         return self._source.detokenise(line)
 
-    def sources_of_text(self, lines: list[str], normalised: bool) -> list[str] | None:
-        """The `sources` that `text` needs: normalised lines where the recipe has placeholders, else None."""
-        if self.subwords.placeholders is None:
-            return None
-        if normalised:
-            return lines
-        return [self._source.line(line) for line in lines]
-
     def text(
         self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
     ) -> list[str]:
-        """Lines of text from subword ids. Placeholders are those of `sources`, the normalised line of each.
+        """Lines of text from subword ids, with the placeholders of `sources`, normalised lines, which only recipes
+        with placeholders need.
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
         words, runs of the same word of the text. Raises ValueError for anything else but none.
@@ -207,7 +210,6 @@ class BaseTranslator(ABC):
         if remove_repetitions == "words":
             lines = [collapse_repetitions(line) for line in lines]
         self.last_timings["decode"] += time.perf_counter() - began
-        self.last_placeholders = self.subwords.placeholder_outcomes(tokens, sources)
         return lines
 
     def settings(

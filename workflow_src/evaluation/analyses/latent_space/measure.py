@@ -47,13 +47,14 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
         | {token for tokens in drawn["outputs"].values() for token in tokens}
         | ({EOS} if drawn["end_symbol"] is not None else set())
     )
+    source = sentences.sources[place]
     texts = {
-        name: translator.text([[token for token in tokens if token != EOS]])[0]
+        name: translator.text([[token for token in tokens if token != EOS]], sources=[source])[0]
         for name, tokens in drawn["outputs"].items()
     }
     return drawn | {
         "sentence": sentences.numbers[place],
-        "source": sentences.sources[place],
+        "source": source,
         "reference": sentences.references[place],
         "system": entry["system"],
         "steps": settings.steps,
