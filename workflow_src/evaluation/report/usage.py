@@ -113,7 +113,7 @@ def context_of(
     sources = _first(usage["source"])
     settings = row.settings | (row.picked or {})
     command = translate_command(folder, description, settings, recommended.entry["systems"], device, precision)
-    kinds = read_json(Path(folder, "subwords/subwords.json")).get("placeholders", ())
+    kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
     normalisation = NormalisationConfig.model_validate(description["normalisation"])
     normaliser = Normaliser(normalisation, description["languages"]["source"], kinds)
     # Text that Moses tokenised is another text once it is tokenised again.
