@@ -20,7 +20,7 @@ from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
 from workflow_src.runtime.device import choose, keep_memory, set_threads
@@ -54,7 +54,7 @@ class Inputs(DeviceJobInputs):
     seed: int
     train: Path = Field(description="prefix of the encoded training pairs")
     dev: Path = Field(description="prefix of the encoded dev pairs")
-    test: Path | None = Field(None, description="prefix of the encoded test pairs; only their lengths are read")
+    test: tuple[Path, ...] = Field((), description="prefixes of encoded test sets; only their lengths are read")
     subwords: Path = Field(description="folder of learn_subwords")
     reference: Path = Field(description="dev references, one a line")
     corpus_summary: Path = Field(description="corpus.json")
@@ -79,7 +79,7 @@ class Inputs(DeviceJobInputs):
             "subwords": self.subwords / "subwords.json",
             "reference": self.reference,
         }
-        files |= {"test": description_of(self.test)} if self.test else {}
+        files |= numbered("test", list(map(description_of, self.test)))
         files |= {role_input(role): path for role, path in self.roles.items()}
         return files | {name: path for name, path in (("base", self.base), ("initial", self.initial)) if path}
 
@@ -256,8 +256,7 @@ def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: Enc
     Test sentences, which are translated after all training, are refused before it, too.
     """
     corpora = {inputs.train: corpus, inputs.dev: dev}
-    if inputs.test:
-        corpora[inputs.test] = EncodedCorpus.open(inputs.test)
+    corpora |= {test: EncodedCorpus.open(test) for test in inputs.test}
     for prefix, part in corpora.items():
         longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1
         if longest > limit:

@@ -9,18 +9,17 @@ from workflow_src.data import drops
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
-SPLITS = ("train", "dev", "test")
-
 
 def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train."""
     rows = []
-    for split in (name for name in SPLITS if name in corpus.get("pairs", {})):
+    pairs = corpus.get("pairs", {})
+    for split in sorted(pairs, key=lambda name: (name != "train", name != "dev")):
         words = corpus.get("words", {}).get(split, {})
         rows.append(
             {
                 "split": split,
-                "pairs": f"{corpus['pairs'][split]:,}",
+                "pairs": f"{pairs[split]:,}",
                 "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
                 "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
             }
@@ -97,7 +96,8 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
         for split, counts in sorted(counted.items())
         if any(counts.values())
     ]
-    return shared or (["No sentence of dev or test is in train, on either side."] if counted else [])
+    tests = "test" if len(counted) == 2 else "a test set"
+    return shared or ([f"No sentence of dev or {tests} is in train, on either side."] if counted else [])
 
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
