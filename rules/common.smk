@@ -34,6 +34,7 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
@@ -127,7 +128,7 @@ def training_inputs(wildcards):
     """Inputs of every training rule, by the names that its command uses."""
     system = plan.system(wildcards.system)
     inputs = {
-        "train": plan.encoded(system.data, "train") + ".json",
+        "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
         "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
@@ -146,9 +147,9 @@ def input_prefix(name):
     return lambda wildcards, input: os.path.splitext(input[name])[0]
 
 
-def test_prefixes(wildcards, input):
-    """For params: the prefixes of the encoded test sets."""
-    return [os.path.splitext(file)[0] for file in input.test]
+def input_prefixes(name):
+    """`input_prefix` where the input is a list."""
+    return lambda wildcards, input: [os.path.splitext(file)[0] for file in input[name]]
 
 
 def option(name):
@@ -282,9 +283,9 @@ TARGETS = {
     "teachers": [
         plan.weights(system, seed)
         for system, seed in TRAINED
-        if plan.system(system).family.autoregressive and plan.system(system).teacher is None
+        if plan.system(system).family.autoregressive and not plan.system(system).teachers
     ],
-    "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
+    "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
     "systems": [plan.weights(*trained) for trained in TRAINED],
     "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],

@@ -37,9 +37,9 @@ for training_rule in TRAININGS:
             split_batches=str(RUNTIME.split_batches),
         params:
             settings=lambda wildcards: plan.settings_training(wildcards.system),
-            train=input_prefix("train"),
+            train=input_prefixes("train"),
             dev=input_prefix("dev"),
-            test=test_prefixes,
+            test=input_prefixes("test"),
             subwords=input_folder("subwords"),
             base=option_built_on,
             initial=option("initial"),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
+from workflow_src.config.texts import MADE_BY_SYSTEMS, MONOLINGUAL, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
 
@@ -29,8 +30,8 @@ Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small l
 DistilledName = Annotated[
     str,
     named(
-        rf"(?!raw$|distilled-by-){NAME}",
-        "small letters, digits, -, _ and ., but not raw or distilled-by-SYSTEM",
+        rf"(?!{RAW}$|({'|'.join(MADE_BY_SYSTEMS)})-by-){NAME}",
+        f"small letters, digits, -, _ and ., but not {RAW} or {' or '.join(f'{k}-by-SYSTEM' for k in MADE_BY_SYSTEMS)}",
     ),
 ]
 
@@ -158,7 +159,11 @@ class Part(Frozen):
 # The name of the test set where a dataset has one without a name, or none of its own.
 TEST = "test"
 SetName = Annotated[
-    str, named(r"(?!(?:train|dev)$)[a-z0-9][a-z0-9_]*", "small letters, digits and _, but not train or dev")
+    str,
+    named(
+        rf"(?!(?:train|dev|{MONOLINGUAL})$)[a-z0-9][a-z0-9_]*",
+        f"small letters, digits and _, but not train, dev or {MONOLINGUAL}",
+    ),
 ]
 
 
@@ -380,6 +385,15 @@ class SubwordsConfig(Frozen):
         return int(self.vocabulary_size)
 
 
+class MonolingualPart(Frozen):
+    """Text of one language, from one place.
+
+    Texts are named as those of a `Part`, but a path of the user's starts from the working directory in every dataset.
+    """
+
+    texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
+
+
 class RecipeConfig(Frozen):
     """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
 
@@ -394,8 +408,11 @@ class RecipeConfig(Frozen):
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
-    limits: dict[Literal["train", "dev", "test"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs; test: of each test set"
+    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
+        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
+    )
+    monolingual: tuple[MonolingualPart, ...] = Field(
+        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")

@@ -14,6 +14,7 @@ from typing import Any
 
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import Removal, ReportConfig, removal
+from workflow_src.config.texts import Data, kind_of
 from workflow_src.spec import Look, Metric
 
 # How a member is drawn that declares no colour or no marker.
@@ -51,7 +52,7 @@ class SystemInfo:
     order: int
     loss_title: str
     preset: str
-    data: str
+    data: Data
     base: str | None
     autoregressive: bool
     refiner: bool
@@ -64,7 +65,8 @@ class SystemInfo:
 
     @property
     def data_kind(self) -> str:
-        return "raw" if self.data == "raw" else "distilled"
+        """What kind of text its targets are."""
+        return kind_of(self.data)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
@@ -17,6 +19,8 @@ from workflow_src.records.atomic import file_digest, room_for, sha256
 
 log = logging.getLogger("continuum")
 
+MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
+DOWNLOADS = Path("downloads")
 SLOWEST = 1000  # bytes a second; a server that is slower has stalled
 BLOCK = 1 << 18
 HTML_STARTS = (b"<!doctype html", b"<html")
@@ -281,3 +285,44 @@ class _Progress:
             with contextlib.suppress(ZeroDivisionError):
                 rate = self.done / 1e6 / (now - self.began)
                 log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
+
+
+def mirror_folders(configured: Sequence[str]) -> list[Path]:
+    """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
+    named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
+    folders = []
+    for name in dict.fromkeys(named):
+        if Path(name).is_dir():
+            folders.append(Path(name))
+        else:
+            log.warning("mirror folder %s does not exist; going on without it", name)
+    return folders
+
+
+class Files:
+    """Local copies of a dataset's files, each fetched when it is first located. `fetched` says what they are."""
+
+    def __init__(
+        self,
+        files: Mapping[str, RemoteFile],
+        folder: Path,
+        mirrors: list[Path],
+        allow_unpinned: bool,
+        patience: Patience,
+    ):
+        self.files, self.folder, self.mirrors, self.allow_unpinned = files, folder, mirrors, allow_unpinned
+        self.patience = patience
+        self.fetched: dict[str, dict[str, Any]] = {}
+
+    def locate(self, name: str) -> Path:
+        if name not in self.fetched:
+            file = self.files[name]
+            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
+            self.fetched[name] = {
+                "url": file.url,
+                "sha256": digest,
+                "bytes": path.stat().st_size,
+                "check": file.check,
+                "path": str(path),
+            }
+        return Path(self.fetched[name]["path"])

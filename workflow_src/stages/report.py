@@ -64,6 +64,7 @@ class Inputs(JobInputs):
     traces: Path | None = None
     significance: tuple[Path, ...] = Field((), description="of every test set, the main one first")
     corpus: Path | None = Field(None, description="corpus.json")
+    monolingual: tuple[Path, ...] = Field((), max_length=1, description="counts of text of the source language")
     encoded: tuple[Path, ...] = Field((), description="descriptions of encoded training texts")
     analyses: tuple[Path, ...] = Field((), description="files of the analyses")
     bundles: tuple[Path, ...] = Field((), description="descriptions of the finished bundles")
@@ -211,16 +212,16 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
             record["signatures"],
             timing,
             carried.checksum(material.sums),
-            corpus.downloads(material.corpus),
+            corpus.downloads(material.corpus, material.monolingual),
             page.round_trip_words(material.corpus),
         ),
         "systems": cells,
         "advice": progress.advice((log.system.name, log.entries) for log in material.logs),
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
-        "corpus": corpus.table(material.corpus),
-        "cleaning": corpus.cleaning(material.corpus),
-        "corpus_sentences": corpus.sentences(material.corpus, material.encoded),
+        "corpus": corpus.table(material.corpus, material.monolingual),
+        "cleaning": corpus.cleaning(material.corpus, material.monolingual),
+        "corpus_sentences": corpus.sentences(material.corpus, material.encoded, material.mixtures),
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
     }
@@ -289,6 +290,7 @@ def run(inputs: Inputs) -> str:
         traces=inputs.traces,
         significance=inputs.significance,
         corpus=inputs.corpus,
+        monolingual=next(iter(inputs.monolingual), None),
         encoded=inputs.encoded,
         analysed=inputs.analyses,
     )

@@ -107,9 +107,7 @@ def test_a_harmful_update_is_skipped_and_counted(make_trainer, compare, tiny, ti
     warnings = warnings_of(caplog)
     assert len(warnings) == 2 and warnings[1].startswith("warning: update 8 was skipped (loss ")
     batches = epoch_batches(tiny.train, 150, 1, 0)
-    assert warnings[0].endswith(
-        f"epoch 1, batch 3, {len(batches[2])} pairs, rows (from 0) " + ", ".join(map(str, batches[2]))
-    )
+    assert warnings[0].endswith(describe([Part(batches[2], 0, 2, 0)]))
 
 
 def test_skipping_is_resumed_bit_for_bit(make_trainer, compare, monkeypatch):
@@ -156,10 +154,7 @@ def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_tr
     rows = ", ".join(map(str, batches[number - 1]))
     message = str(stopped.value)
     assert message.startswith(f"training diverged: update {number} had loss nan, gradient norm nan (epoch ")
-    assert (
-        f"{len(batches[number - 1])} pairs, rows (from 0) {rows} of {tiny.train.prefix}), and {limit + 1} in a row, "
-        in message
-    )
+    assert f" {rows} of {tiny.train.prefix}), and {limit + 1} in a row, " in message
     assert "lower training.learning_rate (0.005), set or lower training.clip_norm (1.0) or look at" in message
     assert message.endswith(f"training.max_skipped is {limit}. The state of update 6 is untouched.")
     assert contents(trainer.states.folder) == before
