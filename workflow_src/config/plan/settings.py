@@ -43,6 +43,7 @@ class Settings(Graph):
                 "limit": self.recipe.limits.get(MONOLINGUAL),
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "clean": [[name, settings.model_dump(mode="json")] for name, settings in filters],
+                **self._placeholders(),
             }
         )
 
@@ -60,6 +61,7 @@ class Settings(Graph):
                 "limits": self._limits(),
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "split": split,
+                **self._placeholders(),
             }
         )
 
@@ -70,7 +72,11 @@ class Settings(Graph):
         return {name: limits[key] for name, key in named.items() if key in limits}
 
     def settings_subwords(self) -> str:
-        return self.recipe.subwords.canonical()
+        return _json(self.recipe.subwords.model_dump(mode="json") | self._placeholders())
+
+    def _placeholders(self) -> dict[str, list[str]]:
+        kinds = self.recipe.placeholder_kinds
+        return {"placeholders": list(kinds)} if kinds else {}
 
     def settings_encode(self) -> str:
         return _json({"max_length": self.recipe.max_length})
