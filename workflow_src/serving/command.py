@@ -15,6 +15,7 @@ from typing import Any, Literal
 from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.placeholders import outcome_words
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
@@ -250,6 +251,12 @@ class _Command:
             self.done += len(chunk)
             progress(self.done)
 
+    def say_what_is_missing(self) -> None:
+        """Warn of placeholders that translations lack."""
+        counts = self._opened[0].placeholders
+        if any(counts[name] for name in ("missing", "dropped")):
+            log.warning("warning: %s", outcome_words(counts))
+
 
 def _translate(options: Options) -> None:
     """Translate the files of the options, each into its output."""
@@ -273,6 +280,7 @@ def _translate(options: Options) -> None:
             if isinstance(output, io.TextIOWrapper):
                 output.reconfigure(encoding="utf-8", newline="\n")
             console.write(output, command.lines(path, len(pairs) > 1, progress))
+    command.say_what_is_missing()
 
 
 def _parse(words: list[str] | None) -> Options:
