@@ -188,6 +188,10 @@ class BaseTranslator(ABC):
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
 
+    def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
+        """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
+        return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
+
     def _check_wanted(self, wanted: Wanted, settings: SearchSettings) -> None:
         """Raises ValueError for what a search cannot give beside the translation."""
         search, known = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
@@ -214,10 +218,6 @@ class BaseTranslator(ABC):
         """What is removed of the repetitions of a search by default."""
         traits = self._traits(settings)
         return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.get("remove_repetitions"))
-
-    def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
-        """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
-        return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
 
     # Cached for calls with one sentence.
     @functools.cached_property

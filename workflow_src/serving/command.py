@@ -251,11 +251,11 @@ class _Command:
             self.done += len(chunk)
             progress(self.done)
 
-    def say_what_is_missing(self) -> None:
-        """Warn of placeholders that translations lack."""
-        counts = self._opened[0].placeholders
-        if any(counts[name] for name in ("missing", "dropped")):
-            log.warning("warning: %s", outcome_words(counts))
+    def warn_of_placeholders(self) -> None:
+        """Log how many placeholders of the sources translations lack, if any."""
+        placeholders = self._opened[0].placeholders
+        if any(placeholders[name] for name in ("missing", "dropped")):
+            log.warning("warning: %s", outcome_words(placeholders))
 
 
 def _translate(options: Options) -> None:
@@ -280,7 +280,7 @@ def _translate(options: Options) -> None:
             if isinstance(output, io.TextIOWrapper):
                 output.reconfigure(encoding="utf-8", newline="\n")
             console.write(output, command.lines(path, len(pairs) > 1, progress))
-    command.say_what_is_missing()
+    command.warn_of_placeholders()
 
 
 def _parse(words: list[str] | None) -> Options:

@@ -836,7 +836,7 @@ def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch
     translator = type(own)(own.description, own.models, learned, own.runtime)
     # What a model writes: a translation with symbols, one that lacks a span, and one with a symbol too many.
     written = learned.encode_target(["the <b>dog</b>", "see", "%1 %2"], ["<b> </b>", "", "%1 %2"])
-    monkeypatch.setattr(translator, "search", lambda *_, **__: Hypotheses(written, [0.0] * 3))
+    monkeypatch.setattr(translator, "search_ids", lambda *_, **__: Hypotheses(written, [0.0] * 3))
     lines = ["der <i>Hund</i>", "siehe %7", "a %3"]
     texts = translator.translate(lines, normalised=normalised, remove_repetitions="none")
     assert texts == ["the <i>dog</i>", "see", "%3"]
