@@ -9,11 +9,16 @@ from collections.abc import Callable, Sequence
 import sentencex
 
 from workflow_src.config.tokenisers import spaced
+from workflow_src.data.placeholders import put_back
 from workflow_src.data.texts import two_letters
 
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
+
+
+# Takes a line to a text with a sign for each span, and the spans.
+Apart = Callable[[str], tuple[str, Sequence[str]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,18 +38,25 @@ def whole_lines(lines: Sequence[str]) -> list[Part]:
     return [Part(number, "", line) for number, line in enumerate(lines)]
 
 
-def split_lines(lines: Sequence[str], language: str) -> list[Part]:
+def as_it_is(line: str) -> tuple[str, Sequence[str]]:
+    """A line without spans."""
+    return line, ()
+
+
+def split_lines(lines: Sequence[str], language: str, apart: Apart = as_it_is) -> list[Part]:
     """The sentences of each line; a line without any text is one part.
 
     `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
-    split as English.
+    split as English. No sentence ends within a span that `apart` takes out of a line (`Placeholders.apart`).
     """
     code = two_letters(re.split("[-_]", language.lower())[0])
     parts: list[Part] = []
     for number, line in enumerate(lines):
         before, first = "", len(parts)
-        for segment in sentencex.segment(code, line):
-            text = segment.strip()
+        text_of_line, spans = apart(line)
+        following = iter(spans)
+        for segment in sentencex.segment(code, text_of_line):
+            text = put_back(segment.strip(), following) if spans else segment.strip()
             left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
             before += left
             if text:

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies
 
+from workflow_src.data.placeholders import Placeholders
 from workflow_src.serving.sentences import CLAUSE, Part, cut, gaps, join, split_lines, whole_lines
 
 MARKS = "ab. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
@@ -27,6 +28,19 @@ def test_sentences_end_as_in_their_language():
     for code in ("de-AT", "DE", "deu"):
         assert len(sentences("Er kam am 3. Mai.", code)) == 1
     assert sentences("One. Two.", "qzz") == ["One.", "Two."]
+
+
+def test_no_sentence_ends_within_a_placeholder():
+    line = "<img alt=Ein Hund. Zwei Katzen./> Sie ruhen. Siehe http://a.de/?Was. Dann %1! Und {x}."
+    apart = Placeholders().apart
+    texts = [part.text for part in split_lines([line], "de", apart)]
+    assert texts == [
+        "<img alt=Ein Hund. Zwei Katzen./> Sie ruhen.",
+        "Siehe http://a.de/?Was.",
+        "Dann %1!",
+        "Und {x}.",
+    ]
+    assert sentences(line)[0] == "<img alt=Ein Hund."
 
 
 def test_white_space_between_sentences_is_kept_and_that_around_a_line_is_not():
