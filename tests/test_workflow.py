@@ -494,6 +494,10 @@ CHANGES = {
         "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
         {"finish_bundle": 1, "report": 1},
     ),
+    "a share of augmented pairs": (
+        "systems: {ctc: {training: {augment: {upper: 0.1}}}}",
+        {"encode": 1, **AFTER_CTC},
+    ),
     "metrics": ("metrics: [bleu, chrf, ter]", {"score_quality": 15, "compare_rows": 1, "report": 1}),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
@@ -983,6 +987,7 @@ ROWS = {
     "one more system": ["one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
+    "shares of augmented pairs (`training.augment`)": ["a share of augmented pairs"],
     "texts of a system and their weights (`data`)": ["texts that a system learns from, and their weights"],
     "text of one language (`recipe.monolingual`), its limit, or the contents of own files with it": [
         "text of one language that no system learns from",

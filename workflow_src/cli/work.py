@@ -22,7 +22,7 @@ from workflow_src.config.costs import (
 from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.data.corpus import count_training_pairs
 from workflow_src.data.lines import count_lines
 from workflow_src.errors import ArtifactError, ConfigError
@@ -63,8 +63,11 @@ class Work:
 
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus; None without one."""
-    summary = Path(f"{plan.encoded('raw', 'train')}.json")
-    if not summary.exists():
+    # Augmented text has as many pairs, and a few more subwords.
+    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
+    summaries = [Path(f"{plan.encoded(name, 'train')}.json") for name in names]
+    summary = next((path for path in summaries if path.exists()), None)
+    if summary is None:
         return None
     counts = read_json(summary)
     try:

@@ -102,6 +102,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
+    _check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
@@ -425,15 +426,16 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
 
 
-def _check_augmented(system: System, config: WorkflowConfig, where: str) -> None:
+def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
     """Refuse capitals where normalisation takes them away. Raises ConfigError."""
-    augment, recipe = system.training.augment, config.recipe
-    if augment and recipe.normalisation.get("lowercase"):
+    for system in systems.values() if normalisation.lowercase else ():
         for name in ("upper", "title"):
-            if value := getattr(augment, name):
-                problem = "recipe.normalisation.lowercase is true, and models read no capitals"
+            if value := getattr(system.training.augment, name, 0):
                 raise ConfigError(
-                    f"{where}.training.augment.{name}", value, problem=problem, hint="remove one of the two"
+                    f"systems.{system.name}.training.augment.{name}",
+                    value,
+                    problem="recipe.normalisation.lowercase is true, and models read no capitals",
+                    hint="remove one of the two",
                 )
 
 
@@ -464,7 +466,6 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         carries=system.carries,
         search_defaults=system.search_defaults,
     )
-    _check_augmented(resolved, config, where)
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(where, problem=reason)
     for role, name in resolved.filled.items():

@@ -110,6 +110,13 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     assert corpus.cleaning(CONTENT, {}) == []
 
 
+def test_augmented_pairs_are_counted_in_sentences():
+    text = {"augmented": {"upper": 1200, "typos": 3, "too_long": 1}, "pairs": 9, "max_length": 64, "dropped": {}}
+    assert corpus.sentences({}, {"raw+upper-0.1": text}, {})[1] == (
+        "Pairs of training text raw+upper-0.1 that are changed: upper 1,200, typos 3; 1 stay, which would be too long."
+    )
+
+
 def test_placeholders_are_counted_in_sentences():
     texts = {"raw": {"placeholders": {"pairs": 2, "spans": 1004, "without_partner": 3}, "pairs": 9, "max_length": 64}}
     sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
