@@ -43,7 +43,7 @@ rule download:
 
 rule download_monolingual:
     output:
-        text=plan.raw(MONOLINGUAL, "source"),
+        text=plan.raw(MONOLINGUAL, plan.recipe.source),
         summary=plan.raw(MONOLINGUAL, "json"),
     log:
         f"{LOGS}/download_monolingual.log",
@@ -173,11 +173,14 @@ rule encode:
         ),
     output:
         summary=f"{ENCODED}.json",
-        arrays=multiext(ENCODED, ".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"),
+        arrays=multiext(ENCODED, *ARRAYS),
     log:
         f"{LOGS}/encode/{{text}}-{{split}}.log",
     benchmark:
         f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
+    wildcard_constraints:
+        # keep_likely writes those.
+        text=f"(?!{LIKELY}-by-)[^/]+",
     conda:
         "../envs/cpu.yaml"
     threads: 1
