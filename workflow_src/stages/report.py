@@ -79,6 +79,7 @@ def facts(
     signatures: dict[str, str],
     threads: str,
     checksum: str | None,
+    downloads: str,
     round_trip: str,
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
@@ -90,6 +91,7 @@ def facts(
     return [
         *([("dataset", "; ".join([manifest.dataset, *dataset]))] if dataset else []),
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
+        *([("downloads", downloads)] if downloads else []),
         ("command", record["command"]),
         ("code", f"commit {record['commit']}" if record["commit"] else "not in version control"),
         ("made", record["created"]),
@@ -205,6 +207,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
             record["signatures"],
             timing,
             carried.checksum(material.sums),
+            corpus.downloads(material.corpus),
             page.round_trip_words(material.corpus),
         ),
         "systems": cells,
@@ -213,7 +216,10 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(material.corpus, material.monolingual),
         "cleaning": corpus.cleaning(material.corpus, material.monolingual, material.encoded),
-        "corpus_sentences": corpus.sentences(material.corpus, material.encoded, material.mixtures),
+        "corpus_sentences": [
+            *corpus.sentences(material.corpus, material.encoded, material.mixtures),
+            *corpus.kept(manifest.rows, material.qualities, split),
+        ],
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
     }

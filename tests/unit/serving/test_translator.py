@@ -16,11 +16,14 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.types import Hypotheses
 
 PROJECT = Path(__file__).resolve().parents[3]
 SEARCHES = [
@@ -824,3 +827,22 @@ def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_
     assert not (tmp_path / "out.txt").exists()
     assert in_process(*words) == (0, "", "")
     assert (tmp_path / "out.txt").read_text() == ""
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch, normalised):
+    texts = {"de": ["der <b>Hund</b> ruht", "siehe %1"], "en": ["the <b>dog</b> rests", "see %1"]}
+    for code, lines in texts.items():
+        (tmp_path / code).write_text("".join(f"{line}\n" for line in lines))
+    settings = SubwordsConfig(vocabulary_size="auto")
+    paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
+    own = translators["lvm"]
+    learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
+    translator = type(own)(own.description, own.models, learned, own.runtime)
+    # What a model writes: a translation with symbols, one that lacks a span, and one with a symbol too many.
+    written = learned.encode_target(["the <b>dog</b>", "see", "%1 %2"], ["<b> </b>", "", "%1 %2"])
+    monkeypatch.setattr(translator, "search", lambda *_, **__: Hypotheses(written, [0.0] * 3))
+    lines = ["der <i>Hund</i>", "siehe %7", "a %3"]
+    texts = translator.translate(lines, normalised=normalised, remove_repetitions="none")
+    assert texts == ["the <i>dog</i>", "see", "%3"]
+    assert translator.placeholders == {"spans": 4, "missing": 1, "dropped": 1}
