@@ -866,7 +866,9 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_pat
     drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
     pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
-    for split, lines in (drawn | {"train": pairs}).items():
+    # Every fourth pair has a placeholder.
+    drawn |= {split: with_placeholders(lines) for split, lines in (drawn | {"train": pairs}).items()}
+    for split, lines in drawn.items():
         for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
     more = [german for german, _ in grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]]
@@ -904,7 +906,18 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_pat
     ):
         assert words in page
     assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
+    # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
+    for quality in results.glob("quality/*/*/*/test.json"):
+        outcomes = json.loads(quality.read_text())["placeholders"]
+        assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
+    encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
+    assert 100 < encoded["pairs"] == encoded["spans"] and f"{encoded['pairs']} pairs with" in page
+    assert corpus["placeholders"]["test"] == {"pairs": 10, "spans": 10, "without_partner": 0}
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
+
+
+def with_placeholders(lines):
+    return [tuple(f"%1 {side}" for side in pair) if number % 4 == 0 else pair for number, pair in enumerate(lines)]
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.

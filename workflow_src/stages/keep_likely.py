@@ -52,8 +52,10 @@ def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str 
 def shown(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[dict[str, Any]]:
     """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
     drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
-    sources = subwords.decode_source([corpus.source(row).tolist() for row in drawn])
-    targets = subwords.decode_target([corpus.target(row).tolist() for row in drawn])
+    # Nothing says what placeholders stand for.
+    unknown = [""] * len(drawn)
+    sources = subwords.decode_source([corpus.source(row).tolist() for row in drawn], unknown)
+    targets = subwords.decode_target([corpus.target(row).tolist() for row in drawn], unknown)
     return [
         Example(row + 1, source, target, f"{scores[row]:.2f} nats").as_json()
         for row, source, target in zip(drawn, sources, targets, strict=True)

@@ -201,6 +201,10 @@ def test_the_share_of_pairs_that_is_kept(section, keep, maximum):
     [
         ({"systems": {"ctc": {"data": "likely-by-lvm"}}}, {"setting": "systems.ctc.data", "value": "likely-by-lvm"}),
         ({"systems": {"ctc": {"data": "likely-by-teach"}}}, {"nearest": "likely-by-teacher"}),
+        (
+            {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "raw": 1}, "training": {"augment": {"upper": 0.1}}}}},
+            {"setting": "systems.ctc.training.augment"},
+        ),
         ({"likelihood": {"techer": {}}}, {"setting": "likelihood.techer", "nearest": "teacher"}),
         ({"likelihood": {"teacher": {"keep": 1.5}}}, {"setting": "likelihood.teacher.keep", "allowed": "1 or less"}),
         ({"likelihood": {"teacher": {"keep": 0}}}, {"setting": "likelihood.teacher.keep", "allowed": "above 0"}),
