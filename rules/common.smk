@@ -34,7 +34,7 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
@@ -79,6 +79,7 @@ ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
 ENCODED = plan.encoded("{text}", "{split}")
+ARRAYS = [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"]
 SUBWORDS = f"{plan.subwords}/subwords.json"
 SYSTEMS = list(plan.loaded.systems)
 REPORT = f"{plan.report}/index.html"

@@ -119,18 +119,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = [
-        *(
-            "download",
-            "download_monolingual",
-            "clean",
-            "normalise",
-            "normalise_monolingual",
-            "learn_subwords",
-            "encode",
-            "train_teacher",
-            "distill",
-            "merge_distilled",
-        ),
+        *("download", "download_monolingual", "clean", "normalise", "normalise_monolingual", "learn_subwords"),
+        *("encode", "train_teacher", "distill", "merge_distilled", "score_pairs", "keep_likely"),
         *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
         *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
         *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
@@ -591,6 +581,11 @@ CHANGES = {
         {"download_monolingual": 1, "normalise_monolingual": 1, "distill": 2, "merge_distilled": 1, "encode": 1}
         | AFTER_CTC,
     ),
+    "pairs that a system finds likely": (
+        "systems: {ctc: {data: likely-by-teacher}}",
+        {"score_pairs": 1, "keep_likely": 1} | AFTER_CTC,
+    ),
+    "how likely pairs are that no system learns from": ("likelihood: {teacher: {keep: 0.5}}", {}),
     "one more seed": (
         "seeds: [1, 2]",
         {"train_teacher": 1, **LATENT, **CTC, **BUNDLES, **decoded(15), "compare_rows": 1, "report": 1},
@@ -887,6 +882,10 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
     others = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(more)]
     (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in others))
+    news = [german for german, _ in grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]]
+    held_out = [german for german, _ in drawn["test"][:5]]
+    news = [*news, *news[:20], *held_out, "", "1 2 3"]
+    (tmp_path / "planted/news.de").write_text("".join(f"{line}\n" for line in news))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
     done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -903,6 +902,21 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     for step in corpus["cleaning"]:
         assert shown.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    monolingual = json.loads((results / "corpus/monolingual.json").read_text())
+    assert monolingual["dropped"] | {"repeated": 20, "held_out": 5, "cleaning": 2} == monolingual["dropped"]
+    assert monolingual["read"] == len(news) == monolingual["lines"] + sum(monolingual["dropped"].values())
+    trained = json.loads((results / "systems/ctc/seed-1/config.json").read_text())["texts"]
+    pairs = {text: json.loads((results / f"encoded/{text}/train.json").read_text())["pairs"] for text in trained}
+    assert {text: counts["pairs"] for text, counts in trained.items()} == pairs
+    assert pairs["likely-by-teacher"] == round(0.8 * corpus["pairs"]["train"])
+    assert pairs["monolingual-by-teacher"] <= monolingual["lines"]
+    for words in (
+        "Likelihood under teacher",
+        "monolingual, German",
+        f"likely-by-teacher {pairs['likely-by-teacher']} of",
+    ):
+        assert words in page
+    assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
     # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
     for quality in results.glob("quality/*/*/*/plain.json"):
         outcomes = json.loads(quality.read_text())["placeholders"]
@@ -992,6 +1006,10 @@ ROWS = {
     "text of one language (`recipe.monolingual`), its limit, or the contents of own files with it": [
         "text of one language that no system learns from",
         "text of one language",
+    ],
+    "share of likely pairs, and shards that score them (`likelihood`)": [
+        "how likely pairs are that no system learns from",
+        "pairs that a system finds likely",
     ],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "filters of the training text, their settings and order (`recipe.clean`)": [

@@ -32,6 +32,7 @@ STAGES = {
     "data": "corpus, subwords",
     "train": "train",
     "distil": "distil",
+    "keep_likely": "keep likely pairs",
     "export": "export",
     "translate": "translate",
     "bundles": "finish bundles",
@@ -45,6 +46,7 @@ RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
+    "score_pairs": "keep_likely",
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
 
@@ -318,6 +320,8 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"systems.{wildcards['system']}"
     if rule == "distill" or rule == "merge_distilled":
         return f"distillation.{wildcards['teacher']}"
+    if rule == "score_pairs" or rule == "keep_likely":
+        return f"likelihood.{wildcards['system']}"
     if rule in ("decode", "decode_shard", "choose_settings"):
         return f"decodes.{wildcards['search']}"
     return {

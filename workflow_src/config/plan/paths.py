@@ -143,6 +143,10 @@ class Paths:
     def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
         return f"{self.root}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl"
 
+    def likelihood_shard(self, system: str, shard: int | str, shards: int | str) -> str:
+        """A part of a system's scores of the training pairs."""
+        return f"{self.root}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl"
+
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
 

@@ -109,6 +109,11 @@ class Settings(Graph):
         """Search settings of a teacher."""
         return self.distillation(teacher).search_settings().canonical()
 
+    def settings_likelihood(self, system: str) -> str:
+        """Which pairs are kept of those that a system has scored."""
+        section = self.likelihood(system)
+        return _json({"system": system, "keep": section.share, "maximum": section.maximum})
+
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
 
