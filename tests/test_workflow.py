@@ -896,6 +896,8 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 @pytest.mark.runs
 def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(tmp_path):
     drawn = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
+    # Every fourth pair has a placeholder.
+    drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
     pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
     # The last sentence of the second set is one of train, and its other references are empty but for that one.
@@ -922,6 +924,13 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     for step in corpus["cleaning"]:
         assert shown.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
+    for quality in results.glob("quality/*/*/*/plain.json"):
+        outcomes = json.loads(quality.read_text())["placeholders"]
+        assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
+    encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
+    assert 100 < encoded["pairs"] == encoded["spans"] and f"{encoded['pairs']} pairs with" in page
+    assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
     _check_test_sets(results, corpus, page, drawn["more"], others)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
 
@@ -950,6 +959,10 @@ def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[st
     board = leaderboard.read(results)
     assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 4
     assert len({row["test_set"] for row in board}) == 2
+
+
+def with_placeholders(lines):
+    return [tuple(f"%1 {side}" for side in pair) if number % 4 == 0 else pair for number, pair in enumerate(lines)]
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
