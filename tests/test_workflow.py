@@ -782,6 +782,31 @@ def own_text(folder):
     (folder / "mine.yaml").write_text(yaml.safe_dump(own))
 
 
+def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_project, tmp_path):
+    for name in ("train", "dev", "news", "talks"):
+        for code in ("de", "en"):
+            (tmp_path / f"{name}.{code}").write_text("text\n")
+    parts = {
+        name: [{"texts": {code: f"{name}.{code}" for code in ("de", "en")}}]
+        for name in ("train", "dev", "news", "talks")
+    }
+    test = {name: parts.pop(name) for name in ("news", "talks")}
+    dataset = {"name": "mine", "languages": ["de", "en"], **parts, "test": test}
+    content = {"experiment": "mine", "extends": "smoke", "only": ["ctc"], "test": ["news"]}
+    content |= {"recipe": {"name": "mine", "dataset": dataset}, "decodes": [{"system": "ctc", "search": "ctc-greedy"}]}
+    overlay = tmp_path / "mine.yaml"
+
+    def words(**changes) -> tuple[str, str]:
+        overlay.write_text(yaml.safe_dump(content | changes))
+        return "--configfile", str(overlay)
+
+    done = snakemake("--cores", "2", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    more = {"decode": 1, "score_quality": 1, "compare_rows_on_talks": 1, "report": 1}
+    assert scheduled(*words(test=["news", "talks"]), project=hollow_project, folder=tmp_path) == more
+    assert scheduled(*words(), project=hollow_project, folder=tmp_path) == {}
+
+
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
@@ -1026,6 +1051,7 @@ ROWS = {
         "another seed of the corpus",
         "test_own_text_changed_makes_the_corpus_anew",
     ],
+    "one more test set to translate (`test`)": ["test_one_more_test_set_is_translated_and_nothing_is_trained_for_it"],
     "the date of own text files": ["test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],
     "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
