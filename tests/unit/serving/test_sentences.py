@@ -7,10 +7,9 @@ import re
 import pytest
 from hypothesis import given, strategies
 
-from workflow_src.data.placeholders import Placeholders
 from workflow_src.serving.sentences import CLAUSE, Part, cut, gaps, join, split_lines, whole_lines
 
-MARKS = "ab. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
+MARKS = "ab\uf8b0@<>/w%{}. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
 
 
 def sentences(line: str, language: str = "de") -> list[str]:
@@ -30,17 +29,15 @@ def test_sentences_end_as_in_their_language():
     assert sentences("One. Two.", "qzz") == ["One.", "Two."]
 
 
-def test_no_sentence_ends_within_a_placeholder():
-    line = "<img alt=Ein Hund. Zwei Katzen./> Sie ruhen. Siehe http://a.de/?Was. Dann %1! Und {x}."
-    apart = Placeholders().apart
-    texts = [part.text for part in split_lines([line], "de", apart)]
-    assert texts == [
-        "<img alt=Ein Hund. Zwei Katzen./> Sie ruhen.",
-        "Siehe http://a.de/?Was.",
-        "Dann %1!",
+def test_no_sentence_ends_within_an_address_or_a_tag():
+    assert sentences("Siehe www.a.de?Was!Wo dort. Dann <b title=x>%1! Und {x}. Ja") == [
+        "Siehe www.a.de?Was!Wo dort.",
+        "Dann <b title=x>%1!",
         "Und {x}.",
+        "Ja",
     ]
-    assert sentences(line)[0] == "<img alt=Ein Hund."
+    # A line of signs that stand for spans is a line like any other.
+    assert sentences("\uf8b0 Eins. www.b.de?Zwei \uf8b0. Drei.") == ["\uf8b0 Eins.", "www.b.de?Zwei \uf8b0.", "Drei."]
 
 
 def test_white_space_between_sentences_is_kept_and_that_around_a_line_is_not():
