@@ -11,7 +11,9 @@ from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
@@ -24,6 +26,7 @@ class Inputs(JobInputs):
     details: Path = Field(description="JSON lines of the decode")
     source: Path
     reference: Path
+    computed: tuple[Path, ...] = Field((), description="figures of the sentences by metrics with a program")
     output: Path
 
 
@@ -39,7 +42,7 @@ def run(inputs: Inputs) -> str:
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, scoring.corpus)
+    texts = Texts(hypotheses, references, sources, scoring.corpus, computed=read_computed(inputs.computed))
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     files = {
@@ -47,9 +50,10 @@ def run(inputs: Inputs) -> str:
         "reference": inputs.reference,
         "source": inputs.source,
         "details": inputs.details,
+        **{f"computed {number}": path for number, path in enumerate(inputs.computed, 1)},
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
-    kept, words, subwords = (result[name] for name in metrics.VARIANTS.values())
+    kept, words, subwords = (result[name] for name in VARIANTS.values())
     main, *others = (one.metric for one in scoring.measured)
     figures = [
         f"{metric.title} {metric.factor * kept[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"

@@ -43,7 +43,9 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     provenance = results.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
     digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{results.split}.")})
-    signature = (provenance.get("signatures") or {}).get(main_metric().title, "")
+    signatures = provenance.get("signatures") or {}
+    # Figures of one program are comparable only by one model, which its signature says.
+    signed = [metric for metric in METRICS if metric is main_metric() or metric.program]
     about = {
         "experiment": results.experiment,
         "corpus": results.dataset,
@@ -52,7 +54,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         "test_set": f"{results.split}:{digest[:12]}" if digest else results.split,
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit") or "",
-        "signature": signature,
+        "signature": "; ".join(signatures[metric.title] for metric in signed if metric.title in signatures),
     }
     wanted = [row for row in results.rows if row.repetitions_removed == row.removal()]
     return [_cells(about | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
