@@ -35,6 +35,7 @@ from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
 from workflow_src.config.plan import SPLITS
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, metrics, roles
@@ -128,7 +129,7 @@ def training_inputs(wildcards):
     """Inputs of every training rule, by the names that its command uses."""
     system = plan.system(wildcards.system)
     inputs = {
-        "train": plan.encoded(system.data, "train") + ".json",
+        "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
         "test": plan.encoded("raw", "test") + ".json",
@@ -145,6 +146,11 @@ def training_inputs(wildcards):
 def input_prefix(name):
     """A function for params: the prefix of the encoded split whose PREFIX.json is the input `name`."""
     return lambda wildcards, input: os.path.splitext(input[name])[0]
+
+
+def input_prefixes(name):
+    """`input_prefix` where the input is a list."""
+    return lambda wildcards, input: [os.path.splitext(file)[0] for file in input[name]]
 
 
 def option(name):
@@ -285,9 +291,9 @@ TARGETS = {
     "teachers": [
         plan.weights(system, seed)
         for system, seed in TRAINED
-        if plan.system(system).family.autoregressive and plan.system(system).teacher is None
+        if plan.system(system).family.autoregressive and not plan.system(system).teachers
     ],
-    "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
+    "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
     "systems": [plan.weights(*trained) for trained in TRAINED],
     "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],

@@ -37,7 +37,7 @@ for training_rule in TRAININGS:
             split_batches=str(RUNTIME.split_batches),
         params:
             settings=lambda wildcards: plan.settings_training(wildcards.system),
-            train=input_prefix("train"),
+            train=input_prefixes("train"),
             dev=input_prefix("dev"),
             test=input_prefix("test"),
             subwords=input_folder("subwords"),

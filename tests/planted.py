@@ -5,7 +5,7 @@ As a script it writes a corpus with faults in train, and dev and test as they ar
     snakemake --profile config/profiles/default --config experiment=recommended -- normalised
     python tests/planted.py --corpus results/recommended/corpus --languages de en --share 0.3 --output planted
     snakemake --profile config/profiles/default --configfile tests/experiments/planted-noisy.yaml
-    snakemake --profile config/profiles/default --configfile tests/experiments/planted-cleaned.yaml
+    snakemake --profile config/profiles/default --configfile tests/experiments/planted-{noisy,cleaned}.yaml
 """
 
 from __future__ import annotations

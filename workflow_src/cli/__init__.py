@@ -75,6 +75,7 @@ def check_files(plan: Plan) -> None:
     others |= {f"recipe.distilled.{name}": path for name, path in plan.own_distilled.items()}
     for metric in plan.program_settings:
         others |= {f"{what} of metrics.{metric}": path for what, path in plan.program_files(metric).items()}
+    others |= plan.own_monolingual if plan.reads_monolingual else {}
     for setting, path in others.items():
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where

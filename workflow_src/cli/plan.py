@@ -25,6 +25,7 @@ from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
+from workflow_src.config.texts import system_behind
 from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
@@ -43,6 +44,7 @@ STAGES = {
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
+    **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
@@ -225,8 +227,7 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     system = wildcards.get("system") or wildcards.get("teacher") or ""
     if rule == "encode":
         # Distilled text is encoded when its teacher has written it.
-        of = {system.data: system.teacher for system in plan.loaded.systems.values()}
-        system = of.get(wildcards["text"]) or ""
+        system = system_behind(wildcards["text"]) or ""
         return ("distil", system) if system else ("data", "")
     if rule in plan.training_rules:
         return "train", system
@@ -322,6 +323,8 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"decodes.{wildcards['search']}"
     return {
         "download": "recipe.dataset",
+        "download_monolingual": "recipe.monolingual",
+        "normalise_monolingual": "recipe",
         "clean": "recipe",
         "normalise": "recipe",
         "encode": "recipe",

@@ -20,7 +20,7 @@ Section = TypeVar("Section", bound=Frozen)
 LONGEST_NAME = 100
 CONFIGURATION = "the configuration"
 # Places in pydantic's errors that name an alternative of a union, which no user wrote.
-ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|literal\[.*|constrained-\w+|[A-Z]\w*Config|function-.*)$")
+ALTERNATIVE = re.compile(r"^(str|int|float|(dict|tuple)\[.*|literal\[.*|constrained-\w+|[A-Z]\w*Config|function-.*)$")
 
 
 def written(pattern: str, rule: str | tuple[str, ...]) -> AfterValidator:

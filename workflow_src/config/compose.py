@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from workflow_src.config.texts import named_in, system_behind
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.registry import analyses, searches
 from workflow_src.spec import Use
@@ -254,7 +255,7 @@ def _with_needed(names: list[Any], systems: dict[Any, Any]) -> set[Any]:
         groups = [section.get(key) for key in ("roles", "carries")]
         needed = [section.get("base"), section.get("init_from")]
         needed += [other for group in groups if isinstance(group, dict) for other in group.values()]
-        needed.append(str(section.get("data", "")).removeprefix("distilled-by-"))
+        needed += map(system_behind, named_in(section.get("data")))
         left += [other for other in needed if isinstance(other, str)]
     return kept
 

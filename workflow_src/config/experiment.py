@@ -123,12 +123,18 @@ class SizedTrainingConfig(TrainingConfig):
     save_every: int
 
 
+# The share of a text's pairs that an epoch has.
+TextWeight = Annotated[float, Field(gt=0, le=100)]
+
+
 class SystemConfig(Frozen):
-    """One trained model. `data` is raw, distilled-by-SYSTEM, or the name of the user's own distilled text."""
+    """One trained model. A text is raw, distilled-by-SYSTEM, or the name of the user's own distilled text."""
 
     family: str
     preset: str
-    data: str | None = Field(None, description="default: raw, or that of the base")
+    data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
+        None, description="a text, or texts with their weights; default: raw, or that of the base"
+    )
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
@@ -141,6 +147,13 @@ class SystemConfig(Frozen):
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
     objective: dict[str, Any] = {}
     training: TrainingConfig | None = Field(None, description="how long it learns; none where it is counted at once")
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _names_texts(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, str | dict):
+            raise ConfigError("", allowed="a text, or texts with weights, such as {raw: 1, distilled-by-teacher: 0.5}")
+        return value
 
     @model_validator(mode="after")
     def _one_start(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflow_src.config import texts
 from workflow_src.config.base import parse
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import (
@@ -98,6 +99,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
+    _check_monolingual(config)
     cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
@@ -202,6 +204,17 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                     raise ConfigError(where, sorted(texts), problem=f"no {language}", hint=f"add {language}")
 
 
+def _check_monolingual(config: WorkflowConfig) -> None:
+    """Check that every part of text of one language is there in the source language. Raises ConfigError."""
+    source = config.recipe.source
+    for number, part in enumerate(config.recipe.monolingual):
+        if source not in part.texts:
+            where = f"recipe.monolingual[{number}].texts"
+            raise ConfigError(
+                where, sorted(part.texts), problem=f"no {source}", hint=f"add {source}, the source language"
+            )
+
+
 def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
     """Check that every system can read the longest sentence of dev and test of a split. Raises ConfigError.
 
@@ -232,9 +245,10 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             other = getattr(system, role)
             if other is not None and other not in names:
                 raise ConfigError(f"{where}.{role}", other, allowed=names)
-        if system.data and system.data.startswith("distilled-by-"):
-            if system.data.removeprefix("distilled-by-") not in names:
-                raise ConfigError(f"{where}.data", system.data, allowed=[f"distilled-by-{name}" for name in names])
+        for text in texts.weights_of(system.data or texts.RAW):
+            made = texts.kind_and_system(text)
+            if made and made[1] not in names:
+                raise ConfigError(f"{where}.data", text, allowed=[f"{made[0]}-by-{name}" for name in names])
         _check_roles(name, system, config)
     for name, system in config.systems.items():
         _check_carried(name, system, config)
@@ -324,9 +338,8 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
 def _refuse_cycles(config: WorkflowConfig) -> None:
     def needs(name: str) -> list[str]:
         system = config.systems[name]
-        data = system.data or ""
-        teacher = data.removeprefix("distilled-by-") if data.startswith("distilled-by-") else None
-        return [other for other in (system.base, *system.roles.values(), system.init_from, teacher) if other]
+        makers = map(texts.system_behind, texts.weights_of(system.data or texts.RAW))
+        return [other for other in (system.base, *system.roles.values(), system.init_from, *makers) if other]
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
@@ -390,26 +403,36 @@ def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfi
     return system.training
 
 
+def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
+    """Check that there is such a training text, and that a system can make it. Raises ConfigError."""
+    made = texts.kind_and_system(text)
+    if made is None and text != texts.RAW and text not in config.recipe.distilled:
+        allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.MADE_BY_SYSTEMS), *config.recipe.distilled]
+        raise ConfigError(where, text, allowed=allowed, hint="or add it to recipe.distilled")
+    if made and made[0] == texts.MONOLINGUAL and not config.recipe.monolingual:
+        problem = "recipe.monolingual names no text"
+        raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
+    if made and not families()[config.systems[made[1]].family].autoregressive:
+        raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
+
+
 def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
     family = families()[system.family]
     where = f"systems.{name}"
-    data = system.data or (config.systems[system.base].data if system.base else None) or "raw"
-    if data != "raw" and not data.startswith("distilled-by-") and data not in config.recipe.distilled:
-        allowed = ["raw", "distilled-by-SYSTEM", *config.recipe.distilled]
-        raise ConfigError(f"{where}.data", data, allowed=allowed, hint="or add it to recipe.distilled")
-    if data.startswith("distilled-by-"):
-        teacher = data.removeprefix("distilled-by-")
-        family_name = config.systems[teacher].family
-        if not families()[family_name].autoregressive:
-            raise ConfigError(f"{where}.data", data, allowed=f"a teacher of family {_families_with(AUTOREGRESSIVE)}")
+    data = system.data or (config.systems[system.base].data if system.base else None) or texts.RAW
+    for text in texts.weights_of(data):
+        _check_text(text, config, f"{where}.data")
+    if family.fit and not isinstance(texts.canonical(data), str):
+        problem = f"family {family.name} is counted at once"
+        raise ConfigError(f"{where}.data", data, problem=problem, hint="name one text without a weight")
     preset = read_preset(family.presets, system.preset, f"systems.{name}")
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(
         name=name,
         family_name=system.family,
         preset=system.preset,
-        data=data,
+        data=texts.canonical(data),
         base=system.base,
         init_from=system.init_from,
         initial_weights=system.initial_weights,

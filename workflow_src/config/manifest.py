@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
+from workflow_src.config.texts import Data, kind_of
 from workflow_src.spec import Look, Metric
 
 # How a member is drawn that declares no colour or no marker.
@@ -50,7 +51,7 @@ class SystemInfo:
     order: int
     loss_title: str
     preset: str
-    data: str
+    data: Data
     base: str | None
     autoregressive: bool
     refiner: bool
@@ -63,7 +64,8 @@ class SystemInfo:
 
     @property
     def data_kind(self) -> str:
-        return "raw" if self.data == "raw" else "distilled"
+        """What kind of text its targets are."""
+        return kind_of(self.data)
 
 
 @dataclasses.dataclass(frozen=True)

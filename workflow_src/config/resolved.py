@@ -11,6 +11,7 @@ from typing import Any
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
+from workflow_src.config.texts import Data, system_behind, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters
 from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
@@ -23,7 +24,7 @@ class System:
     name: str
     family_name: str
     preset: str
-    data: str
+    data: Data
     base: str | None
     init_from: str | None
     initial_weights: str | None
@@ -58,13 +59,18 @@ class System:
         return self.family.traits - self.family.lacks(self.model)
 
     @property
-    def teacher(self) -> str | None:
-        """The system that distilled this one's training data, or None."""
-        return self.data.removeprefix("distilled-by-") if self.data.startswith("distilled-by-") else None
+    def texts(self) -> dict[str, float]:
+        """Weights of its training texts by name."""
+        return weights_of(self.data)
+
+    @property
+    def teachers(self) -> list[str]:
+        """Systems that make its training texts."""
+        return list(dict.fromkeys(filter(None, map(system_behind, self.texts))))
 
     @property
     def built_on(self) -> list[str]:
-        return [name for name in (*self.filled.values(), self.init_from, self.teacher) if name]
+        return [name for name in (*self.filled.values(), self.init_from, *self.teachers) if name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +128,11 @@ class Loaded:
     cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
 
     @property
+    def monolingual_cleaning(self) -> dict[str, Frozen]:
+        """Settings of those filters that can judge text of one language."""
+        return {name: settings for name, settings in self.cleaning.items() if filters()[name].each_side}
+
+    @property
     def needs_scores(self) -> bool:
         """True where a filter reads scores of the training pairs."""
         return any(SCORES in filters()[name].needs for name in self.cleaning)
@@ -140,12 +151,15 @@ class Loaded:
     def sized(self, pairs: int, tokens: int) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.
 
-        Tokens count end symbols. For estimates and requests: jobs take the numbers from the corpus itself.
+        Tokens count end symbols. For estimates and requests: jobs take the numbers from the texts themselves.
         """
         subwords = self.config.recipe.subwords.sized(pairs)
         recipe = self.config.recipe.model_copy(update={"subwords": subwords})
         systems = {
-            name: dataclasses.replace(system, training=system.training.sized(tokens))
+            # Texts of a mixture are taken to be as long as each other.
+            name: dataclasses.replace(
+                system, training=system.training.sized(round(sum(system.texts.values()) * tokens))
+            )
             for name, system in self.systems.items()
         }
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)

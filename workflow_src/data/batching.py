@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, PAD, Batch
 
@@ -25,25 +24,51 @@ class Lengths(Protocol):
     def target_lengths(self) -> np.ndarray: ...
 
 
+class Pairs(Lengths, Protocol):
+    """Encoded pairs to train on: a corpus or a mixture."""
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def epoch_tokens(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def epoch_rows(self, seed: int, epoch: int, /) -> np.ndarray: ...
+
+    def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
 def epoch_batches(
-    corpus: Lengths, batch_tokens: int, seed: int, epoch: int, max_length: int | None = None
+    corpus: Lengths,
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    max_length: int | None = None,
+    rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Row numbers of every batch of an epoch, in the order of training; the same for the same (seed, epoch).
 
     A batch of B rows costs B times the longest side of any of its rows, one end symbol counted, and costs at most
-    `batch_tokens`; a pair that is longer than that is a batch by itself. Every row comes exactly once, except rows
-    with more than `max_length` subwords on a side, which are left out. Rows of like lengths go together: rows are
-    shuffled, sorted by the longer side alone, cut, and the batches shuffled.
+    `batch_tokens`; a pair that is longer than that is a batch by itself. Each of `rows` (default: all) comes exactly
+    once, except rows with more than `max_length` subwords on a side, which are left out. Rows of like lengths go
+    together: rows are shuffled, sorted by the longer side alone, cut, and the batches shuffled.
 
     Rows of equal longer side stay in random order, so that a batch says nothing about |y| - |x|, the label of a length
-    head. Sorting by that difference too would pad less, but most batches would then hold a single label.
+    head, nor about the text that a row of a mixture is of. Sorting by that difference too would pad less, but most
+    batches would then hold a single label.
 
     Raises ValueError when the budget is not positive.
     """
     if batch_tokens < 1:
         raise ConfigError("batch_tokens", batch_tokens, allowed="1 or more")
     generator = np.random.Generator(np.random.PCG64([seed, epoch]))
-    rows = generator.permutation(len(corpus.source_lengths))
+    rows = np.arange(len(corpus.source_lengths)) if rows is None else rows
+    rows = rows[generator.permutation(len(rows))]
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)
     if max_length is not None:
         kept = longest <= max_length
@@ -99,18 +124,9 @@ def pad(sequences: Sequence[Sequence[int]], eos: bool) -> Tensor:
     return _padded(flat, lengths, eos)
 
 
-def collate(corpus: EncodedCorpus, indices: np.ndarray) -> Batch:
+def collate(corpus: Pairs, indices: np.ndarray) -> Batch:
     """The batch of these rows: source (B, S) with EOS, target (B, T) without, both int64."""
     rows = np.asarray(indices, dtype=np.int64)
-    source = _padded(*_gather(corpus, "source", rows), eos=True)
-    target = _padded(*_gather(corpus, "target", rows), eos=False)
+    source = _padded(*corpus.gather("source", rows), eos=True)
+    target = _padded(*corpus.gather("target", rows), eos=False)
     return Batch(source, target, tuple(rows.tolist()))
-
-
-def _gather(corpus: EncodedCorpus, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of the rows, one after another, and their lengths."""
-    starts = corpus.offsets[side][rows]
-    lengths = corpus.offsets[side][rows + 1] - starts
-    # Position in the file = position in the result + (start in the file - start in the result).
-    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    return corpus.tokens[side][np.arange(int(lengths.sum())) + shift], lengths

@@ -200,6 +200,28 @@ class EncodedCorpus:
             raise ArtifactError(_path(self.prefix, f"{side}.offsets.npy"), "is damaged", "encode the corpus again")
         return lengths.astype(np.int32)
 
+    @property
+    def digest(self) -> str:
+        """Digest of the content, as PREFIX.json says it."""
+        return str(self.summary.get("digest"))
+
+    @property
+    def epoch_tokens(self) -> int:
+        """Target tokens of an epoch, end symbols counted."""
+        return int(self.target_lengths.sum()) + len(self)
+
+    def epoch_rows(self, _seed: int, _epoch: int) -> np.ndarray:
+        """Rows of the pairs of an epoch: all."""
+        return np.arange(len(self))
+
+    def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the rows, one after another, and their lengths."""
+        starts = self.offsets[side][rows]
+        lengths = self.offsets[side][rows + 1] - starts
+        # Position in the file = position in the result + (start in the file - start in the result).
+        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        return self.tokens[side][np.arange(int(lengths.sum())) + shift], lengths
+
     def verify(self) -> None:
         """Compare all content with the digest in PREFIX.json; about a second for a gigabyte.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch import nn
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
@@ -63,6 +65,7 @@ def run(inputs: Inputs) -> str:
     first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
     limit = max_positions(model) - 1
     done = skipped = 0
+    placeholders: Counter[str] = Counter()
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
@@ -71,8 +74,10 @@ def run(inputs: Inputs) -> str:
             skipped += sum(len(source) > limit for source in sources)
             sources = [source if len(source) <= limit else [] for source in sources]
             hypotheses = search(sources)
+            for outcome in subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ():
+                placeholders.update(outcome)
             # A model may spell a line break, character by character; a line must stay a line.
-            for text, score in zip(subwords.decode_target(hypotheses.tokens), hypotheses.scores, strict=True):
+            for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
             rate = done / (time.perf_counter() - began)
@@ -87,6 +92,7 @@ def run(inputs: Inputs) -> str:
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
+    note += f"; {outcome_words(placeholders)}" if placeholders else ""
     return f"shard {inputs.shard} of {inputs.shards}: {done} sentences{note}"
 
 

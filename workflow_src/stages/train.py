@@ -4,6 +4,7 @@ runs it."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,10 @@ from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
+from workflow_src.config.texts import Data, weights_of
+from workflow_src.data.batching import Pairs
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build, build_objective, sizes_of
@@ -42,7 +46,7 @@ class TrainingSettings(Frozen):
     system: str
     family: str
     preset: str
-    data: str
+    data: Data
     model: dict[str, Any] = Field(description="of the family's own class")
     objective: dict[str, Any] = Field({}, description="of the family's own class")
     training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
@@ -52,7 +56,7 @@ class TrainingSettings(Frozen):
 class Inputs(DeviceJobInputs):
     settings: TrainingSettings = Field(description="the system: family, model, objective, training")
     seed: int
-    train: Path = Field(description="prefix of the encoded training pairs")
+    train: tuple[Path, ...] = Field(min_length=1, description="prefixes of the encoded texts, in the order of names")
     dev: Path = Field(description="prefix of the encoded dev pairs")
     test: Path | None = Field(None, description="prefix of the encoded test pairs; only their lengths are read")
     subwords: Path = Field(description="folder of learn_subwords")
@@ -73,8 +77,9 @@ class Inputs(DeviceJobInputs):
     @property
     def files(self) -> dict[str, Path]:
         """Input files by the names that records give them."""
-        files = {
-            "train": description_of(self.train),
+        names = ["train"] if len(self.train) == 1 else [f"train {name}" for name in weights_of(self.settings.data)]
+        files = {name: description_of(prefix) for name, prefix in zip(names, self.train, strict=True)}
+        files |= {
             "dev": description_of(self.dev),
             "subwords": self.subwords / "subwords.json",
             "reference": self.reference,
@@ -114,7 +119,7 @@ def run(inputs: Inputs) -> str | None:
 def _count(family: Family, inputs: Inputs) -> str:
     """Count a system at once: its weights, description and figures on dev."""
     began, settings = time.perf_counter(), inputs.settings
-    corpus, dev = EncodedCorpus.open(inputs.train), EncodedCorpus.open(inputs.dev)
+    corpus, dev = EncodedCorpus.open(inputs.train[0]), EncodedCorpus.open(inputs.dev)
     corpus.verify()
     subwords = Subwords.load(inputs.subwords)
     sizes = sizes_of(family.name, subwords)
@@ -142,16 +147,20 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         set_threads(machine.threads)
     runtime = choose(device, machine.precision, inputs.compile)
     # Data.
-    corpus, dev_corpus = EncodedCorpus.open(inputs.train), EncodedCorpus.open(inputs.dev)
-    corpus.verify()
+    texts, dev_corpus = [EncodedCorpus.open(prefix) for prefix in inputs.train], EncodedCorpus.open(inputs.dev)
+    weights = weights_of(settings.data)
+    mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
+    mixture.verify()
+    corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
     config = _sized(inputs, corpus)
     subwords = Subwords.load(inputs.subwords)
-    _check_subwords_digest(inputs, subwords, corpus, dev_corpus)
+    _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
     # The model, and the frozen systems that it is trained with.
     sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes)
-    _check_positions(inputs, max_positions(model), corpus, dev_corpus)
+    test = [EncodedCorpus.open(inputs.test)] if inputs.test else []
+    _check_positions(max_positions(model), *texts, dev_corpus, *test)
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.
@@ -172,6 +181,8 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         *(settings.system, family.name, parameters, len(corpus)),
         *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
     )
+    if corpus is mixture:
+        log.info("%s", texts_words(mixture.counts()))
     trainer = Trainer(
         *(model, objective, config, corpus, validation, runtime, states, inputs.seed, base),
         log_every=inputs.log_every,
@@ -194,6 +205,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     }
     description = {
         **_description(inputs, config, progress),
+        **({"texts": mixture.counts()} if corpus is mixture else {}),
         "sizes": sizes,
         "subwords": subwords.digest,
         "parameters": parameters,
@@ -227,13 +239,22 @@ def _minutes(seconds: float) -> float:
     return round(seconds / 60, 2)
 
 
-def _sized(inputs: Inputs, corpus: EncodedCorpus) -> SizedTrainingConfig:
+def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
+    """Texts of a mixture in words."""
+    parts = (
+        f"{name} {text['pairs']:,} pairs, {text['pairs_an_epoch']:,.12g} of them an epoch (weight {text['weight']:g})"
+        for name, text in counts.items()
+    )
+    return f"texts: {'; '.join(parts)}"
+
+
+def _sized(inputs: Inputs, corpus: Pairs) -> SizedTrainingConfig:
     """The settings of the training, with numbers in place of auto by what the corpus has."""
     # Given as options, since they change no weights.
     options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
     configured = inputs.settings.training.model_dump(exclude_unset=True) if inputs.settings.training else {}
     unsized: TrainingConfig = parse(TrainingConfig, configured | options, "training")
-    tokens = int(corpus.target_lengths.sum()) + len(corpus)
+    tokens = corpus.epoch_tokens
     config = unsized.sized(tokens)
     if config.max_steps != unsized.max_steps:
         log.info(
@@ -243,27 +264,24 @@ def _sized(inputs: Inputs, corpus: EncodedCorpus) -> SizedTrainingConfig:
     return config
 
 
-def _check_subwords_digest(inputs: Inputs, subwords: Subwords, *corpora: EncodedCorpus) -> None:
+def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCorpus) -> None:
     """Raises ArtifactError for a corpus that was encoded with other subwords."""
-    for prefix, corpus in zip((inputs.train, inputs.dev), corpora, strict=True):
+    for corpus in corpora:
         if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
-            raise ArtifactError(prefix, f"was encoded with other subwords than {inputs.subwords}", "encode it again")
+            raise ArtifactError(corpus.prefix, f"was encoded with other subwords than {folder}", "encode it again")
 
 
-def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: EncodedCorpus) -> None:
+def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
     """Raises ValueError for a sentence that is longer than the model's positions.
 
     Test sentences, which are translated after all training, are refused before it, too.
     """
-    corpora = {inputs.train: corpus, inputs.dev: dev}
-    if inputs.test:
-        corpora[inputs.test] = EncodedCorpus.open(inputs.test)
-    for prefix, part in corpora.items():
+    for part in corpora:
         longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1
         if longest > limit:
             raise ValueError(
-                f"{prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions; "
-                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+                f"{part.prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} "
+                "positions; raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
                 "recipe.normalisation.max_characters (dev, test)."
             )
 
@@ -292,13 +310,13 @@ def _states(
     inputs: Inputs,
     config: SizedTrainingConfig,
     group: Group,
-    corpus: EncodedCorpus,
+    corpus: Pairs,
     dev: EncodedCorpus,
     subwords: Subwords,
 ) -> StateFolder:
     """The folder of the state, under a fingerprint of what makes the weights: settings, seed, contents of inputs."""
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
-    contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
+    contents = {"train": corpus.digest, "dev": dev.digest, "subwords": subwords.digest}
     names = ("reference", "base", "initial", *map(role_input, inputs.roles))
     contents |= {name: sha256(path) for name, path in inputs.files.items() if name in names}
     identity = {"settings": _settings(inputs, config), "seed": inputs.seed, "inputs": contents}

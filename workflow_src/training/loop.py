@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.experiment import SizedTrainingConfig
-from workflow_src.data.batching import epoch_batches
-from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.batching import Pairs, epoch_batches
 from workflow_src.nn.layers import compile_stacks
 from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import memory
@@ -74,7 +73,7 @@ class Trainer:
         model: nn.Module,
         objective: Objective,
         config: SizedTrainingConfig,
-        corpus: EncodedCorpus,
+        corpus: Pairs,
         validation: Validation,
         runtime: Runtime,
         states: StateFolder | None,
@@ -211,8 +210,9 @@ class Trainer:
         size = max(1, self.config.batch_tokens // self.update.parts)
         number = 0
         while True:
-            batches = epoch_batches(self.corpus, size, self.seed, progress.epoch)
-            if not batches:
+            rows = self.corpus.epoch_rows(self.seed, progress.epoch)
+            batches = epoch_batches(self.corpus, size, self.seed, progress.epoch, rows=rows)
+            if not len(self.corpus):
                 raise ValueError(f"the training corpus {self.corpus.prefix} has no pairs; encode it again.")
             while progress.position < len(batches):
                 rows = batches[progress.position]

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.experiment import SizedTrainingConfig
-from workflow_src.data.batching import collate
-from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.batching import Pairs, collate
 from workflow_src.runtime import memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
@@ -117,7 +116,7 @@ class Updater:
         model: nn.Module,
         objective: Objective,
         config: SizedTrainingConfig,
-        corpus: EncodedCorpus,
+        corpus: Pairs,
         runtime: Runtime,
         group: Group,
         seed: int,

@@ -59,6 +59,22 @@ def test_the_teacher_learns(systems):
     assert history[1]["loss"] < history[0]["loss"] and history[1]["dev_loss"] < history[0]["dev_loss"]
 
 
+def test_a_mixture_of_texts_is_counted_and_recorded(tiny, tiny_settings, training_words, run_stage, tmp_path, caplog):
+    weights = {"distilled-by-teacher": 1.0, "raw": 0.5}
+    words = training_words("nat", tmp_path, settings=tiny_settings("nat") | {"data": weights})
+    words.insert(words.index("--train") + 1, f"{tiny.root}/encoded/train")
+    with caplog.at_level("INFO", logger="continuum"):
+        run_stage("train", words)
+    description = read_json(tmp_path / "config.json")
+    assert description["data"] == weights
+    assert description["texts"] == {
+        "distilled-by-teacher": {"pairs": 40, "weight": 1.0, "pairs_an_epoch": 40.0},
+        "raw": {"pairs": 40, "weight": 0.5, "pairs_an_epoch": 20.0},
+    }
+    assert {"train distilled-by-teacher", "train raw"} < description["provenance"]["inputs"].keys()
+    assert "raw 40 pairs, 20 of them an epoch (weight 0.5)" in caplog.text
+
+
 def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_path):
     """Without updates the weights are the ones that a system starts from, where names and shapes agree."""
     teacher, lvm = load_tensors(systems["transformer"]), load_tensors(systems["lvm"])

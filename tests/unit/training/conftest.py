@@ -47,6 +47,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
         group=None,
         save_minutes=1e6,
         runtime=runtime,
+        corpus=None,
         **training,
     ) -> Trainer:
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
@@ -59,7 +60,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
             made,
             wrap(objective) if wrap else objective,
             TrainingConfig.model_validate(settings["training"]),
-            tiny.train,
+            tiny.train if corpus is None else corpus,
             validation or Validation(lambda model: {"dev": 0.0}, "dev"),
             runtime,
             StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint"),

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from workflow_src.config.experiment import TrainingConfig
+from workflow_src.data import encoded
 from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.mixture import Mixture
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.training import loop, state
@@ -53,10 +56,22 @@ def noisy(model):
 
 
 @pytest.mark.parametrize(
-    ("family", "accumulate"), [("transformer", 1), ("seq2seq", 1), ("lvm", 2), ("score", 1), ("energy", 1)]
+    ("family", "accumulate", "weights"),
+    [
+        ("transformer", 1, None),
+        ("seq2seq", 1, None),
+        ("lvm", 2, None),
+        ("score", 1, None),
+        ("energy", 1, None),
+        ("nat", 2, {"a": 0.5, "b": 1.5}),
+    ],
 )
-def test_interrupted_several_times_is_bit_equal_to_uninterrupted(make_trainer, compare, family, accumulate):
+def test_interrupted_several_times_is_bit_equal_to_uninterrupted(
+    make_trainer, compare, tiny, family, accumulate, weights
+):
     more = {"max_steps": 20, "accumulate": accumulate, "validate_every": 4, "save_every": 3, "average_last": 3}
+    if weights:
+        more["corpus"] = Mixture(dict.fromkeys(weights, tiny.train), weights)
     straight = make_trainer(family, validation=Validation(noisy, "dev"), **more)
     expected = straight.run()
     chance = random.Random(f"{family}{accumulate}")
@@ -371,9 +386,10 @@ def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
     assert len(left) == 8 and max(left) < 10
 
 
-def test_a_corpus_without_pairs_is_refused(make_trainer, monkeypatch):
-    trainer = make_trainer("transformer")
-    monkeypatch.setattr("workflow_src.training.loop.epoch_batches", lambda *_: [])
+def test_a_corpus_without_pairs_is_refused(make_trainer, tmp_path):
+    encoded.write(tmp_path / "none", [], [], {})
+    empty = EncodedCorpus.open(tmp_path / "none")
+    trainer = make_trainer("transformer", corpus=Mixture({"a": empty}, {"a": 0.5}))
     with pytest.raises(ValueError, match=r"the training corpus .* has no pairs; encode it again"):
         trainer.run()
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.data import drops
+from workflow_src.config.manifest import RowInfo
+from workflow_src.data import drops, placeholders
+from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
 SPLITS = ("train", "dev", "test")
 
 
-def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train."""
+def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train.
+
+    Text of the source language, if any, comes last.
+    """
     rows = []
     for split in (name for name in SPLITS if name in corpus.get("pairs", {})):
         words = corpus.get("words", {}).get(split, {})
@@ -24,11 +29,25 @@ def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
                 "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
             }
         )
+    if monolingual:
+        rows.append(
+            {
+                "split": f"monolingual, {language(monolingual['language'])}",
+                "pairs": f"{monolingual['lines']:,} of {monolingual['read']:,} lines",
+                "words": "–",
+                "dropped": drops.words(monolingual["dropped"]),
+            }
+        )
     return rows
 
 
-def cleaning(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What every filter of the training text did, as text: pairs left out and repaired, with shares, and examples."""
+def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What every filter did, as text: pairs left out and repaired, with shares, and examples.
+
+    Filters of the training text come first, then those of text of the source language.
+    """
+    steps = [*corpus.get("cleaning", ())]
+    steps += [step | {"title": f"{step['title']} (monolingual)"} for step in monolingual.get("cleaning", ())]
     return [
         {
             "title": step["title"],
@@ -38,8 +57,19 @@ def cleaning(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
             "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step["dropped"].items()),
             "examples": step["examples"],
         }
-        for step in corpus.get("cleaning", ())
+        for step in steps
     ]
+
+
+def downloads(corpus: Mapping[str, Any]) -> str:
+    """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
+    by_check: dict[str, list[str]] = {}
+    for name, file in corpus.get("downloads", {}).items():
+        by_check.setdefault(file["check"], []).append(name)
+    return "; ".join(
+        f"{f'compared by {SUMS[check]}' if check in SUMS else 'not compared'}: {', '.join(names)}"
+        for check, names in by_check.items()
+    )
 
 
 def _counted(count: int, read: int) -> str:
@@ -47,12 +77,16 @@ def _counted(count: int, read: int) -> str:
     return f"{count:,} ({100 * count / read:.2f} %)" if count else "–"
 
 
-def sentences(corpus: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How the splits came about, which sentences they share, and what encoding left out.
+def sentences(
+    corpus: Mapping[str, Any],
+    texts: Mapping[str, Mapping[str, Any]],
+    mixtures: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> list[str]:
+    """How the splits came about, which sentences they share, what encoding left out, and what mixtures are of.
 
-    `texts` are descriptions of encoded training texts by name.
+    `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
-    return [*_split(corpus), *_shared(corpus), *_encoded(texts)]
+    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_replaced(texts), *_mixed(mixtures)]
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
@@ -90,7 +124,34 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"Systems with data: {name} are trained on {text['pairs']:,} pairs; left out as too long or empty in subwords "
+        f"Training text {name} has {text['pairs']:,} pairs; left out as too long or empty in subwords "
         f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
         for name, text in texts.items()
     ]
+
+
+def _replaced(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"Training text {name} has {placeholders.words(text[placeholders.PLACEHOLDERS])}."
+        for name, text in texts.items()
+        if placeholders.PLACEHOLDERS in text
+    ]
+
+
+def kept(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
+    """What the translations of each row of a split make of the placeholders of its source, in sentences."""
+    return [
+        f"Translations of {split} by {row.system} ({row.name}, seed {row.seed}): "
+        f"{placeholders.outcome_words(qualities[row.quality][placeholders.PLACEHOLDERS])}."
+        for row in rows
+        if row.split == split and placeholders.PLACEHOLDERS in qualities[row.quality]
+    ]
+
+
+def _mixed(mixtures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    """Systems that learn from the same mixture share a sentence."""
+    sentences: dict[str, list[str]] = {}
+    for system, counts in mixtures.items():
+        parts = (f"{name} {text['pairs_an_epoch']:,.12g} of {text['pairs']:,}" for name, text in counts.items())
+        sentences.setdefault(f"of each text, in pairs: {', '.join(parts)}.", []).append(system)
+    return [f"An epoch of {', '.join(systems)} has {sentence}" for sentence, systems in sentences.items()]

@@ -51,15 +51,19 @@ def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[st
     return {m.title: kept[f"{m.name}_signature"] for m in metrics if f"{m.name}_signature" in kept}
 
 
-def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[TrainedSystem]]:
-    """Training logs for the curves, and what is known of each trained system."""
-    logs, systems = [], []
+def read_systems(
+    manifest: Manifest,
+) -> tuple[list[figures_learning.Log], list[TrainedSystem], dict[str, dict[str, dict[str, float]]]]:
+    """Training logs for the curves, what is known of each trained system, and counts of texts of mixtures by system."""
+    logs, systems, mixtures = [], [], {}
     for entry in manifest.training:
         system = manifest.system(entry.system)
         config, history = read_json(entry.config), read_log(Path(entry.log))
         logs.append(figures_learning.Log(system, entry.seed, history))
         systems.append(describe_system(system, entry.seed, config, history))
-    return logs, systems
+        if "texts" in config:
+            mixtures[entry.system] = config["texts"]
+    return logs, systems, mixtures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +85,12 @@ class Inputs:
     speed_content: dict[str, Any] | None
     traces: dict[str, Any] | None
     corpus: dict[str, Any]
+    # Counts of text of the source language; empty without.
+    monolingual: dict[str, Any]
     # Descriptions of the encoded training texts, by the name of the text: `raw` or what its targets are distilled by.
     encoded: dict[str, dict[str, Any]]
+    # Of systems that learn from several texts: pairs of each text, and how many of them an epoch has.
+    mixtures: dict[str, dict[str, dict[str, float]]]
     files: dict[str, Any]
 
     @property
@@ -98,6 +106,7 @@ def load(
     traces: Path | None = None,
     significance: Path | None = None,
     corpus: Path | None = None,
+    monolingual: Path | None = None,
     encoded: Sequence[Path] = (),
     analysed: Sequence[Path] = (),
 ) -> Inputs:
@@ -105,6 +114,7 @@ def load(
     # From here on a row has the settings that it was decoded with.
     manifest = build(settings, read_chosen)
     singles = {"speed": speed, "traces": traces, "corpus": corpus, "significance": significance}
+    singles["monolingual"] = monolingual
     files: dict[str, Any] = {name: path for name, path in singles.items() if path}
     files |= {f"analysis {path.stem}": path for path in analysed}
     files |= {f"encoded {path.parent.name}": path for path in encoded}
@@ -117,7 +127,7 @@ def load(
     qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest.metrics)
-    logs, systems = read_systems(manifest)
+    logs, systems, mixtures = read_systems(manifest)
     timed = read_speed(speed) if speed else None
     return Inputs(
         manifest=manifest,
@@ -131,7 +141,9 @@ def load(
         speed_content=timed and timed.content,
         traces=read_json(traces) if traces else None,
         corpus=read_json(corpus) if corpus else {},
+        monolingual=read_json(monolingual) if monolingual else {},
         encoded={path.parent.name: read_json(path) for path in encoded},
+        mixtures=mixtures,
         files=files,
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from workflow_src.config import texts
 from workflow_src.config.manifest import SystemInfo
 from workflow_src.evaluation.report import progress
 from workflow_src.records.checked import Strict
@@ -32,7 +33,7 @@ class TrainedSystem(Strict):
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
     preset: str = Field(min_length=1)
-    data: str = Field(min_length=1, description="raw, or whose translations its targets are")
+    data: str = Field(min_length=1, description="training texts, with weights other than 1")
     seed: int
     source_subwords: Count | None
     target_subwords: Count | None
@@ -91,7 +92,7 @@ def describe_system(
         system=system.name,
         family=system.family,
         preset=system.preset,
-        data=system.data,
+        data=texts.words(system.data),
         seed=seed,
         source_subwords=sizes.get("source"),
         target_subwords=sizes.get("target"),

@@ -1,5 +1,7 @@
 """The report's words about the corpus: what was read, left out and shared; against counts made by hand."""
 
+from types import SimpleNamespace
+
 from workflow_src.evaluation.report import corpus
 
 CONTENT = {
@@ -13,7 +15,7 @@ CONTENT = {
 
 
 def test_the_table_counts_pairs_words_and_drops_by_reason():
-    assert corpus.table(CONTENT) == [
+    assert corpus.table(CONTENT, {}) == [
         {
             "split": "train",
             "pairs": "12,355",
@@ -23,11 +25,25 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
         {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
         {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
     ]
-    assert corpus.table({}) == []
+    assert corpus.table({}, {}) == []
+
+
+def test_text_of_one_language_has_a_row_and_its_filters_too():
+    step = {"filter": "a", "title": "A", "read": 9, "dropped": {"far": 3}, "repaired": 0, "examples": []}
+    counts = {"language": "ro", "lines": 5, "read": 9, "dropped": {"cleaning": 3, "held_out": 1}, "cleaning": [step]}
+    assert corpus.table({}, counts) == [
+        {
+            "split": "monolingual, Romanian",
+            "pairs": "5 of 9 lines",
+            "words": "–",
+            "dropped": "3 in cleaning, 1 in dev or test",
+        }
+    ]
+    assert [row["title"] for row in corpus.cleaning({"cleaning": [step]}, counts)] == ["A", "A (monolingual)"]
 
 
 def test_a_split_says_what_vanished_and_that_nothing_leaks():
-    first, second = corpus.sentences(CONTENT, {})
+    first, second = corpus.sentences(CONTENT, {}, {})
     assert first.startswith("Train, dev and test are split from one text. Of 14,237 pairs read, 882 are left out. ")
     assert "One translation is kept of each sentence in Romanian." in first
     assert second == "No sentence of dev or test is in train, on either side."
@@ -36,11 +52,11 @@ def test_a_split_says_what_vanished_and_that_nothing_leaks():
 def test_sentences_that_are_in_train_too_are_counted():
     shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
     own = CONTENT | {"split": None, "found_in_train": shared}
-    assert corpus.sentences(own, {}) == [
+    assert corpus.sentences(own, {}, {}) == [
         "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
     ]
     every = CONTENT | {"split": {"method": "every-nth", "every": 23}}
-    assert corpus.sentences(every, {})[0].startswith(
+    assert corpus.sentences(every, {}, {})[0].startswith(
         "Dev is every 23rd pair of the text that train comes from. Of 14,237"
     )
 
@@ -50,18 +66,34 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
         "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
         "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
     }
-    assert corpus.sentences({}, texts) == [
-        "Systems with data: raw are trained on 9,383 pairs; left out as too long or empty in subwords (max_length is "
+    assert corpus.sentences({}, texts, {}) == [
+        "Training text raw has 9,383 pairs; left out as too long or empty in subwords (max_length is "
         "64): 2,000 source over max_length, 972 target over max_length.",
-        "Systems with data: distilled-by-teacher are trained on 12,355 pairs; left out as too long or empty in "
-        "subwords (max_length is 64): none.",
+        "Training text distilled-by-teacher has 12,355 pairs; left out as too long or empty in subwords (max_length "
+        "is 64): none.",
     ]
+
+
+def test_systems_of_one_mixture_share_a_sentence():
+    half = {"raw": {"pairs": 9383, "weight": 0.5, "pairs_an_epoch": 4691.5}}
+    mixture = {"distilled-by-teacher": {"pairs": 12_355, "weight": 1.0, "pairs_an_epoch": 12_355.0}} | half
+    assert corpus.sentences({}, {}, {"one": mixture, "two": mixture, "three": half}) == [
+        "An epoch of one, two has of each text, in pairs: distilled-by-teacher 12,355 of 12,355, raw 4,691.5 of 9,383.",
+        "An epoch of three has of each text, in pairs: raw 4,691.5 of 9,383.",
+    ]
+
+
+def test_files_are_listed_by_the_sum_that_was_compared():
+    checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
+    files = {name: {"check": check} for name, check in checks.items()}
+    assert corpus.downloads({"downloads": files}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    assert corpus.downloads(CONTENT) == ""
 
 
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
     idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
-    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]})
+    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]}, {})
     assert first == {
         "title": "A",
         "read": "400",
@@ -71,4 +103,17 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
         "examples": [{}],
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
-    assert corpus.cleaning(CONTENT) == []
+    assert corpus.cleaning(CONTENT, {}) == []
+
+
+def test_placeholders_are_counted_in_sentences():
+    texts = {"raw": {"placeholders": {"pairs": 2, "spans": 1004, "without_partner": 3}, "pairs": 9, "max_length": 64}}
+    sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
+    assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
+    rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
+    qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "dropped": 1}}}
+    assert corpus.kept(rows, qualities, "dev") == []
+    assert corpus.kept(rows, qualities, "test") == [
+        "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing; 1 symbol without any was "
+        "dropped."
+    ]

@@ -1,0 +1,165 @@
+"""Training texts of systems: mixtures with weights, the systems that make texts, and errors of both."""
+
+import copy
+import json
+
+import pytest
+from refusals import fields_of
+
+from workflow_src.cli.estimate import jobs
+from workflow_src.config import Plan, load, texts
+from workflow_src.config.compose import CONFIG_FOLDER, laid_over, merge, read_yaml
+from workflow_src.config.display import build
+from workflow_src.errors import ConfigError
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+MIXED = {"raw": 0.5, "distilled-by-teacher": 1}
+
+
+def plan_with(changes):
+    return Plan(load(merge(copy.deepcopy(SMOKE), changes)))
+
+
+def test_a_mixture_names_its_texts_in_their_order_and_their_teacher():
+    plan = plan_with({"systems": {"ctc": {"data": MIXED}}})
+    ctc = plan.system("ctc")
+    assert list(ctc.texts.items()) == [("distilled-by-teacher", 1.0), ("raw", 0.5)]
+    assert ctc.teachers == ["teacher"] and "teacher" in ctc.built_on
+    assert json.loads(plan.settings_training("ctc"))["data"] == {"distilled-by-teacher": 1.0, "raw": 0.5}
+    assert plan.texts == ["raw", "distilled-by-teacher"] and plan.teachers == ["teacher"]
+    # What is trained on it is trained with every seed, and so is its teacher.
+    assert ("teacher", 1) in plan.trained
+
+
+def test_one_text_of_weight_1_is_that_text():
+    plain, mixed = (plan_with({"systems": {"ctc": {"data": data}}}) for data in ("raw", {"raw": 1}))
+    assert plain.settings_training("ctc") == mixed.settings_training("ctc")
+    assert plan_with({"systems": {"ctc": {"data": {"raw": 2}}}}).system("ctc").data == {"raw": 2.0}
+
+
+def test_a_refiner_learns_from_the_mixture_of_its_base():
+    plan = plan_with({"systems": {"lvm": {"data": MIXED}}})
+    assert plan.system("score").texts == plan.system("lvm").texts == MIXED
+
+
+def test_what_reports_say_of_the_data_of_systems():
+    plan = plan_with({"systems": {"ctc": {"data": MIXED}, "lvm": {"data": {"distilled-by-teacher": 3}}}})
+    manifest = build(json.loads(plan.settings_report()))
+    assert {system.name: system.data_kind for system in manifest.systems if system.name != "energy"} == {
+        "teacher": "raw",
+        "lvm": "distilled",
+        "score": "distilled",
+        "ctc": "mixed",
+        "lm": "distilled",
+    }
+    assert texts.words(manifest.system("ctc").data) == "distilled-by-teacher + 0.5 × raw"
+    assert texts.words(manifest.system("lvm").data) == "3 × distilled-by-teacher"
+    assert texts.words(manifest.system("teacher").data) == "raw"
+
+
+def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():
+    kept = laid_over(
+        merge(copy.deepcopy(SMOKE), {"systems": {"ctc": {"data": MIXED, "init_from": None}}}), {"only": ["ctc"]}
+    )
+    assert set(kept["systems"]) == {"ctc", "teacher", "lm"}
+
+
+def test_one_encoding_for_each_text_is_estimated():
+    every = jobs(plan_with({}))["encode"]
+    data = {"distilled-by-score": 1, "distilled-by-teacher": 0.5}
+    with pytest.raises(ConfigError):
+        plan_with({"systems": {"ctc": {"data": data}}})
+    assert jobs(plan_with({"systems": {"ctc": {"data": MIXED}}}))["encode"] == every
+
+
+@pytest.mark.parametrize(
+    ("data", "fields"),
+    [
+        ({"raw": 0}, {"setting": "systems.ctc.data.raw", "allowed": "above 0"}),
+        ({"raw": "much"}, {"setting": "systems.ctc.data.raw", "allowed": "a number"}),
+        ({"raw": True}, {"setting": "systems.ctc.data", "allowed": "a number"}),
+        ({"rew": 1, "distilled-by-teacher": 1}, {"setting": "systems.ctc.data", "value": "rew", "nearest": "raw"}),
+        ({"distilled-by-teach": 1}, {"setting": "systems.ctc.data", "nearest": "distilled-by-teacher"}),
+        ({"raw": 1, "distilled-by-ctc": 1}, {"setting": "systems", "problem": "a circle, ctc -> ctc"}),
+        ({"raw": 1, "distilled-by-energy": 1}, {"setting": "systems.ctc.data", "value": "distilled-by-energy"}),
+        ({}, {"setting": "systems.ctc.data", "allowed": "at least 1 entry"}),
+        (["raw"], {"setting": "systems.ctc.data", "value": ["raw"], "mentions": ("{raw: 1, ",)}),
+    ],
+)
+def test_data_that_cannot_be_used(data, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"ctc": {"data": None}}}) and plan_with({"systems": {"ctc": {"data": data}}})
+    assert fields_of(refused.value, fields) == fields
+
+
+def test_what_is_counted_at_once_has_one_text():
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"lm": {"data": MIXED}}})
+    assert refused.value.setting == "systems.lm.data"
+
+
+NEWS = {"recipe": {"monolingual": [{"texts": {"de": "news.de.gz"}}, {"texts": {"de": "old.de", "en": "old.en"}}]}}
+STUDENT = {"systems": {"ctc": {"data": {"raw": 1, "monolingual-by-teacher": 0.5}}}}
+
+
+def test_text_of_one_language_is_translated_by_the_stages_of_distillation():
+    plan = plan_with(NEWS | STUDENT | {"distillation": {"teacher": {"shards": 3}}})
+    assert plan.distilled == [("teacher", "train"), ("teacher", "monolingual")]
+    assert plan.system("ctc").teachers == ["teacher"]
+    root = "results/smoke/distilled/teacher"
+    assert plan.target_text("monolingual-by-teacher") == f"{root}/monolingual.en"
+    assert plan.source_text("monolingual-by-teacher") == "results/smoke/corpus/monolingual.de"
+    assert plan.distilled_shards("teacher", "monolingual")[-1] == f"{root}/monolingual.shards/2-of-3.jsonl"
+    assert plan.source_text("distilled-by-teacher") == plan.source_text("raw") == "results/smoke/corpus/train.de"
+    before, after = jobs(plan_with({"distillation": {"teacher": {"shards": 3}}})), jobs(plan)
+    assert {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)} == {
+        "download_monolingual": 1,
+        "normalise_monolingual": 1,
+        "distill": 3,
+        "merge_distilled": 1,
+        "encode": 1,
+    }
+
+
+def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
+    plan = plan_with(NEWS | STUDENT)
+    assert json.loads(plan.settings_download_monolingual())["texts"] == ["news.de.gz", "old.de"]
+    assert plan.own_monolingual == {
+        "recipe.monolingual[0].texts.de": "news.de.gz",
+        "recipe.monolingual[1].texts.de": "old.de",
+    }
+    more = {"limits": {"monolingual": 50}, "clean": ["garbled", "ratio", "length", "repeated"]}
+    limited = plan_with(merge(merge(NEWS, STUDENT), {"recipe": more}))
+    settings = json.loads(limited.settings_normalise_monolingual())
+    assert settings["limit"] == 50 and [name for name, _ in settings["clean"]] == ["garbled", "length"]
+    assert limited.settings_normalise() == plan.settings_normalise()
+
+
+def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
+    dataset = read_yaml(CONFIG_FOLDER / "datasets" / "multi30k.yaml")
+    url = "https://example.org/news.tgz"
+    dataset["files"] = dataset["files"] | {"news": {"url": url, "sha256": "0" * 64}}
+    recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
+    recipe["monolingual"] = [{"texts": {"de": "news!2013.de"}}, {"texts": {"de": "mine.de"}}]
+    content = merge(copy.deepcopy(SMOKE), STUDENT)
+    plan = Plan(load(content | {"recipe": recipe}))
+    settings = json.loads(plan.settings_download_monolingual())
+    assert list(settings["files"]) == ["news"] and settings["files"]["news"]["url"] == url
+    assert list(plan.own_monolingual.values()) == ["mine.de"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        (STUDENT, {"setting": "systems.ctc.data", "value": "monolingual-by-teacher"}),
+        ({"recipe": {"monolingual": [{"texts": {"en": "x"}}]}}, {"setting": "recipe.monolingual[0].texts"}),
+        ({"recipe": {"monolingual": [{"texts": {}}]}}, {"setting": "recipe.monolingual[0].texts"}),
+        ({"recipe": {"monolingual": [{"text": {"de": "x"}}]}}, {"nearest": "texts"}),
+        ({"recipe": {"monolingual": "news.de"}}, {"setting": "recipe.monolingual"}),
+        ({"recipe": {"limits": {"monolingual": 0}}}, {"setting": "recipe.limits.monolingual", "allowed": "above 0"}),
+    ],
+)
+def test_text_of_one_language_that_cannot_be_used(changes, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with(changes)
+    assert fields_of(refused.value, fields) == fields

@@ -1,0 +1,62 @@
+"""Training texts by their names, which `data` of a system says: raw, KIND-by-SYSTEM, or a name of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+RAW = "raw"
+# Kinds of texts that a system of the experiment makes: its translations of the training source, and of text of the
+# source language.
+DISTILLED: Literal["distilled"] = "distilled"
+MONOLINGUAL: Literal["monolingual"] = "monolingual"
+MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL)
+
+# What a system learns from: one text, or several with their weights.
+Data = str | dict[str, float]
+
+
+def kind_and_system(text: str) -> tuple[str, str] | None:
+    """The kind of a text that a system makes, and this system; None for other texts."""
+    for kind in MADE_BY_SYSTEMS:
+        if text.startswith(prefix := f"{kind}-by-"):
+            return kind, text.removeprefix(prefix)
+    return None
+
+
+def system_behind(text: str) -> str | None:
+    """The system that makes a text, or None."""
+    made = kind_and_system(text)
+    return made[1] if made else None
+
+
+def weights_of(data: Data) -> dict[str, float]:
+    """Weights of training texts by name, in the order of the names."""
+    return {data: 1.0} if isinstance(data, str) else dict(sorted(data.items()))
+
+
+def canonical(data: Data) -> Data:
+    """One text of weight 1 as its name; others as their weights in the order of the names."""
+    weights = weights_of(data)
+    return next(iter(weights)) if list(weights.values()) == [1.0] else weights
+
+
+def words(data: Data) -> str:
+    """Training texts for tables: `raw`, or `0.5 × distilled-by-teacher + raw`."""
+    return " + ".join(text if weight == 1 else f"{weight:g} × {text}" for text, weight in weights_of(data).items())
+
+
+def kind_of(data: Data) -> str:
+    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds. The user's own are distilled ones."""
+    kinds = {_kind(text) for text in weights_of(data)}
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def _kind(text: str) -> str:
+    made = kind_and_system(text)
+    return made[0] if made else RAW if text == RAW else DISTILLED
+
+
+def named_in(data: object) -> list[str]:
+    """Names of texts in a section that may be wrong."""
+    return [str(text) for text in data] if isinstance(data, Mapping) else [str(data)]
