@@ -337,10 +337,12 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     telling = tmp_path / "telling.smk"
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
-    stages = {name: name for name in STAGES if name not in ("train", "export_engine", "measure_analysis")}
+    shared = ("train", "export_engine", "measure_analysis", "score_sentences")
+    stages = {name: name for name in STAGES if name not in shared}
     stages |= {"decode_shard": "decode"}
     stages |= dict.fromkeys(TRAININGS, "train") | dict.fromkeys(EXPORTS, "export_engine")
     stages |= {analysis.rule_name: "measure_analysis" for analysis in registry.analyses().values()}
+    stages |= {metric.rule: "score_sentences" for metric in registry.metrics().values() if metric.program}
     assert rules.keys() == stages.keys()
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
@@ -371,6 +373,11 @@ def test_the_environments_agree_with_the_lock():
         versions = dict(line.lower().split("==") for line in pip if not line.startswith("--"))
         assert set(versions) == direct
         assert versions == {name: lock[name] for name in versions}
+    # What the stage imports that starts a metric's program; the rest is the program's.
+    environment = yaml.safe_load((PROJECT / "envs/comet.yaml").read_text())
+    versions = dict(line.lower().split("==") for line in environment["dependencies"][-1]["pip"])
+    stage = {"torch", "pydantic", "pyyaml", "rich", "tyro"}
+    assert {name: versions[name] for name in stage} == {name: lock[name] for name in stage}
 
 
 def test_the_lock_has_every_extra_that_the_tests_use():
@@ -456,7 +463,7 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "save_minutes: 0.5, split_batches: false}",
+        "save_minutes: 0.5, split_batches: false, pythons: {comet: /some/python}, scoring_batch: 3}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (
@@ -489,6 +496,10 @@ CHANGES = {
         {"encode": 1, **AFTER_CTC},
     ),
     "metrics": ("metrics: [bleu, chrf, ter]", {"score_quality": 15, "compare_rows": 1, "report": 1}),
+    "a metric that a program computes": (
+        "metrics: {chrf: {}, comet: {download: some/model}}",
+        {"score_comet": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
+    ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
         "analyses: {marginal: {samples: 11}}",

@@ -317,6 +317,10 @@ class RuntimeConfig(Frozen):
     gpu_partition: Partition | None = Field(None, description="of jobs on GPUs; none: partition")
     longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
     largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
+    pythons: dict[str, FilePath] = Field(
+        {}, description="Pythons that run programs of metrics, by metric; default: the one of the rule's environment"
+    )
+    scoring_batch: int = Field(16, gt=0, description="sentences that the program of a metric computes together")
     download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
     download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
     download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")

@@ -23,7 +23,7 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.metrics import Measured, resolve
+from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError, DeclarationError
@@ -92,6 +92,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
     corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
     measured = resolve(config.metrics, corpus)
+    check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
@@ -126,7 +127,12 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
     """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
-    fits = [entry.metric.name for entry in measured if not entry.metric.conflict(corpus, entry.settings)]
+    fits = [
+        entry.metric.name
+        for entry in measured
+        # Candidates are scored by the job that decodes them, in its own environment.
+        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
+    ]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
             raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)

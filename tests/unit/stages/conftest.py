@@ -6,7 +6,7 @@ import pytest
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 
 
 def _write(path, content):

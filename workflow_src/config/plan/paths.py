@@ -173,6 +173,14 @@ class Paths:
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
 
+    def computed(self, metric: str, decode: Decode, seed: int | str, split: str) -> str:
+        """Figures of the sentences of a row, as the program of a metric computed them."""
+        return f"{self.root}/computed/{metric}/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    def figure_cache(self, metric: str) -> str:
+        """Figures that the program of a metric computed, of all experiments here; no rule declares it."""
+        return f"work/computed/{metric}"
+
     @property
     def speed(self) -> str:
         return f"results/{self.experiment}/speed.json"

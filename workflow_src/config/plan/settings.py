@@ -237,6 +237,11 @@ class Settings(Graph):
         """How a translation is scored; `generator` is set for generated corpora."""
         return _json(self._scoring())
 
+    def settings_program(self, name: str) -> str:
+        """Settings of a metric that has a program."""
+        settings = self.program_settings.get(name)
+        return _json(settings.model_dump(mode="json") if settings else {})
+
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
         """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""
         metrics = self.loaded.metrics
