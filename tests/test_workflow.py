@@ -869,11 +869,11 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 @pytest.mark.runs
 def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_path):
     drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
+    # Every fourth pair has a placeholder.
+    drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
     pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
-    # Every fourth pair has a placeholder.
-    drawn |= {split: with_placeholders(lines) for split, lines in (drawn | {"train": pairs}).items()}
-    for split, lines in drawn.items():
+    for split, lines in (drawn | {"train": pairs}).items():
         for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
