@@ -188,7 +188,7 @@ rule encode:
         # No result depends on it: longer sentences end the job.
         longest=plan.longest,
     params:
-        settings=plan.settings_encode(),
+        settings=lambda wildcards: plan.settings_encode(wildcards.text),
         subwords=input_folder("subwords"),
         prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
     message:

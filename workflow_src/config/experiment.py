@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.datasets import FilePath, RecipeConfig
 from workflow_src.config.sizes import (
@@ -92,6 +93,11 @@ class TrainingConfig(Frozen):
         None, gt=0, description="training stops after so many validations in a row without a better one (keep: best)"
     )
 
+    # Not handed to rules of training, which read the augmented text.
+    augment: AugmentConfig | None = Field(
+        None, exclude=True, description="shares of training pairs in capitals, as titles, with typing errors"
+    )
+
     @model_validator(mode="after")
     def _patience_waits_for_the_best(self):
         if self.patience is not None and self.keep != "best":
@@ -111,7 +117,9 @@ class TrainingConfig(Frozen):
             "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
         }
         auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
-        return SizedTrainingConfig.model_validate(self.model_dump() | {"max_steps": steps} | auto)
+        return SizedTrainingConfig.model_validate(
+            self.model_dump() | {"max_steps": steps, "augment": self.augment} | auto
+        )
 
 
 class SizedTrainingConfig(TrainingConfig):

@@ -410,6 +410,18 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
 
 
+def _check_augmented(system: System, config: WorkflowConfig, where: str) -> None:
+    """Refuse capitals where normalisation takes them away. Raises ConfigError."""
+    augment, recipe = system.training.augment, config.recipe
+    if augment and recipe.normalisation.get("lowercase"):
+        for name in ("upper", "title"):
+            if value := getattr(augment, name):
+                problem = "recipe.normalisation.lowercase is true, and models read no capitals"
+                raise ConfigError(
+                    f"{where}.training.augment.{name}", value, problem=problem, hint="remove one of the two"
+                )
+
+
 def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
     family = families()[system.family]
@@ -437,6 +449,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         carries=system.carries,
         search_defaults=system.search_defaults,
     )
+    _check_augmented(resolved, config, where)
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(where, problem=reason)
     for role, name in resolved.filled.items():

@@ -60,13 +60,14 @@ class System:
 
     @property
     def texts(self) -> dict[str, float]:
-        """Weights of its training texts by name."""
-        return weights_of(self.data)
+        """Weights of its training texts by name; augmented ones have another name."""
+        suffix = self.training.augment.suffix if self.training.augment else ""
+        return {text + suffix: weight for text, weight in weights_of(self.data).items()}
 
     @property
     def teachers(self) -> list[str]:
         """Systems that make its training texts."""
-        return list(dict.fromkeys(filter(None, map(system_behind, self.texts))))
+        return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data)))))
 
     @property
     def built_on(self) -> list[str]:

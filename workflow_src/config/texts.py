@@ -16,6 +16,11 @@ MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL)
 Data = str | dict[str, float]
 
 
+def base_of(text: str) -> str:
+    """The name of a text without what follows where it is augmented (`AugmentConfig.suffix`)."""
+    return text.split("+")[0]
+
+
 def kind_and_system(text: str) -> tuple[str, str] | None:
     """The kind of a text that a system makes, and this system; None for other texts."""
     for kind in MADE_BY_SYSTEMS:

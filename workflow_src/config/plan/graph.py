@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, kind_and_system
+from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.registry import controls, engines, named_systems, refinement, searches
 
 # What a teacher translates for a kind of text.
@@ -58,8 +59,14 @@ class Graph(Paths):
     @property
     def distilled(self) -> list[tuple[str, str]]:
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
-        made = filter(None, map(kind_and_system, self.texts))
+        made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def augmentations(self) -> dict[str, AugmentConfig]:
+        """How training pairs are changed, by the names of augmented texts."""
+        systems = self.loaded.systems.values()
+        return {text: system.training.augment for system in systems if system.training.augment for text in system.texts}
 
     @property
     def reads_monolingual(self) -> bool:
@@ -72,12 +79,13 @@ class Graph(Paths):
         return [part.texts[self.recipe.source] for part in self.recipe.monolingual]
 
     def source_text(self, text: str) -> str:
-        """Path of the source side of a training text."""
-        made = kind_and_system(text)
+        """Path of the source side of a training text, before it is augmented."""
+        made = kind_and_system(base_of(text))
         return self.corpus(SPLITS_OF[made[0]] if made else "train", "source")
 
     def target_text(self, text: str) -> str:
-        """Path of the target side of a training text."""
+        """Path of the target side of a training text, before it is augmented."""
+        text = base_of(text)
         if text == RAW:
             return self.corpus("train", "target")
         made = kind_and_system(text)
@@ -156,7 +164,8 @@ class Graph(Paths):
     @property
     def own_distilled(self) -> dict[str, str]:
         """Files of the user's own distilled texts that systems learn from, by their name."""
-        return {text: self.recipe.distilled[text] for text in self.texts if text in self.recipe.distilled}
+        names = dict.fromkeys(map(base_of, self.texts))
+        return {text: self.recipe.distilled[text] for text in names if text in self.recipe.distilled}
 
     @property
     def own_inputs(self) -> list[str]:

@@ -10,7 +10,7 @@ from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.metrics import handed
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, RAW
 from workflow_src.registry import engines, followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
@@ -71,8 +71,11 @@ class Settings(Graph):
         kinds = self.recipe.placeholder_kinds
         return {"placeholders": list(kinds)} if kinds else {}
 
-    def settings_encode(self) -> str:
-        return _json({"max_length": self.recipe.max_length})
+    def settings_encode(self, text: str = RAW) -> str:
+        augment = self.augmentations.get(text)
+        languages = {"source": self.recipe.source, "target": self.recipe.target}
+        changes = {"augment": languages | augment.model_dump(mode="json")} if augment else {}
+        return _json({"max_length": self.recipe.max_length} | changes)
 
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, for the seed given beside it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import RowInfo
-from workflow_src.data import drops, placeholders
+from workflow_src.data import augment, drops, placeholders
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
@@ -86,7 +86,14 @@ def sentences(
 
     `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
-    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_replaced(texts), *_mixed(mixtures)]
+    return [
+        *_split(corpus),
+        *_shared(corpus),
+        *_encoded(texts),
+        *_replaced(texts),
+        *_augmented(texts),
+        *_mixed(mixtures),
+    ]
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
@@ -135,6 +142,14 @@ def _replaced(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"Training text {name} has {placeholders.words(text[placeholders.PLACEHOLDERS])}."
         for name, text in texts.items()
         if placeholders.PLACEHOLDERS in text
+    ]
+
+
+def _augmented(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"Pairs of training text {name} that are changed: {augment.words(text['augmented'])}."
+        for name, text in texts.items()
+        if "augmented" in text
     ]
 
 
