@@ -27,7 +27,7 @@ from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.room import check_room
-from workflow_src.serving.sentences import Part, cut, gaps, split_lines, whole_lines
+from workflow_src.serving.sentences import Part, cut, gaps, nowhere, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Hypothesis, Translation, Wanted, distinct, of_lines
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
@@ -67,6 +67,7 @@ class BaseTranslator(ABC):
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         # Outputs are put together alone, and sources normalised too.
         kinds = subwords.placeholders.kinds if subwords.placeholders else ()
+        self._whole = subwords.placeholders.places if subwords.placeholders else nowhere
         self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
@@ -318,7 +319,7 @@ class BaseTranslator(ABC):
         began = time.perf_counter()
         limit = self._positions() - 1
         with _half_characters_named(lines, first_line):
-            parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
+            parts = self._split(lines) if split else whole_lines(lines)
             sources = self._encoded([part.text for part in parts], normalised)
             if any(len(source) > limit for source in sources):
                 pieces: list[Part] = []
@@ -326,7 +327,7 @@ class BaseTranslator(ABC):
                     if len(source) <= limit:
                         pieces.append(part)
                         continue
-                    own = cut(part, lambda text: len(self._encoded([text], normalised)[0]) <= limit)
+                    own = cut(part, lambda text: len(self._encoded([text], normalised)[0]) <= limit, self._whole)
                     pieces += own
                     log.warning(
                         "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut "
@@ -340,6 +341,9 @@ class BaseTranslator(ABC):
                 parts, sources = pieces, self._encoded([part.text for part in pieces], normalised)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         return parts, sources
+
+    def _split(self, lines: list[str]) -> list[Part]:
+        return split_lines(lines, self.description["languages"]["source"], self._whole)
 
     def source_text(self, line: str) -> str:
         """A normalised line of the source, put together like outputs: what to show of a corpus."""

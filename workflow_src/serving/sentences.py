@@ -14,6 +14,8 @@ from workflow_src.data.texts import two_letters
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
+# Beginnings and ends of spans of a text that stay in one part.
+Whole = Callable[[str], Sequence[tuple[int, int]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +35,22 @@ def whole_lines(lines: Sequence[str]) -> list[Part]:
     return [Part(number, "", line) for number, line in enumerate(lines)]
 
 
-def split_lines(lines: Sequence[str], language: str) -> list[Part]:
+def nowhere(_text: str) -> list[tuple[int, int]]:
+    """`whole` of texts that may be divided anywhere."""
+    return []
+
+
+def split_lines(lines: Sequence[str], language: str, whole: Whole = nowhere) -> list[Part]:
     """The sentences of each line; a line without any text is one part.
 
     `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
-    split as English.
+    split as English. No sentence ends inside a `whole` span.
     """
     code = two_letters(re.split("[-_]", language.lower())[0])
     parts: list[Part] = []
     for number, line in enumerate(lines):
         before, first = "", len(parts)
-        for segment in sentencex.segment(code, line):
+        for segment in _joined(sentencex.segment(code, line), whole(line)):
             text = segment.strip()
             left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
             before += left
@@ -55,28 +62,45 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
     return parts
 
 
-def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
+def _joined(segments: Sequence[str], spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Segments of a line, joined where one ends inside a span."""
+    joined: list[str] = []
+    place, open_span = 0, False
+    for segment in segments:
+        if open_span:
+            joined[-1] += segment
+        else:
+            joined.append(segment)
+        place += len(segment)
+        open_span = any(begin < place < end for begin, end in spans)
+    return joined
+
+
+def cut(part: Part, fits: Callable[[str], bool], whole: Whole = nowhere) -> list[Part]:
     """Pieces of a part that fit: it is halved until all do.
 
     A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
-    word; else inside a word.
+    word; else inside a word. A `whole` span is cut only where it is all that is left.
     """
     if len(part.text) < 2 or fits(part.text):
         return [part]
-    begin, end = _middle(part.text)
     text = part.text
+    begin, end = _middle(text, whole(text))
     left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
-    return [*cut(left, fits), *cut(right, fits)]
+    return [*cut(left, fits, whole), *cut(right, fits, whole)]
 
 
-def _middle(text: str) -> tuple[int, int]:
+def _middle(text: str, whole: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Where the white space begins and ends at which a text is halved."""
     size = len(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
-        if spans:
-            return min(spans, key=lambda span: abs(sum(span) - size))
-    return size // 2, size // 2
+        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]
+        if outside:
+            return min(outside, key=lambda span: abs(sum(span) - size))
+    edges = {edge for span in whole if span[0] < size // 2 < span[1] for edge in span} - {0, size}
+    middle = min(edges, key=lambda edge: abs(2 * edge - size), default=size // 2)
+    return middle, middle
 
 
 def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:
