@@ -893,7 +893,10 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_pat
         assert shown.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
     # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
-    for quality in results.glob("quality/*/*/*/test.json"):
+    qualities = [*results.glob("quality/*/*/*/test.json")]
+    # Those of a CTranslate2 folder too.
+    assert len(qualities) == 3
+    for quality in qualities:
         outcomes = json.loads(quality.read_text())["placeholders"]
         assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
     encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
