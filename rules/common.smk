@@ -34,8 +34,7 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.plan import SPLITS
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
@@ -80,6 +79,7 @@ ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
 ENCODED = plan.encoded("{text}", "{split}")
+ARRAYS = [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"]
 SUBWORDS = f"{plan.subwords}/subwords.json"
 SYSTEMS = list(plan.loaded.systems)
 REPORT = f"{plan.report}/index.html"
@@ -94,7 +94,7 @@ wildcard_constraints:
     teacher="|".join(plan.teachers) or "none",
     text="[^/]+",
     search="[^/]+",
-    split="train|dev|test",
+    split="|".join(["train", *plan.loaded.held_out]),
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
@@ -132,7 +132,7 @@ def training_inputs(wildcards):
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
-        "test": plan.encoded("raw", "test") + ".json",
+        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,

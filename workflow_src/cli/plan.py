@@ -32,6 +32,7 @@ STAGES = {
     "data": "corpus, subwords",
     "train": "train",
     "distil": "distil",
+    "keep_likely": "keep likely pairs",
     "export": "export",
     "translate": "translate",
     "bundles": "finish bundles",
@@ -45,6 +46,7 @@ RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
+    "score_pairs": "keep_likely",
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
 
@@ -236,6 +238,8 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
         return "export", system
     if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):
         return "analyse", ""
+    if any(rule == plan.rule_on("compare_rows", name) for name in plan.compared_sets):
+        return "compare_rows", ""
     return RULES.get(rule, rule), system
 
 
@@ -316,6 +320,8 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"systems.{wildcards['system']}"
     if rule == "distill" or rule == "merge_distilled":
         return f"distillation.{wildcards['teacher']}"
+    if rule == "score_pairs" or rule == "keep_likely":
+        return f"likelihood.{wildcards['system']}"
     if rule in ("decode", "decode_shard", "choose_settings"):
         return f"decodes.{wildcards['search']}"
     return {

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.datasets import FilePath, RecipeConfig
+from workflow_src.config.datasets import FilePath, RecipeConfig, SetName
 from workflow_src.config.sizes import (
     AUTO,
     LONGEST_UNSAVED,
@@ -196,6 +196,23 @@ class DistillationConfig(Frozen):
         return distilling_search().settings.checked(self.model_extra or {}, section)
 
 
+class LikelihoodConfig(Frozen):
+    """Which training pairs a system finds likely: by -log p(target | source) in nats a target subword."""
+
+    keep: float | None = Field(
+        None, gt=0, le=1, description="share of the pairs, the likeliest; default: 0.9, or all where maximum is set"
+    )
+    maximum: float | None = Field(None, gt=0, description="-log p in nats a target subword that pairs have at most")
+    batch: int = Field(128, gt=0, description="pairs scored together")
+    shards: int = Field(1, gt=0, description="jobs")
+    seed: Seed | None = Field(None, description="which of the system's seeds; default the first")
+
+    @property
+    def share(self) -> float:
+        """The share of the pairs that is kept."""
+        return self.keep or (0.9 if self.maximum is None else 1.0)
+
+
 class DecodeConfig(Frozen):
     """A system and a search; the settings of the search stand beside these. What is a list gives one decode each."""
 
@@ -214,7 +231,9 @@ class DecodeConfig(Frozen):
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs that each split is spread over")
-    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(("test",), min_length=1)
+    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(
+        ("test",), min_length=1, description="test: every test set"
+    )
 
 
 class SpeedConfig(Frozen):
@@ -338,8 +357,12 @@ class WorkflowConfig(Frozen):
     # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig
+    test: Annotated[tuple[SetName, ...], AfterValidator(distinct)] | None = Field(
+        None, min_length=1, description="test sets of the dataset that are translated, the main one first; default: all"
+    )
     systems: dict[SystemName, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
+    likelihood: dict[str, LikelihoodConfig] = {}
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     metrics: dict[str, dict[str, Any]] | None = Field(

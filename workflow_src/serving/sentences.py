@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 import sentencex
 
 from workflow_src.config.tokenisers import spaced
+from workflow_src.data.placeholders import Placeholders, put_back
 from workflow_src.data.texts import two_letters
 
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
-# Beginnings and ends of spans of a text that stay in one part.
-Whole = Callable[[str], Sequence[tuple[int, int]]]
+
+
+# Addresses, tags and the like, within which no sentence ends.
+SPANS = Placeholders()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,22 +38,22 @@ def whole_lines(lines: Sequence[str]) -> list[Part]:
     return [Part(number, "", line) for number, line in enumerate(lines)]
 
 
-def nowhere(_text: str) -> list[tuple[int, int]]:
-    """`whole` of texts that may be divided anywhere."""
-    return []
-
-
-def split_lines(lines: Sequence[str], language: str, whole: Whole = nowhere) -> list[Part]:
+def split_lines(lines: Sequence[str], language: str) -> list[Part]:
     """The sentences of each line; a line without any text is one part.
 
     `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
-    split as English. No sentence ends inside a `whole` span.
+    split as English. No sentence ends within an address, a tag or the like.
     """
     code = two_letters(re.split("[-_]", language.lower())[0])
     parts: list[Part] = []
     for number, line in enumerate(lines):
         before, first = "", len(parts)
-        for segment in _joined(sentencex.segment(code, line), whole(line)):
+        segments = sentencex.segment(code, line)
+        if len(segments) > 1:
+            text_of_line, spans = SPANS.apart(line)
+            following = iter(spans)
+            segments = [put_back(segment, following) for segment in sentencex.segment(code, text_of_line)]
+        for segment in segments:
             text = segment.strip()
             left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
             before += left
@@ -62,37 +65,23 @@ def split_lines(lines: Sequence[str], language: str, whole: Whole = nowhere) -> 
     return parts
 
 
-def _joined(segments: Sequence[str], spans: Sequence[tuple[int, int]]) -> list[str]:
-    """Segments of a line, joined where one ends inside a span."""
-    joined: list[str] = []
-    place, open_span = 0, False
-    for segment in segments:
-        if open_span:
-            joined[-1] += segment
-        else:
-            joined.append(segment)
-        place += len(segment)
-        open_span = any(begin < place < end for begin, end in spans)
-    return joined
-
-
-def cut(part: Part, fits: Callable[[str], bool], whole: Whole = nowhere) -> list[Part]:
+def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
     """Pieces of a part that fit: it is halved until all do.
 
     A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
-    word; else inside a word. A `whole` span is cut only where it is all that is left.
+    word; else inside a word. An address, a tag or the like is cut only where it is all that is left.
     """
     if len(part.text) < 2 or fits(part.text):
         return [part]
+    begin, end = _middle(part.text)
     text = part.text
-    begin, end = _middle(text, whole(text))
     left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
-    return [*cut(left, fits, whole), *cut(right, fits, whole)]
+    return [*cut(left, fits), *cut(right, fits)]
 
 
-def _middle(text: str, whole: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _middle(text: str) -> tuple[int, int]:
     """Where the white space begins and ends at which a text is halved."""
-    size = len(text)
+    size, whole = len(text), SPANS.places(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
         outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]

@@ -10,7 +10,7 @@ from hypothesis import given, strategies
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.serving.sentences import CLAUSE, Part, cut, gaps, join, split_lines, whole_lines
 
-MARKS = "ab. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
+MARKS = "ab\uf8b0@<>/w%{}. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
 
 
 def sentences(line: str, language: str = "de") -> list[str]:
@@ -28,6 +28,17 @@ def test_sentences_end_as_in_their_language():
     for code in ("de-AT", "DE", "deu"):
         assert len(sentences("Er kam am 3. Mai.", code)) == 1
     assert sentences("One. Two.", "qzz") == ["One.", "Two."]
+
+
+def test_no_sentence_ends_within_an_address_or_a_tag():
+    assert sentences("Siehe www.a.de?Was!Wo dort. Dann <b title=x>%1! Und {x}. Ja") == [
+        "Siehe www.a.de?Was!Wo dort.",
+        "Dann <b title=x>%1!",
+        "Und {x}.",
+        "Ja",
+    ]
+    # A line of signs that stand for spans is a line like any other.
+    assert sentences("\uf8b0 Eins. www.b.de?Zwei \uf8b0. Drei.") == ["\uf8b0 Eins.", "www.b.de?Zwei \uf8b0.", "Drei."]
 
 
 def test_white_space_between_sentences_is_kept_and_that_around_a_line_is_not():
@@ -92,7 +103,7 @@ SPANS = ["http://a.b/?q=X!Y", "<a title='Bir. Iki, ve'>", "{{ x }}", "%1", "a.b@
 )
 def test_no_span_is_divided_between_sentences(line):
     places = Placeholders().places
-    parts = split_lines([line], "en", places)
+    parts = split_lines([line], "en")
     assert line.strip() == "".join(part.before + part.text for part in parts).strip()
     ends, end = set(), len(line) - len(line.lstrip())
     for part in parts:
@@ -105,7 +116,7 @@ def test_no_span_is_divided_between_sentences(line):
 def test_no_span_is_cut_unless_it_is_all_that_is_left(text):
     places = Placeholders().places
     longest = max([1, *(stop - begin for begin, stop in places(text))])
-    pieces = cut(Part(0, "", text), lambda piece: len(piece) <= longest, places)
+    pieces = cut(Part(0, "", text), lambda piece: len(piece) <= longest)
     assert "".join(piece.before + piece.text for piece in pieces) == text
     place, cuts = 0, set()
     for piece in pieces:

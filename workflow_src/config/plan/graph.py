@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.registry import controls, engines, named_systems, refinement, searches
 
 # What a teacher translates for a kind of text.
@@ -61,6 +61,31 @@ class Graph(Paths):
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
         made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def scorers(self) -> list[str]:
+        """Systems that say which training pairs are likely."""
+        made = filter(None, map(kind_and_system, self.texts))
+        return [system for kind, system in made if kind == LIKELY]
+
+    @property
+    def encoded_texts(self) -> list[str]:
+        """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
+        texts = [text for text in self.texts if (kind_and_system(text) or ("", ""))[0] != LIKELY]
+        return [RAW, *texts] if self.scorers and RAW not in texts else texts
+
+    def likelihood(self, system: str) -> LikelihoodConfig:
+        return self.config.likelihood.get(system) or LikelihoodConfig()
+
+    def likelihood_weights(self, system: str) -> str:
+        """Weights of the system that scores the training pairs."""
+        seed = self.likelihood(system).seed
+        return self.weights(system, self.config.seeds[0] if seed is None else seed)
+
+    def likelihood_shards(self, system: str) -> list[str]:
+        """The shards of a system's scores of the training pairs."""
+        count = self.likelihood(system).shards
+        return [self.likelihood_shard(system, shard, count) for shard in range(count)]
 
     @property
     def augmentations(self) -> dict[str, AugmentConfig]:
@@ -231,7 +256,7 @@ class Graph(Paths):
         keyed = [
             ((*search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if "test" in d.splits and (search := searches()[d.search]).reference
+            if self.test in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -240,7 +265,7 @@ class Graph(Paths):
         """Decodes on test that our own code computes, by system and search."""
         decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
-            if "test" in decode.splits and decode.own_engine:
+            if self.test in decode.splits and decode.own_engine:
                 decodes.setdefault((decode.system, decode.search), []).append(decode)
         return decodes
 
@@ -284,7 +309,7 @@ class Graph(Paths):
             return None
         more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | more).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 
