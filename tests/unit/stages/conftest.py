@@ -210,6 +210,7 @@ def _usage(folder, rows):
         "languages": {"source": "de", "target": "en"},
     }
     _write(folder / "my bundle/bundle.json", about)
+    _write(folder / "my bundle/subwords/subwords.json", {})
     return {
         "split": "test",
         "source": str(folder / "test.de"),
