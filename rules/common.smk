@@ -34,7 +34,6 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.plan import SPLITS
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
@@ -94,7 +93,7 @@ wildcard_constraints:
     teacher="|".join(plan.teachers) or "none",
     text="[^/]+",
     search="[^/]+",
-    split="train|dev|test",
+    split="|".join(["train", *plan.loaded.held_out]),
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
@@ -132,7 +131,7 @@ def training_inputs(wildcards):
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
-        "test": plan.encoded("raw", "test") + ".json",
+        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,

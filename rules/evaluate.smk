@@ -6,7 +6,7 @@ rule score_quality:
         text=rules.decode.output.text,
         details=rules.decode.output.details,
         source=plan.corpus("{split}", "source"),
-        reference=plan.reference("{split}"),
+        reference=lambda wildcards: plan.references(wildcards.split),
     output:
         quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
     log:
@@ -30,32 +30,36 @@ rule score_quality:
         " --reference {input.reference:q} --output {output.quality:q}"
 
 
-rule compare_rows:
-    input:
-        translations=[plan.translation(*row) for row in plan.rows if row[2] == "test"],
-        details=[plan.translation_details(*row) for row in plan.rows if row[2] == "test"],
-        source=plan.corpus("test", "source"),
-        reference=plan.reference("test"),
-    output:
-        significance=plan.significance,
-    log:
-        f"{EXPERIMENT_LOGS}/compare_rows.log",
-    benchmark:
-        f"{EXPERIMENT_BENCHMARKS}/compare_rows.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("compare_rows"),
-        runtime=needs.minutes("compare_rows"),
-        slurm_partition=needs.partition(gpu=False),
-    params:
-        settings=plan.settings_significance(),
-    message:
-        "Comparing every row with its baseline and with autoregressive rows"
-    shell:
-        "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
-        " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
+for test_set in plan.compared_sets:
+
+    rule:
+        name:
+            plan.rule_on("compare_rows", test_set)
+        input:
+            translations=[plan.translation(*row) for row in plan.rows if row[2] == test_set],
+            details=[plan.translation_details(*row) for row in plan.rows if row[2] == test_set],
+            source=plan.corpus(test_set, "source"),
+            reference=plan.references(test_set),
+        output:
+            significance=plan.significance(test_set),
+        log:
+            f"{EXPERIMENT_LOGS}/{plan.rule_on('compare_rows', test_set)}.log",
+        benchmark:
+            f"{EXPERIMENT_BENCHMARKS}/{plan.rule_on('compare_rows', test_set)}.tsv"
+        conda:
+            "../envs/cpu.yaml"
+        threads: 1
+        resources:
+            mem_mb=needs.memory("compare_rows"),
+            runtime=needs.minutes("compare_rows"),
+            slurm_partition=needs.partition(gpu=False),
+        params:
+            settings=plan.settings_significance(test_set),
+        message:
+            "Comparing every row with its baseline and with autoregressive rows"
+        shell:
+            "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
+            " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
 
 
 rule measure_speed:
@@ -63,7 +67,7 @@ rule measure_speed:
         **EXPORTED,
         chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
         bundles=EXPORTED_BUNDLES,
-        source=plan.corpus("test", "source"),
+        source=plan.corpus(plan.test, "source"),
     output:
         speed=plan.speed,
     log:
@@ -99,8 +103,8 @@ rule measure_speed:
 rule analyse:
     input:
         bundles=EXPORTED_BUNDLES,
-        source=plan.corpus("test", "source"),
-        reference=plan.reference("test"),
+        source=plan.corpus(plan.test, "source"),
+        reference=plan.reference(plan.test),
     output:
         traces=plan.traces,
     log:

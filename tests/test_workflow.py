@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import planted
 import pytest
+import sacrebleu
 import smoke_check
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, dry_run, snakemake
@@ -27,6 +28,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.data.toy import grammar
+from workflow_src.evaluation.report import leaderboard
 from workflow_src.jobs import Options
 from workflow_src.records.verify import verify
 
@@ -871,13 +873,20 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 
 
 @pytest.mark.runs
-def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_path):
-    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
+def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(tmp_path):
+    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
+    # Every fourth pair has a placeholder.
+    drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
     pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
-    for split, lines in (drawn | {"train": pairs}).items():
+    # The last sentence of the second set is one of train, and its other references are empty but for that one.
+    more = [*drawn["test"][40:], drawn["train"][0]]
+    drawn |= {"train": pairs, "test": drawn["test"][:40], "more": more}
+    for split, lines in drawn.items():
         for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
+    others = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(more)]
+    (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in others))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
     done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -894,7 +903,45 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_pat
     for step in corpus["cleaning"]:
         assert shown.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
+    for quality in results.glob("quality/*/*/*/plain.json"):
+        outcomes = json.loads(quality.read_text())["placeholders"]
+        assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
+    encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
+    assert 100 < encoded["pairs"] == encoded["spans"] and f"{encoded['pairs']} pairs with" in page
+    assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
+    _check_test_sets(results, corpus, page, drawn["more"], others)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
+
+
+def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[str, str]], others: list[str]) -> None:
+    """The second set has a row for each of the first in results.json and in the leaderboard, and its own figures."""
+    found = json.loads((results / "report/results.json").read_text())
+    (further,) = found["further"]
+    assert (found["split"], further["split"]) == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
+    key = lambda row: (row["system"], row["name"], row["repetitions_removed"])  # noqa: E731
+    assert list(map(key, found["rows"])) == list(map(key, further["rows"]))
+    assert all(row["latency_ms"] is None and row["energy_per_sentence"] is not None for row in further["rows"][:1])
+    compared = json.loads((results / "significance-twofold.json").read_text())
+    assert compared["sentences"] == len(more) and any(row["against"] for row in compared["against_autoregressive"])
+    references = [target for _, target in more]
+    for row in further["rows"]:
+        folder = results / f"translations/{row['system']}/seed-1/{row['name']}"
+        if row["repetitions_removed"] == "none":
+            outputs = (folder / "twofold.txt").read_text().splitlines()
+            lines = [references, [line or None for line in others]]
+            assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
+            assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
+    assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in found["provenance"]["signatures"]["BLEU"]
+    assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(more)
+    assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
+    board = leaderboard.read(results)
+    assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 4
+    assert len({row["test_set"] for row in board}) == 2
+
+
+def with_placeholders(lines):
+    return [tuple(f"%1 {side}" for side in pair) if number % 4 == 0 else pair for number, pair in enumerate(lines)]
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.

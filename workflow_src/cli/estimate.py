@@ -50,7 +50,8 @@ def jobs(plan: Plan) -> dict[str, int]:
     seeds = len(plan.config.seeds)
     clean = {"clean": 1} if plan.loaded.cleaning else {}
     clean |= dict.fromkeys(("download_monolingual", "normalise_monolingual"), 1) if plan.reads_monolingual else {}
-    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": 2 + len(plan.texts)}
+    encoded = len(plan.loaded.held_out) + len(plan.texts)
+    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": encoded}
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
@@ -67,7 +68,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
         "score_quality": len(plan.rows),
-        "compare_rows": 1,
+        **{plan.rule_on("compare_rows", name): 1 for name in plan.compared_sets},
         "measure_speed": 1,
         "analyse": 1,
         **{analysis.rule: 1 for analysis in analyses},

@@ -236,6 +236,8 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
         return "export", system
     if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):
         return "analyse", ""
+    if any(rule == plan.rule_on("compare_rows", name) for name in plan.compared_sets):
+        return "compare_rows", ""
     return RULES.get(rule, rule), system
 
 

@@ -19,6 +19,7 @@ from workflow_src.config.costs import (
     training_pairs,
     updates,
 )
+from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
@@ -126,8 +127,8 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
 
 
 def held_out(plan: Plan, split: str) -> int:
-    """Sentences of dev or test: as configured, else assumed."""
-    dataset = plan.loaded.dataset
+    """Sentences of dev or of a test set: as configured, else assumed."""
+    dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
     cut = getattr(dataset.split, split, None) if dataset.split else None
     limits = {str(name): number for name, number in plan.recipe.limits.items()}
     return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.datasets import FilePath, RecipeConfig
+from workflow_src.config.datasets import FilePath, RecipeConfig, SetName
 from workflow_src.config.sizes import (
     AUTO,
     LONGEST_UNSAVED,
@@ -214,7 +214,9 @@ class DecodeConfig(Frozen):
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs that each split is spread over")
-    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(("test",), min_length=1)
+    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(
+        ("test",), min_length=1, description="test: every test set"
+    )
 
 
 class SpeedConfig(Frozen):
@@ -338,6 +340,9 @@ class WorkflowConfig(Frozen):
     # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig
+    test: Annotated[tuple[SetName, ...], AfterValidator(distinct)] | None = Field(
+        None, min_length=1, description="test sets of the dataset that are translated, the main one first; default: all"
+    )
     systems: dict[SystemName, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)

@@ -105,7 +105,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     _check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)
-    decodes = resolve_decodes(config, systems)
+    decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     _check_choices(decodes, measured, corpus)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
 
@@ -144,11 +144,21 @@ def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:
     chosen = config.recipe.dataset
-    if isinstance(chosen, DatasetConfig):
+    if isinstance(chosen, str):
+        if chosen not in dataset_names():
+            raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
+        definition = read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml")
+        chosen = parse(DatasetConfig, definition, f"datasets/{chosen}.yaml")
+    for name in config.test or ():
+        if name not in chosen.test_sets:
+            raise ConfigError("test", name, allowed=chosen.test_sets)
+    if config.test is None:
         return chosen
-    if chosen not in dataset_names():
-        raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
-    return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+    # Sets that nothing translates may lack a language. The others stay: experiments of a recipe share its corpus.
+    languages = {config.recipe.source, config.recipe.target}
+    lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}
+    kept = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
+    return chosen.model_copy(update={"test": kept})
 
 
 def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
@@ -156,12 +166,12 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
     cleaning = filter_settings(config.recipe.clean.items(), (config.recipe.source, config.recipe.target))
     reads = [name for name in cleaning if SCORES in filters()[name].needs]
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
-    for split in ("train", "dev", "test"):
-        for number, part in enumerate(getattr(dataset, split)):
+    for split, parts in dataset.parts.items():
+        for number, part in enumerate(parts):
             if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
                 more = f", or recipe.clean.{scoring}" if split == "train" else ""
                 raise ConfigError(
-                    f"score_column of {split}[{number}] of dataset {dataset.name}",
+                    f"score_column of {dataset.place(split, number)} of dataset {dataset.name}",
                     part.score_column,
                     problem="it has no effect",
                     hint=f"add minimum_score{more}",
@@ -189,14 +199,19 @@ def _check_references(normalisation: NormalisationConfig, target: str) -> None:
 
 
 def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
-    """Check that every part has both sides of the direction. Raises ConfigError."""
-    for split in ("train", "dev", "test"):
-        for number, part in enumerate(getattr(dataset, split)):
-            kind, texts = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
+    """Check that every part has both sides of the direction, and one source. Raises ConfigError."""
+    for split, parts in dataset.parts.items():
+        for number, part in enumerate(parts):
+            kind = "texts" if part.texts else "columns"
+            where = f"{dataset.place(split, number)}.{kind} of dataset {dataset.name}"
             for language in languages:
-                if language not in texts:
-                    where = f"{split}[{number}].{kind} of dataset {dataset.name}"
-                    raise ConfigError(where, sorted(texts), problem=f"no {language}", hint=f"add {language}")
+                if language not in part.languages:
+                    others = [name for name in dataset.test if name != split]
+                    leave = f", or leave the test set out by test: [{', '.join(others)}]"
+                    hint = f"add {language}{leave if split in dataset.test and others else ''}"
+                    raise ConfigError(where, sorted(part.languages), problem=f"no {language}", hint=hint)
+            if (count := part.references(languages[0])) > 1:
+                raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
 
 
 def _check_monolingual(config: WorkflowConfig) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.batches import Watch
 from workflow_src.engines.ctranslate2 import Engine, device_and_index
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import sha256
@@ -70,18 +71,18 @@ class CTranslate2Translator(BaseTranslator):
     def precision(self) -> str:
         return self._precision
 
-    def search(
+    def search_ids(
         self,
-        lines: list[str],
+        sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         systems: Mapping[str, BaseTranslator] | None = None,
         batch: int = 64,
         trace: bool = False,
         scored: bool = True,
-        normalised: bool = False,
-        first_line: int = 1,
+        ranked: bool = False,
+        watch: Watch | None = None,
     ) -> Hypotheses:
-        """As `Translator.search`. Raises ValueError for a search that the library cannot compute."""
+        """As for bundles. Raises ValueError for a search that the library cannot compute."""
         check_batch(batch)
         check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
@@ -89,10 +90,9 @@ class CTranslate2Translator(BaseTranslator):
         reason = declared.serves(self._families[0][1], search, settings)
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
-        sources = self._sources(lines, normalised, first_line)
         self._check_room(settings, sources, batch)
-        engine = self.parallel if len(lines) > batch else self.single
-        return engine.decode(sources, settings, batch, scored)
+        engine = self.parallel if len(sources) > batch else self.single
+        return engine.decode(sources, settings, batch, scored, ranked, watch)
 
     def _positions(self) -> int:
         return self.single.max_positions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from workflow_src.spec.sections import Frozen
 
@@ -33,12 +33,24 @@ def spaced_words_only(corpus: Corpus, _settings: Frozen) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """Detokenised, cased texts, a sentence each: translations with their references and sources."""
+    """Detokenised, cased texts, a sentence each: translations with their references and sources.
+
+    Where a source has several references, `references` are the first ones and `more` has the lines of each other one,
+    empty where it lacks a sentence. A metric that takes all of them says so (`Metric.references`).
+    """
 
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str]
     corpus: Corpus
+    more: tuple[Sequence[str], ...] = ()
+
+    @property
+    def all_references(self) -> list[list[str]]:
+        """The lines of every reference as sacreBLEU takes them: None, of which its types say nothing, where a further
+        one lacks a sentence."""
+        further = [[line or None for line in lines] for lines in self.more]
+        return [list(self.references), *cast(list[list[str]], further)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +104,7 @@ class Metric:
     unit         "%": figures are shares, shown as percentages
     better       which figures are better
     bounds       of its figures, None where there is no such bound
+    references   which it takes where a source has several: "all", the "first", or "none" where it needs no reference
     packages     those that it imports and that may not be installed
     conflict     (Corpus, settings) -> None, or why it cannot measure translations of such a corpus: the end of a
                  sentence that begins with its name
@@ -115,6 +128,7 @@ class Metric:
     unit: Literal["", "%"] = ""
     better: Literal["higher", "lower"] = "higher"
     bounds: tuple[float | None, float | None] = (None, None)
+    references: Literal["all", "first", "none"] = "first"
     packages: tuple[str, ...] = ()
     conflict: Callable[[Corpus, Any], str | None] = lambda _corpus, _settings: None
     default: bool = False

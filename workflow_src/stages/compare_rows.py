@@ -3,6 +3,7 @@ their control's: p-values."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from workflow_src.evaluation.quality.metrics import VARIANTS, sentence_counts, v
 from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import controls
 from workflow_src.spec import Frozen, Texts
 
@@ -63,7 +64,7 @@ class ComparisonSettings(ScoringSettings):
 class Inputs(JobInputs):
     settings: ComparisonSettings = Field(description="the corpus, the metrics and the rows")
     source: Path
-    reference: Path
+    reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
     output: Path
 
 
@@ -87,7 +88,7 @@ def compared(
     for number, metric in enumerate(metrics):
         for removal, variant in VARIANTS.items():
             counted = {
-                key: sentence_counts(metric, Texts(by_removal[removal], texts.references, texts.sources, texts.corpus))
+                key: sentence_counts(metric, dataclasses.replace(texts, hypotheses=by_removal[removal]))
                 for key, by_removal in lines.items()
             }
             for other, keys in groups.items():
@@ -117,9 +118,7 @@ def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], tex
         lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
         p_values = {}
         for metric in metrics:
-            counted = [
-                sentence_counts(metric, Texts(one, texts.references, texts.sources, texts.corpus)) for one in lines
-            ]
+            counted = [sentence_counts(metric, dataclasses.replace(texts, hypotheses=one)) for one in lines]
             p_values[metric.metric.name] = pairwise_test(
                 np.stack([counts for counts, _ in counted]), rivals, counted[0][1]
             )
@@ -145,8 +144,8 @@ def _translations(row: Row) -> dict[Removal, list[str]]:
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
-    sources, references = read_aligned(inputs.source, inputs.reference)
-    texts = Texts((), references, sources, corpus)
+    sources, references, *more = read_aligned(inputs.source, *inputs.reference)
+    texts = Texts((), references, sources, corpus, tuple(more))
     fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
     with_baseline = compared(rows, uncertain, texts)
@@ -159,7 +158,7 @@ def run(inputs: Inputs) -> str:
         "against_autoregressive": against_autoregressive(rows, deciding, texts),
         **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
-    files: dict[str, str | Path] = {"source": inputs.source, "reference": inputs.reference}
+    files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}
     files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
     files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})

@@ -9,7 +9,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
@@ -48,7 +47,7 @@ class Inputs(JobInputs):
     source: Path
     target: Path
     output_prefix: Path
-    split: Literal["train", "dev", "test"]
+    split: str = Field(description="train, dev or a test set")
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = 1

@@ -16,7 +16,7 @@ from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.spec import Texts
 
 
@@ -25,7 +25,7 @@ class Inputs(JobInputs):
     hypotheses: Path = Field(description="translations, one a line")
     details: Path = Field(description="JSON lines of the decode")
     source: Path
-    reference: Path
+    reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
     output: Path
 
 
@@ -45,18 +45,18 @@ def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
 
 def run(inputs: Inputs) -> str:
     scoring = inputs.settings
-    hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
+    hypotheses, sources, references, *more = read_aligned(inputs.hypotheses, inputs.source, *inputs.reference)
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, scoring.corpus)
+    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more))
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     kept = placeholders(details)
     result |= {PLACEHOLDERS: kept} if kept else {}
     files = {
         "hypotheses": inputs.hypotheses,
-        "reference": inputs.reference,
+        **numbered("reference", inputs.reference),
         "source": inputs.source,
         "details": inputs.details,
     }
@@ -72,8 +72,8 @@ def run(inputs: Inputs) -> str:
         f"{main.title} {unremoved[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
         f"{subwords[main.name]:.2f})"
     )
-    more = f"; {outcome_words(kept)}" if kept else ""
-    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{more}"
+    spans = f"; {outcome_words(kept)}" if kept else ""
+    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{spans}"
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ class Graph(Paths):
         keyed = [
             ((*search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if "test" in d.splits and (search := searches()[d.search]).reference
+            if self.test in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -240,7 +240,7 @@ class Graph(Paths):
         """Decodes on test that our own code computes, by system and search."""
         decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
-            if "test" in decode.splits and decode.own_engine:
+            if self.test in decode.splits and decode.own_engine:
                 decodes.setdefault((decode.system, decode.search), []).append(decode)
         return decodes
 
@@ -284,7 +284,7 @@ class Graph(Paths):
             return None
         more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | more).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 

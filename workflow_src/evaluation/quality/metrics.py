@@ -76,10 +76,11 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
     """
     if not texts.hypotheses:
         raise ValueError("there are no translations to score: give at least one line.")
-    if len(texts.hypotheses) != len(texts.references):
-        raise ValueError(
-            f"{len(texts.hypotheses)} translations cannot be scored against {len(texts.references)} references."
-        )
+    for references in (texts.references, *texts.more):
+        if len(texts.hypotheses) != len(references):
+            raise ValueError(
+                f"{len(texts.hypotheses)} translations cannot be scored against {len(references)} references."
+            )
     every = tuple(metrics)
     names = [measured.metric.name for measured in every]
     entries: dict[str, Any] = {}
@@ -104,7 +105,7 @@ def all_variants(metrics: Sequence[Measured], texts: Texts, joined: Sequence[str
     repetitions before removal. `joined` are the same outputs joined from what is left of their subwords."""
     by_removal = variants(texts.hypotheses, joined)
     entries: dict[str, Any] = {
-        name: scores(metrics, Texts(by_removal[removal], texts.references, texts.sources, texts.corpus))
+        name: scores(metrics, dataclasses.replace(texts, hypotheses=by_removal[removal]))
         for removal, name in VARIANTS.items()
     }
     entries["sentences"] = len(texts.hypotheses)

@@ -349,6 +349,9 @@ def markdown(context: dict[str, Any]) -> str:
     if context["removals"]:
         removals = conventions.removal_table(context["removals"])
         parts += ["### Repetitions", context["removal_caption"].around(removals)]
+    for one in context["further"]:
+        further = tables.markdown(one["groups"], one["manifest"])
+        parts += [f"### {plain(one['title'])}", one["caption"].around(further)]
     for one in (*context["control_tables"], *context["grids"]):
         parts += [f"### {plain(one['title'])}", one["caption"].around(speed_page.markdown(one))]
         if published := one.get("published"):

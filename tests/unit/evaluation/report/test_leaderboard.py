@@ -124,6 +124,22 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     }
 
 
+def test_every_test_set_has_rows_and_tables_show_the_first():
+    rows = [row("teacher", "transformer", "greedy", 30.0, 2.5), row("score", "score", "score", 20.0, 1.5, "subwords")]
+    there = [one | {"bleu": one["bleu"] + 50, "latency_ms": None} for one in rows]
+    further = [{"split": "news", "signatures": {"BLEU": "nrefs:2"}, "rows": there}]
+    provenance = {"signatures": {"BLEU": "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
+    found = read(rows, further=further, provenance=provenance)
+    assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in found] == [
+        ("test", 30.0, "nrefs:1"),
+        ("test", 20.0, "nrefs:1"),
+        ("news", 80.0, "nrefs:2"),
+        ("news", 70.0, "nrefs:2"),
+    ]
+    assert found[2]["test_set"] == f"news:{checksum({'news.en': 'cd' * 32})[:12]}" and found[2]["latency_ms"] == ""
+    assert [entry.quality for entry in leaderboard_tables.entries(leaderboard.merge([found]))] == [30.0, 20.0]
+
+
 def test_of_each_decode_the_variant_of_the_main_table_is_taken():
     variants = [
         row("lvm", "lvm", "delta", bleu, removed=removed, steps=1)
