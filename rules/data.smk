@@ -173,11 +173,14 @@ rule encode:
         ),
     output:
         summary=f"{ENCODED}.json",
-        arrays=multiext(ENCODED, ".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"),
+        arrays=multiext(ENCODED, *ARRAYS),
     log:
         f"{LOGS}/encode/{{text}}-{{split}}.log",
     benchmark:
         f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
+    wildcard_constraints:
+        # keep_likely writes those.
+        text=f"(?!{LIKELY}-by-)[^/]+",
     conda:
         "../envs/cpu.yaml"
     threads: 1

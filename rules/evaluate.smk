@@ -1,5 +1,47 @@
 """Translations -> quality; bundles -> speed, and example sentences at every refinement step."""
 
+# Metrics that programs in environments of their own compute: one body, and a rule for each that is declared.
+for metric in PROGRAMS:
+
+    rule:
+        name:
+            metric.rule
+        input:
+            text=rules.decode.output.text,
+            details=rules.decode.output.details,
+            source=plan.corpus("{split}", "source"),
+            reference=plan.reference("{split}"),
+            files=list(plan.program_files(metric.name).values()),
+        output:
+            figures=plan.computed(metric.name, ANY_DECODE, "{seed}", "{split}"),
+        log:
+            f"{LOGS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+        benchmark:
+            f"{BENCHMARKS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+        conda:
+            str(metric.program.environment)
+        threads: RUNTIME.training_threads
+        resources:
+            mem_mb=needs.memory(metric.rule),
+            runtime=needs.minutes(metric.rule),
+            slurm_partition=needs.partition(gpu=True),
+            gpu=GPUS,
+            device=RUNTIME.device,
+            metric=metric.name,
+            python=RUNTIME.pythons.get(metric.name, "python"),
+            batch=RUNTIME.scoring_batch,
+        params:
+            settings=plan.settings_program(metric.name),
+            cache=plan.figure_cache(metric.name),
+        message:
+            f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
+            f" {metric.title}"
+        shell:
+            "python -m workflow_src.stages.score_sentences --metric {resources.metric} --settings {params.settings:q}"
+            " --log {log:q} --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
+            " --reference {input.reference:q} --output {output.figures:q} --cache {params.cache:q}"
+            " --python {resources.python:q} --batch {resources.batch} --device {resources.device} --threads {threads}"
+
 
 rule score_quality:
     input:
@@ -7,6 +49,7 @@ rule score_quality:
         details=rules.decode.output.details,
         source=plan.corpus("{split}", "source"),
         reference=lambda wildcards: plan.references(wildcards.split),
+        computed=computed_figures,
     output:
         quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
     log:
@@ -27,7 +70,7 @@ rule score_quality:
     shell:
         "python -m workflow_src.stages.score_quality --settings {params.settings:q} --log {log:q}"
         " --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
-        " --reference {input.reference:q} --output {output.quality:q}"
+        " --reference {input.reference:q} --computed {input.computed:q} --output {output.quality:q}"
 
 
 for test_set in plan.compared_sets:
@@ -38,6 +81,7 @@ for test_set in plan.compared_sets:
         input:
             translations=[plan.translation(*row) for row in plan.rows if row[2] == test_set],
             details=[plan.translation_details(*row) for row in plan.rows if row[2] == test_set],
+            computed=[file for row in plan.rows if row[2] == test_set for file in plan.computed_figures(*row)],
             source=plan.corpus(test_set, "source"),
             reference=plan.references(test_set),
         output:
@@ -59,7 +103,8 @@ for test_set in plan.compared_sets:
             "Comparing every row with its baseline and with autoregressive rows"
         shell:
             "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
-            " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
+            " --source {input.source:q} --reference {input.reference:q} --computed {input.computed:q}"
+            " --output {output.significance:q}"
 
 
 rule measure_speed:

@@ -14,6 +14,7 @@ from workflow_src.config.costs import (
     decode_operations,
     decoding_operations,
     operations_a_position,
+    scoring_operations,
     sentence_length,
     sized,
     training_pairs,
@@ -147,6 +148,9 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
             return Work(teacher, False, None)
         search, sentences = plan.distillation(teacher).search_settings(), whole / int(wildcards["shards"])
         return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
+    if rule == "score_pairs":
+        system, pairs = plan.system(wildcards["system"]), sizes.pairs and sizes.pairs / int(wildcards["shards"])
+        return Work(system.name, False, scoring_operations(plan, system, pairs, sizes.length) if pairs else None)
     if rule not in ("choose_settings", "decode", "decode_shard"):
         return None
     decode = plan.decode(wildcards["system"], wildcards["search"])

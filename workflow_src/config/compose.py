@@ -201,8 +201,9 @@ def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
     `dropped` has the families of these systems by name. Analyses run where something is left that fits them.
     """
     left = dict(parent)
-    if isinstance(parent.get("distillation"), dict):
-        left["distillation"] = {name: how for name, how in parent["distillation"].items() if name not in dropped}
+    for section in ("distillation", "likelihood"):
+        if isinstance(parent.get(section), dict):
+            left[section] = {name: how for name, how in parent[section].items() if name not in dropped}
     if isinstance(parent.get("decodes"), list):
         left["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
     if isinstance(parent.get("analyses"), dict):

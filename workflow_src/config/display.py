@@ -7,6 +7,7 @@ from typing import Any
 
 import pydantic
 
+from workflow_src.config import texts
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import (
@@ -124,7 +125,8 @@ def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
         order=family.order,
         loss_title=family.loss_title,
         preset=entry["preset"],
-        data=entry["data"],
+        data=texts.words(entry["data"]),
+        data_kind=texts.kind_of(entry["data"]),
         base=entry["base"],
         autoregressive=family.autoregressive,
         refiner=REFINER in family.traits,

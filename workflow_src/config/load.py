@@ -23,7 +23,7 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.metrics import Measured, resolve
+from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError, DeclarationError
@@ -43,6 +43,7 @@ from workflow_src.registry import (
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     BASE,
+    SCORER,
     SCORES,
     UNKNOWN,
     AnalysisSettings,
@@ -91,6 +92,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
     corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
     measured = resolve(config.metrics, corpus)
+    check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
@@ -125,7 +127,12 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
     """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
-    fits = [entry.metric.name for entry in measured if not entry.metric.conflict(corpus, entry.settings)]
+    fits = [
+        entry.metric.name
+        for entry in measured
+        # Candidates are scored by the job that decodes them, in its own environment.
+        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
+    ]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
             raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
@@ -281,8 +288,18 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             )
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
+    _check_likelihood(config)
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
+
+
+def _check_likelihood(config: WorkflowConfig) -> None:
+    """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
+    for name, section in config.likelihood.items():
+        if name not in config.systems:
+            raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
+        if section.seed is not None and section.seed not in config.seeds:
+            raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
 
 
 def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
@@ -422,21 +439,24 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     if made and made[0] == texts.MONOLINGUAL and not config.recipe.monolingual:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
-    if made and not families()[config.systems[made[1]].family].autoregressive:
-        raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
+    trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
+    if made and not {AUTOREGRESSIVE, trait} <= families()[config.systems[made[1]].family].traits:
+        fits = " or ".join(name for name, one in families().items() if {AUTOREGRESSIVE, trait} <= one.traits)
+        raise ConfigError(where, text, allowed=f"a system of family {fits}")
 
 
 def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
-    """Refuse capitals where normalisation takes them away. Raises ConfigError."""
-    for system in systems.values() if normalisation.lowercase else ():
-        for name in ("upper", "title"):
-            if value := getattr(system.training.augment, name, 0):
-                raise ConfigError(
-                    f"systems.{system.name}.training.augment.{name}",
-                    value,
-                    problem="recipe.normalisation.lowercase is true, and models read no capitals",
-                    hint="remove one of the two",
-                )
+    """Refuse likely pairs, and capitals where normalisation takes them away. Raises ConfigError."""
+    for system in systems.values():
+        where, augment = f"systems.{system.name}.training.augment", system.training.augment
+        kinds = filter(None, map(texts.kind_and_system, texts.weights_of(system.data)))
+        if augment and any(kind == texts.LIKELY for kind, _ in kinds):
+            problem = "likely pairs are kept of encoded ones, which stay as they are"
+            raise ConfigError(where, problem=problem, hint="name other texts in data, or remove it")
+        for name in ("upper", "title") if normalisation.lowercase else ():
+            if value := getattr(augment, name, 0):
+                problem = "recipe.normalisation.lowercase is true, and models read no capitals"
+                raise ConfigError(f"{where}.{name}", value, problem=problem, hint="remove one of the two")
 
 
 def _resolve(name: str, config: WorkflowConfig) -> System:

@@ -14,7 +14,6 @@ from typing import Any
 
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import Removal, ReportConfig, removal
-from workflow_src.config.texts import Data, kind_of
 from workflow_src.spec import Look, Metric
 
 # How a member is drawn that declares no colour or no marker.
@@ -44,7 +43,7 @@ def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], na
 
 @dataclasses.dataclass(frozen=True)
 class SystemInfo:
-    """A system: its family as tables say it, its data, and what it is built on."""
+    """A system: its family as tables say it, its training texts and their kind in words, and what it is built on."""
 
     name: str
     family: str
@@ -52,7 +51,8 @@ class SystemInfo:
     order: int
     loss_title: str
     preset: str
-    data: Data
+    data: str
+    data_kind: str
     base: str | None
     autoregressive: bool
     refiner: bool
@@ -62,11 +62,6 @@ class SystemInfo:
     def group(self) -> str:
         """The system that heads its group of table rows: the model that it refines, or itself."""
         return self.base or self.name
-
-    @property
-    def data_kind(self) -> str:
-        """What kind of text its targets are."""
-        return kind_of(self.data)
 
 
 @dataclasses.dataclass(frozen=True)

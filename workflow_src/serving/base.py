@@ -27,7 +27,7 @@ from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.room import check_room
-from workflow_src.serving.sentences import Part, as_it_is, cut, gaps, split_lines, whole_lines
+from workflow_src.serving.sentences import Part, cut, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Hypothesis, Translation, Wanted, distinct, of_lines
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
@@ -315,11 +315,8 @@ class BaseTranslator(ABC):
         """Parts of lines that the model can take, their normalised texts, and the subwords of these."""
         check_lines(lines)
         began = time.perf_counter()
-        placeholders, language = self.subwords.placeholders, self.description["languages"]["source"]
         with _half_characters_named(lines, first_line):
-            parts = whole_lines(lines)
-            if split:
-                parts = split_lines(lines, language, placeholders.apart if placeholders else as_it_is)
+            parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
             texts = self._normalised([part.text for part in parts], normalised)
             sources = self.subwords.encode_source(texts)
             if any(len(source) >= self._positions() for source in sources):

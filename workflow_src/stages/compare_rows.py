@@ -17,9 +17,11 @@ from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import Measured, ScoringSettings
 from workflow_src.data.lines import read_aligned, read_lines
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.evaluation.quality.metrics import VARIANTS, sentence_counts, variants
+from workflow_src.evaluation.quality.metrics import sentence_counts
 from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
+from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
@@ -65,6 +67,7 @@ class Inputs(JobInputs):
     settings: ComparisonSettings = Field(description="the corpus, the metrics and the rows")
     source: Path
     reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
+    computed: tuple[Path, ...] = Field((), description="figures of sentences of all rows by metrics with a program")
     output: Path
 
 
@@ -145,7 +148,7 @@ def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
     sources, references, *more = read_aligned(inputs.source, *inputs.reference)
-    texts = Texts((), references, sources, corpus, tuple(more))
+    texts = Texts((), references, sources, corpus, tuple(more), read_computed(inputs.computed))
     fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
     with_baseline = compared(rows, uncertain, texts)
@@ -161,6 +164,7 @@ def run(inputs: Inputs) -> str:
     files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}
     files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
     files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
+    files |= {f"computed {number}": path for number, path in enumerate(inputs.computed, 1)}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
     counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
     return f"{inputs.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"

@@ -220,7 +220,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(material.corpus, material.monolingual),
-        "cleaning": corpus.cleaning(material.corpus, material.monolingual),
+        "cleaning": corpus.cleaning(material.corpus, material.monolingual, material.encoded),
         "corpus_sentences": [
             *corpus.sentences(material.corpus, material.encoded, material.mixtures),
             *corpus.kept(manifest.rows, material.qualities, split),

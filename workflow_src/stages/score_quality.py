@@ -13,7 +13,9 @@ from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.placeholders import PLACEHOLDERS, outcome_words
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
@@ -26,6 +28,7 @@ class Inputs(JobInputs):
     details: Path = Field(description="JSON lines of the decode")
     source: Path
     reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
+    computed: tuple[Path, ...] = Field((), description="figures of the sentences by metrics with a program")
     output: Path
 
 
@@ -49,7 +52,7 @@ def run(inputs: Inputs) -> str:
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more))
+    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more), read_computed(inputs.computed))
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     kept = placeholders(details)
@@ -59,9 +62,10 @@ def run(inputs: Inputs) -> str:
         **numbered("reference", inputs.reference),
         "source": inputs.source,
         "details": inputs.details,
+        **{f"computed {number}": path for number, path in enumerate(inputs.computed, 1)},
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
-    unremoved, words, subwords = (result[name] for name in metrics.VARIANTS.values())
+    unremoved, words, subwords = (result[name] for name in VARIANTS.values())
     main, *others = (one.metric for one in scoring.measured)
     figures = [
         f"{metric.title} {metric.factor * unremoved[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"

@@ -103,9 +103,9 @@ def test_what_reports_say_of_the_data_of_systems():
         "ctc": "mixed",
         "lm": "distilled",
     }
-    assert texts.words(manifest.system("ctc").data) == "distilled-by-teacher + 0.5 × raw"
-    assert texts.words(manifest.system("lvm").data) == "3 × distilled-by-teacher"
-    assert texts.words(manifest.system("teacher").data) == "raw"
+    assert manifest.system("ctc").data == "distilled-by-teacher + 0.5 × raw"
+    assert manifest.system("lvm").data == "3 × distilled-by-teacher"
+    assert manifest.system("teacher").data == "raw" and len({*manifest.systems}) == 6
 
 
 def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():
@@ -211,6 +211,59 @@ def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
     ],
 )
 def test_text_of_one_language_that_cannot_be_used(changes, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with(changes)
+    assert fields_of(refused.value, fields) == fields
+
+
+LIKELY = {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "distilled-by-teacher": 1}}}}
+
+
+def test_likely_pairs_are_kept_of_the_encoded_ones():
+    plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
+    assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]
+    assert json.loads(plan.settings_likelihood("teacher")) == {"system": "teacher", "keep": 0.8, "maximum": None}
+    before, after = jobs(plan_with({})), jobs(plan)
+    changes = {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)}
+    assert changes == {"score_pairs": 2, "keep_likely": 1}
+    assert texts.kind_of("likely-by-teacher") == "raw" and texts.kind_of(plan.system("ctc").data) == "mixed"
+
+
+def test_raw_pairs_are_encoded_to_be_scored_where_no_system_learns_from_them():
+    first = SMOKE["systems"]["teacher"] | {"data": "mine"}
+    systems = {"first": first, "teacher": {"data": "likely-by-first"}}
+    plan = plan_with({"recipe": {"distilled": {"mine": "mine.en"}}, "systems": systems})
+    assert plan.scorers == ["first"] and "raw" not in plan.texts
+    assert sorted(plan.encoded_texts) == ["distilled-by-teacher", "mine", "raw"]
+    assert jobs(plan)["encode"] == 5
+
+
+@pytest.mark.parametrize(
+    ("section", "keep", "maximum"),
+    [({}, 0.9, None), ({"maximum": 4}, 1.0, 4.0), ({"keep": 0.5, "maximum": 4}, 0.5, 4.0), ({"keep": 1}, 1.0, None)],
+)
+def test_the_share_of_pairs_that_is_kept(section, keep, maximum):
+    settings = json.loads(plan_with(LIKELY | {"likelihood": {"teacher": section}}).settings_likelihood("teacher"))
+    assert (settings["keep"], settings["maximum"]) == (keep, maximum)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"systems": {"ctc": {"data": "likely-by-lvm"}}}, {"setting": "systems.ctc.data", "value": "likely-by-lvm"}),
+        ({"systems": {"ctc": {"data": "likely-by-teach"}}}, {"nearest": "likely-by-teacher"}),
+        (
+            {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "raw": 1}, "training": {"augment": {"upper": 0.1}}}}},
+            {"setting": "systems.ctc.training.augment"},
+        ),
+        ({"likelihood": {"techer": {}}}, {"setting": "likelihood.techer", "nearest": "teacher"}),
+        ({"likelihood": {"teacher": {"keep": 1.5}}}, {"setting": "likelihood.teacher.keep", "allowed": "1 or less"}),
+        ({"likelihood": {"teacher": {"keep": 0}}}, {"setting": "likelihood.teacher.keep", "allowed": "above 0"}),
+        ({"likelihood": {"teacher": {"maximum": -1}}}, {"setting": "likelihood.teacher.maximum"}),
+        ({"likelihood": {"teacher": {"seed": 7}}}, {"setting": "likelihood.teacher.seed", "allowed": ("1",)}),
+    ],
+)
+def test_likely_pairs_that_cannot_be_had(changes, fields):
     with pytest.raises(ConfigError) as refused:
         plan_with(changes)
     assert fields_of(refused.value, fields) == fields

@@ -6,7 +6,7 @@ import pytest
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 
 
 def _write(path, content):
@@ -210,6 +210,7 @@ def _usage(folder, rows):
         "languages": {"source": "de", "target": "en"},
     }
     _write(folder / "my bundle/bundle.json", about)
+    _write(folder / "my bundle/subwords/subwords.json", {})
     return {
         "split": "test",
         "source": str(folder / "test.de"),

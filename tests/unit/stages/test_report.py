@@ -132,7 +132,7 @@ def test_full_report(report_inputs, page_of):
         "3 over max_words",
         "4 have a source that",
         ", 2 a target, and 1 both",
-        "has 23,990 pairs; left out as too long or empty in subwords (max_length is 64): 10 source over",
+        "has 23,990 pairs; left out in subwords (max_length is 64): 10 source over",
         "Published figures (Lee et al. (2020)) are sacreBLEU, as the column BLEU is.",
         "published (sacreBLEU)",
         "| score, L = 4 | 33.9 | 34.5 | 34.9 |",

@@ -6,13 +6,14 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, base_of, kind_and_system
-from workflow_src.registry import controls, engines, named_systems, refinement, searches
+from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
+from workflow_src.spec import Frozen
 
 # What a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
@@ -61,6 +62,31 @@ class Graph(Paths):
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
         made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def scorers(self) -> list[str]:
+        """Systems that say which training pairs are likely."""
+        made = filter(None, map(kind_and_system, self.texts))
+        return [system for kind, system in made if kind == LIKELY]
+
+    @property
+    def encoded_texts(self) -> list[str]:
+        """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
+        texts = [text for text in self.texts if (kind_and_system(text) or ("", ""))[0] != LIKELY]
+        return [RAW, *texts] if self.scorers and RAW not in texts else texts
+
+    def likelihood(self, system: str) -> LikelihoodConfig:
+        return self.config.likelihood.get(system) or LikelihoodConfig()
+
+    def likelihood_weights(self, system: str) -> str:
+        """Weights of the system that scores the training pairs."""
+        seed = self.likelihood(system).seed
+        return self.weights(system, self.config.seeds[0] if seed is None else seed)
+
+    def likelihood_shards(self, system: str) -> list[str]:
+        """The shards of a system's scores of the training pairs."""
+        count = self.likelihood(system).shards
+        return [self.likelihood_shard(system, shard, count) for shard in range(count)]
 
     @property
     def augmentations(self) -> dict[str, AugmentConfig]:
@@ -168,9 +194,26 @@ class Graph(Paths):
         return {text: self.recipe.distilled[text] for text in names if text in self.recipe.distilled}
 
     @property
+    def program_settings(self) -> dict[str, Frozen]:
+        """Settings of the metrics of the experiment that have a program, by name."""
+        return {entry.metric.name: entry.settings for entry in self.loaded.metrics if entry.metric.program}
+
+    def program_files(self, metric: str) -> dict[str, str]:
+        """Files of the user's that a metric's program reads, by what they are; none where it is not measured."""
+        program, settings = metrics()[metric].program, self.program_settings.get(metric)
+        return dict(program.files(settings)) if program and settings else {}
+
+    def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
+        """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
+        tested = any(set(one.splits) - {"dev"} for one in self.loaded.decodes)
+        programs = [] if split == "dev" and tested else self.program_settings
+        return [self.computed(name, decode, seed, split) for name in programs]
+
+    @property
     def own_inputs(self) -> list[str]:
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
-        return [*self.own_weights.values(), *self.own_distilled.values()]
+        models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models]
 
     @property
     def exported(self) -> list[str]:

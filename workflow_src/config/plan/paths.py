@@ -143,6 +143,10 @@ class Paths:
     def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
         return f"{self.root}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl"
 
+    def likelihood_shard(self, system: str, shard: int | str, shards: int | str) -> str:
+        """A part of a system's scores of the training pairs."""
+        return f"{self.root}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl"
+
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
 
@@ -168,6 +172,14 @@ class Paths:
 
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    def computed(self, metric: str, decode: Decode, seed: int | str, split: str) -> str:
+        """Figures of the sentences of a row, as the program of a metric computed them."""
+        return f"{self.root}/computed/{metric}/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    def figure_cache(self, metric: str) -> str:
+        """Figures that the program of a metric computed, of all experiments here; no rule declares it."""
+        return f"work/computed/{metric}"
 
     @property
     def speed(self) -> str:

@@ -109,6 +109,11 @@ class Settings(Graph):
         """Search settings of a teacher."""
         return self.distillation(teacher).search_settings().canonical()
 
+    def settings_likelihood(self, system: str) -> str:
+        """Which pairs are kept of those that a system has scored."""
+        section = self.likelihood(system)
+        return _json({"system": system, "keep": section.share, "maximum": section.maximum})
+
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
 
@@ -231,6 +236,11 @@ class Settings(Graph):
     def settings_quality(self) -> str:
         """How a translation is scored; `generator` is set for generated corpora."""
         return _json(self._scoring())
+
+    def settings_program(self, name: str) -> str:
+        """Settings of a metric that has a program."""
+        settings = self.program_settings.get(name)
+        return _json(settings.model_dump(mode="json") if settings else {})
 
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
         """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""

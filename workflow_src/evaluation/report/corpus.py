@@ -40,12 +40,16 @@ def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dic
     return rows
 
 
-def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, Any]]:
+def cleaning(
+    corpus: Mapping[str, Any], monolingual: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """What every filter did, as text: pairs left out and repaired, with shares, and examples.
 
-    Filters of the training text come first, then those of text of the source language.
+    Filters of the training text come first, then systems that found encoded `texts` unlikely, then filters of text of
+    the source language.
     """
     steps = [*corpus.get("cleaning", ())]
+    steps += [text["likelihood"] for text in texts.values() if "likelihood" in text]
     steps += [step | {"title": f"{step['title']} (monolingual)"} for step in monolingual.get("cleaning", ())]
     return [
         {
@@ -131,7 +135,7 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"Training text {name} has {text['pairs']:,} pairs; left out as too long or empty in subwords "
+        f"Training text {name} has {text['pairs']:,} pairs; left out in subwords "
         f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
         for name, text in texts.items()
     ]

@@ -42,6 +42,8 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     systems = {(system.system, system.seed): system for system in results.systems}
     provenance = results.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
+    # Figures of one program are comparable only by one model, which its signature says.
+    signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
     about = {
         "experiment": results.experiment,
         "corpus": results.dataset,
@@ -56,7 +58,8 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     for split, signatures, rows in sets:
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
         test_set = f"{split}:{digest[:12]}" if digest else split
-        of_set = about | {"test_set": test_set, "signature": signatures.get(main_metric().title, "")}
+        signature = "; ".join(signatures[title] for title in signed if title in signatures)
+        of_set = about | {"test_set": test_set, "signature": signature}
         wanted = [row for row in rows if row.repetitions_removed == row.removal()]
         cells += [_cells(of_set | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
     return cells

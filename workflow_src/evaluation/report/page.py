@@ -13,7 +13,8 @@ import markupsafe
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.manifest import Manifest, words
-from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
+from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice

@@ -16,7 +16,7 @@ from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.choosing import chosen_point
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import read_json, write_json

@@ -187,10 +187,9 @@ def test_every_metric_scores_and_what_is_uncertain_has_an_interval_within_its_bo
     # The first translation lacks a placeholder.
     references = [f"{line} %1" for line in REFERENCES]
     hypotheses = [HYPOTHESES[0], *(f"{line} %1" for line in HYPOTHESES[1:])]
-    entries = score(hypotheses, references, names=declared(), sources=references)
-    for name, metric in declared().items():
-        if name == "validity":
-            continue
+    metrics = {name: one for name, one in declared().items() if name != "validity" and one.program is None}
+    entries = score(hypotheses, references, names=metrics, sources=references)
+    for name, metric in metrics.items():
         low, high = metric.bounds
         assert low <= entries[name] and (high is None or entries[name] <= high)
         assert (f"{name}_ci" in entries) == metric.uncertainty
