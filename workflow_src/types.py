@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -201,6 +201,21 @@ class DevSet(Protocol):
 
     def bleu_of(self, tokens: list[list[int]]) -> float:
         """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
+
+
+class ImportedNetwork(Protocol):
+    """What distillation needs of the network of a system that was made elsewhere; sources are ids of subwords.
+
+    `longest_source` and `lengths` count subwords of the network's own.
+    """
+
+    longest_source: int
+
+    def lengths(self, sources: Sequence[Sequence[int]]) -> list[int]: ...
+
+    def translate(
+        self, sources: Sequence[Sequence[int]], settings: spec.SearchSettings, batch: int, scored: bool = True
+    ) -> Hypotheses: ...
 
 
 RefinementStep = Callable[[Tensor], Tensor]

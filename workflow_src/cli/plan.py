@@ -30,6 +30,7 @@ from workflow_src.config.texts import system_behind
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
     "data": "corpus, subwords",
+    "import": "import",
     "train": "train",
     "distil": "distil",
     "export": "export",
@@ -43,6 +44,7 @@ STAGES = {
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
+    "import_model": "import",
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }

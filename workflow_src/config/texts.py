@@ -45,8 +45,11 @@ def words(data: Data) -> str:
 
 
 def kind_of(data: Data) -> str:
-    """`raw`, `distilled`, or `mixed` for texts of several kinds. Texts of the user's own are distilled ones."""
-    kinds = {_kind(text) for text in weights_of(data)}
+    """`raw`, `distilled`, or `mixed` for texts of several kinds. Texts of the user's own are distilled ones.
+
+    `none` for models made elsewhere.
+    """
+    kinds = {_kind(text) for text in weights_of(data)} or {"none"}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 

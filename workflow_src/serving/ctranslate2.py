@@ -1,15 +1,19 @@
-"""Translating with a CTranslate2 folder as with any bundle: `Translator.load` opens both."""
+"""Translating with a CTranslate2 folder as with any bundle: `Translator.load` opens both.
+
+The folder has an export of a system, or a model that was made elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from workflow_src.data.subwords import Subwords
-from workflow_src.engines.ctranslate2 import Engine, device_and_index
+from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Engine, device_and_index
+from workflow_src.engines.ctranslate2_imported import ImportedModel, Pieces
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
@@ -18,7 +22,7 @@ from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator, check_roles
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import SearchSettings, check_beams
 from workflow_src.types import Hypotheses
 
 
@@ -37,7 +41,9 @@ class CTranslate2Translator(BaseTranslator):
     def open(
         cls, folder: Path, description: dict[str, Any], device: str, precision: str, threads: int | None
     ) -> CTranslate2Translator:
-        """Read a folder that the rule export_ctranslate2 made. `precision`: float32, int8, float16 or auto.
+        """Read a folder that the rule export_ctranslate2 or import_model made.
+
+        `precision`: float32, int8, float16 or auto.
 
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.
@@ -46,8 +52,8 @@ class CTranslate2Translator(BaseTranslator):
         if others:
             raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
         part = description["models"][name]
-        declared = families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        family = families()[part["family"]]
+        settings: Any = checked(family.model, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
         weights = folder / part["weights"]
         if not weights.is_file() or sha256(weights) != part["sha256"]:
             raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
@@ -58,12 +64,25 @@ class CTranslate2Translator(BaseTranslator):
         set_threads(threads)
         subwords = Subwords.load(folder / "subwords")
         # The library chooses its device itself; the runtime has the kind of device.
-        translator = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
-        common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
-        translator.single = Engine(*common, inter_threads=1, intra_threads=threads)
+        runtime = Runtime(torch.device(kind), torch.float32)
+        if family.imported:
+            pieces = Pieces(folder, settings)
+            names, affixes = pieces.names, pieces.affixes
+            # What ranks outputs is opened as our own networks are, in the precision of the machine.
+            precision = precision if precision in COMPUTE_TYPES else "float32"
+        else:
+            names, affixes = subwords.names(), None
+        common = (folder, names, settings.max_positions, device, precision)
+        single = Engine(*common, inter_threads=1, intra_threads=threads, affixes=affixes)
         several = threads > 1 and kind == "cpu"
-        translator.parallel = Engine(*common, inter_threads=threads, intra_threads=1) if several else translator.single
-        translator._precision = precision
+        parallel = Engine(*common, inter_threads=threads, intra_threads=1, affixes=affixes) if several else single
+        if family.imported:
+            translator: CTranslate2Translator = ImportedTranslator(description, {}, subwords, runtime)
+            model = ImportedModel(single, parallel, pieces, subwords, translator._source, translator._target)
+            translator.models = {name: model.eval()}
+        else:
+            translator = cls(description, {}, subwords, runtime)
+        translator.single, translator.parallel, translator._precision = single, parallel, precision
         return translator
 
     @property
@@ -91,8 +110,36 @@ class CTranslate2Translator(BaseTranslator):
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         sources = self._sources(lines, normalised, first_line)
         self._check_room(settings, sources, batch)
-        engine = self.parallel if len(lines) > batch else self.single
+        return self._decode(sources, settings, batch, scored)
+
+    def _decode(self, sources: list[list[int]], settings: SearchSettings, batch: int, scored: bool) -> Hypotheses:
+        engine = self.parallel if len(sources) > batch else self.single
         return engine.decode(sources, settings, batch, scored)
 
     def _positions(self) -> int:
         return self.single.max_positions
+
+
+class ImportedTranslator(CTranslate2Translator):
+    """A model that was made elsewhere, over the subwords of a recipe: it also scores outputs of other systems."""
+
+    @property
+    def network(self) -> ImportedModel:
+        network = super().network
+        assert isinstance(network, ImportedModel)
+        return network
+
+    def _decode(self, sources: list[list[int]], settings: SearchSettings, batch: int, scored: bool) -> Hypotheses:
+        return self.network.translate(sources, settings, batch, scored)
+
+    def _check_room(self, settings: SearchSettings, _sources: Sequence[Sequence[int]], _batch: int) -> None:
+        check_beams(settings, len(self.network.pieces.names["target"]))
+
+    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
+        longest = self.network.longest_source
+        for number, length in enumerate(self.network.lengths(sources), first_line):
+            if length > longest:
+                raise ValueError(
+                    f"line {number} has {length} of the model's subwords, it takes at most {longest}; split it into "
+                    "sentences."
+                )
