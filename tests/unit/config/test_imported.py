@@ -110,6 +110,20 @@ def test_the_report_shows_it_without_training(plan):
     assert [entry.system for entry in manifest.training] == ["student"]
 
 
+def test_rows_are_compared_with_it_where_our_own_code_computes_no_beam(plan):
+    rows = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    reference = rows["ctc-beam-2-by-outside"]
+    assert reference[0] == "outside"
+    manifest = build(json.loads(plan.settings_report()), lambda _path: {"length_penalty": 0.5})
+    assert list(manifest.reference.key) == reference
+    teacher = {"family": "transformer", "preset": "miniature", "training": STUDENT["training"]}
+    decodes = [*DECODES, {"system": "own", "search": "beam", "beam": 2}]
+    beside = experiment(decodes=decodes)
+    beside["systems"]["own"] = teacher
+    rows = json.loads(Plan(load(beside)).settings_significance())["rows"]
+    assert {tuple(row["baseline"]) for row in rows if row["system"] != "own"} == {("own", "beam-2")}
+
+
 def test_analyses_of_networks_leave_it_out():
     loaded = load(experiment(analyses={"energies": {"enabled": "auto"}}))
     assert not any("outside" in analysis.systems for analysis in Plan(loaded).analyses.values())

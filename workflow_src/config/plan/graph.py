@@ -211,9 +211,12 @@ class Graph(Paths):
 
     @cached_property
     def _reference(self) -> Decode | None:
-        """The row on test that others are compared with: the largest one of a reference search; the teacher's."""
+        """The row on test that others are compared with: the largest one of a reference search; the teacher's.
+
+        Rows of other engines count where our own code computes none.
+        """
         keyed = [
-            ((*search.reference(d.values), d.system == "teacher"), d)
+            ((d.own_engine, *search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
             if "test" in d.splits and (search := searches()[d.search]).reference
         ]
