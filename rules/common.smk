@@ -35,6 +35,7 @@ from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
 from workflow_src.config.plan import SPLITS
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
@@ -294,7 +295,7 @@ TARGETS = {
         if plan.system(system).family.autoregressive and not plan.system(system).teachers
     ]
     + IMPORTS,
-    "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
+    "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
     "systems": [plan.weights(*trained) for trained in TRAINED] + IMPORTS,
     "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],

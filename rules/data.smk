@@ -3,6 +3,7 @@
 
 localrules:
     download,
+    download_monolingual,
 
 
 rule download:
@@ -38,6 +39,68 @@ rule download:
         " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
         " --attempts {resources.attempts} --first-wait {resources.wait} --timeout {resources.timeout}"
         " --languages {params.languages} --output-folder {params.folder:q}"
+
+
+rule download_monolingual:
+    output:
+        text=plan.raw(MONOLINGUAL, "source"),
+        summary=plan.raw(MONOLINGUAL, "json"),
+    log:
+        f"{LOGS}/download_monolingual.log",
+    benchmark:
+        f"{BENCHMARKS}/download_monolingual.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=needs.memory("download_monolingual"),
+        runtime=needs.minutes("download_monolingual"),
+        mirrors=shlex.join(plan.config.mirrors),
+        allow_unpinned=str(plan.config.allow_unpinned),
+        attempts=RUNTIME.download_attempts,
+        wait=str(RUNTIME.download_wait),
+        timeout=str(RUNTIME.download_timeout),
+    params:
+        settings=plan.settings_download_monolingual(),
+        own=lambda wildcards: contents(plan.own_monolingual.values()),
+        folder=output_folder("summary"),
+    message:
+        f"Fetching text in {plan.recipe.source}"
+    shell:
+        "python -m workflow_src.stages.download_monolingual --settings {params.settings:q} --log {log:q}"
+        " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
+        " --attempts {resources.attempts} --first-wait {resources.wait} --timeout {resources.timeout}"
+        " --output-folder {params.folder:q}"
+
+
+rule normalise_monolingual:
+    input:
+        text=rules.download_monolingual.output.text,
+        summary=rules.download_monolingual.output.summary,
+        held_out=[plan.corpus(split, "source") for split in ("dev", "test")],
+    output:
+        text=plan.corpus(MONOLINGUAL, "source"),
+        summary=plan.monolingual_summary,
+    log:
+        f"{LOGS}/normalise_monolingual.log",
+    benchmark:
+        f"{BENCHMARKS}/normalise_monolingual.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=needs.memory("normalise_monolingual"),
+        runtime=needs.minutes("normalise_monolingual"),
+        slurm_partition=needs.partition(gpu=False),
+    params:
+        settings=plan.settings_normalise_monolingual(),
+        raw=input_folder("summary"),
+        folder=output_folder("summary"),
+    message:
+        f"Cleaning and normalising text in {plan.recipe.source}"
+    shell:
+        "python -m workflow_src.stages.normalise_monolingual --settings {params.settings:q} --log {log:q}"
+        " --raw-folder {params.raw:q} --held-out {input.held_out:q} --output-folder {params.folder:q}"
 
 
 rule normalise:
@@ -102,7 +165,9 @@ rule encode:
     input:
         subwords=rules.learn_subwords.output.summary,
         corpus=plan.corpus_summary,
-        source=plan.corpus("{split}", "source"),
+        source=lambda wildcards: (
+            plan.source_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "source")
+        ),
         target=lambda wildcards: (
             plan.target_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "target")
         ),

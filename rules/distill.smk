@@ -1,17 +1,19 @@
-"""Teachers translate the training source, in shards; their outputs replace the references in training."""
+"""Teachers translate the training source, or text of the source language, in shards; models learn from the outputs."""
 
 
 rule distill:
     input:
         model=lambda wildcards: plan.teacher_file(wildcards.teacher),
         subwords=SUBWORDS,
-        source=plan.corpus("train", "source"),
+        source=plan.corpus("{split}", "source"),
     output:
-        shard=plan.distilled_shard("{teacher}", "{shard}", "{shards}"),
+        shard=plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}"),
     log:
-        f"{LOGS}/distill/{{teacher}}-{{shard}}-of-{{shards}}.log",
+        f"{LOGS}/distill/{{teacher}}-{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
-        f"{BENCHMARKS}/distill/{{teacher}}-{{shard}}-of-{{shards}}.tsv"
+        f"{BENCHMARKS}/distill/{{teacher}}-{{split}}-{{shard}}-of-{{shards}}.tsv"
+    wildcard_constraints:
+        split=f"train|{MONOLINGUAL}",
     conda:
         "../envs/gpu.yaml"
     # One thread a shard: shards beside each other are faster than threads within one.
@@ -29,7 +31,7 @@ rule distill:
         settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
         subwords=input_folder("subwords"),
     message:
-        "Translating the training source with {wildcards.teacher}, shard {wildcards.shard} of {wildcards.shards}"
+        "Translating {wildcards.split} with {wildcards.teacher}, shard {wildcards.shard} of {wildcards.shards}"
     shell:
         "python -m workflow_src.stages.distill --settings {params.settings:q} --log {log:q}"
         " --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
@@ -40,17 +42,19 @@ rule distill:
 
 rule merge_distilled:
     input:
-        shards=lambda wildcards: plan.distilled_shards(wildcards.teacher),
+        shards=lambda wildcards: plan.distilled_shards(wildcards.teacher, wildcards.split),
         model=rules.distill.input.model,
         subwords=SUBWORDS,
-        source=plan.corpus("train", "source"),
+        source=plan.corpus("{split}", "source"),
     output:
-        text=plan.distilled_text("{teacher}"),
-        scores=plan.distilled_scores("{teacher}"),
+        text=plan.distilled_text("{teacher}", "{split}"),
+        scores=plan.distilled_scores("{teacher}", "{split}"),
     log:
-        f"{LOGS}/merge_distilled/{{teacher}}.log",
+        f"{LOGS}/merge_distilled/{{teacher}}-{{split}}.log",
     benchmark:
-        f"{BENCHMARKS}/merge_distilled/{{teacher}}.tsv"
+        f"{BENCHMARKS}/merge_distilled/{{teacher}}-{{split}}.tsv"
+    wildcard_constraints:
+        split=f"train|{MONOLINGUAL}",
     conda:
         "../envs/cpu.yaml"
     threads: 1
@@ -62,7 +66,7 @@ rule merge_distilled:
         settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
         subwords=input_folder("subwords"),
     message:
-        "Joining the shards that {wildcards.teacher} translated"
+        "Joining the shards of {wildcards.split} that {wildcards.teacher} translated"
     shell:
         "python -m workflow_src.stages.merge_distilled --settings {params.settings:q} --log {log:q}"
         " --shards {input.shards:q} --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"

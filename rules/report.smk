@@ -12,6 +12,7 @@ rule report:
         traces=plan.traces,
         analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],
         corpus=plan.corpus_summary,
+        monolingual=[plan.monolingual_summary] if plan.reads_monolingual else [],
         encoded=[f"{plan.encoded(text, 'train')}.json" for text in plan.texts],
         bundles=FINISHED,
         source=plan.corpus(plan.shown_split, "source"),
@@ -61,6 +62,6 @@ rule report:
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
         " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
-        " --corpus {input.corpus:q} --encoded {input.encoded:q} --analyses {input.analyses:q}"
+        " --corpus {input.corpus:q} --monolingual {input.monolingual:q} --encoded {input.encoded:q} --analyses {input.analyses:q}"
         " --bundles {input.bundles:q} --device {resources.device} --precision {resources.precision}"
         " --output-folder {params.folder:q}"

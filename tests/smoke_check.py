@@ -40,12 +40,12 @@ def _corpus(plan: Plan, folder: Path) -> list[str]:
         source, target = (_lines(folder / plan.corpus(split, side)) for side in ("source", "target"))
         if not source or len(source) != len(target):
             wrong.append(f"corpus {split} has {len(source)} source and {len(target)} target lines")
-    train = _lines(folder / plan.corpus("train", "source"))
-    for teacher in plan.teachers:
-        distilled = _lines(folder / plan.distilled_text(teacher))
-        scores = _lines(folder / plan.distilled_scores(teacher))
-        if not len(distilled) == len(scores) == len(train):
-            wrong.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(train)}")
+    for teacher, split in plan.distilled:
+        source = _lines(folder / plan.corpus(split, "source"))
+        distilled = _lines(folder / plan.distilled_text(teacher, split))
+        scores = _lines(folder / plan.distilled_scores(teacher, split))
+        if not len(distilled) == len(scores) == len(source):
+            wrong.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(source)}")
         if not all(math.isfinite(float(score)) for score in scores):
             wrong.append(f"{teacher} gave scores that are no numbers")
     return wrong

@@ -18,7 +18,7 @@ from workflow_src.config.base import Frozen
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 
 CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
-PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 

@@ -117,7 +117,18 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = [
-        *("download", "clean", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
+        *(
+            "download",
+            "download_monolingual",
+            "clean",
+            "normalise",
+            "normalise_monolingual",
+            "learn_subwords",
+            "encode",
+            "train_teacher",
+            "distill",
+            "merge_distilled",
+        ),
         *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
         *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
         *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
@@ -342,7 +353,9 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
         # What is downloaded is no input.
-        assert set(missing) <= ({"input"} if name == "download" else set()), f"rule {name} lacks {missing}"
+        assert set(missing) <= ({"input"} if name in ("download", "download_monolingual") else set()), (
+            f"rule {name} lacks {missing}"
+        )
         # Trainings may be started by torchrun.
         assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{stages[name]} ", command), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
@@ -421,6 +434,7 @@ def decoded(rows: int) -> dict[str, int]:
 
 
 AFTER_REFINER = {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(5), **CHOICE, **ENDS}
+AFTER_CTC = {"train_nat": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(4), **CHOICE, **SHOWN}
 AFTER_LATENT = {**LATENT, "export_bundle": 3, "finish_bundle": 3, **decoded(8), **CHOICE, **ENDS}
 AFTER_TEACHER = {"train_teacher": 1, **DISTILLED, **BUNDLES, **decoded(15), **ENDS}
 AFTER_DISTILLATION = {**DISTILLED, "export_bundle": 5, "finish_bundle": 5, **decoded(12), **ENDS}
@@ -555,6 +569,17 @@ CHANGES = {
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
         jobs(Plan(load_experiment("smoke"))),
+    ),
+    "texts that a system learns from, and their weights": (
+        "systems: {ctc: {data: {raw: 1, distilled-by-teacher: 0.5}}}",
+        AFTER_CTC,
+    ),
+    "text of one language that no system learns from": ("recipe: {monolingual: [{texts: {de: news.de}}]}", {}),
+    "text of one language": (
+        "recipe: {monolingual: [{texts: {de: news.de}}]}\n"
+        "systems: {ctc: {data: {distilled-by-teacher: 1, monolingual-by-teacher: 0.5}}}",
+        {"download_monolingual": 1, "normalise_monolingual": 1, "distill": 2, "merge_distilled": 1, "encode": 1}
+        | AFTER_CTC,
     ),
     "one more seed": (
         "seeds: [1, 2]",
@@ -729,7 +754,7 @@ def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_pat
     done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "results/smoke/distilled/teacher"
-    (folder / "shards/1-of-2.jsonl").unlink()
+    (folder / "train.shards/1-of-2.jsonl").unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
     (folder / "train.en").unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
@@ -907,6 +932,11 @@ ROWS = {
     "one more system": ["one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
+    "texts of a system and their weights (`data`)": ["texts that a system learns from, and their weights"],
+    "text of one language (`recipe.monolingual`), its limit, or the contents of own files with it": [
+        "text of one language that no system learns from",
+        "text of one language",
+    ],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "filters of the training text, their settings and order (`recipe.clean`)": [
         "a filter of the training text",
@@ -975,7 +1005,7 @@ def test_no_job_took_more_than_it_would_ask_a_cluster_for(smoke_run):
         words = path.stem.split("-", 2)
         job = SimpleNamespace(system=words[0], teacher=words[0])
         if rule == "distill":
-            job.shards = words[2].removeprefix("of-")
+            job.shards = path.stem.rpartition("-")[2]
         if rule in ("decode", "choose_settings"):
             job.search = words[2].removesuffix("-test")
         assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path

@@ -12,10 +12,9 @@ from rich.table import Table
 from workflow_src.config.resolved import Loaded
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.download import present
+from workflow_src.data.download import DOWNLOADS, mirror_folders, present
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.spec import Pair
-from workflow_src.stages.download import DOWNLOADS, mirror_folders
 
 
 def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], bool]:

@@ -49,6 +49,7 @@ def jobs(plan: Plan) -> dict[str, int]:
     """Number of jobs by rule when nothing has been made yet."""
     seeds = len(plan.config.seeds)
     clean = {"clean": 1} if plan.loaded.cleaning else {}
+    clean |= dict.fromkeys(("download_monolingual", "normalise_monolingual"), 1) if plan.reads_monolingual else {}
     counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": 2 + len(plan.texts)}
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
@@ -58,8 +59,8 @@ def jobs(plan: Plan) -> dict[str, int]:
     exports = [engine.exports for engine in engines().values()]
     counts |= {
         "import_model": len(plan.imports),
-        "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
-        "merge_distilled": len(plan.teachers),
+        "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
+        "merge_distilled": len(plan.distilled),
         "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(extra),
         "choose_settings": len(plan.tuned),
         "finish_bundle": len(plan.finished),
@@ -110,10 +111,12 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         tokens: float | None = updates(system) * system.training.batch_tokens * seeds
         row = _row(plan, f"train {system.name}", work, rates, weights, tokens)
         rows.append(row | {"updates": updates(system)})
-    for teacher in plan.teachers:
-        work = [work_of(plan, "distill", {"teacher": teacher, "shards": "1"}, sizes)]
-        tokens = sizes.pairs * sizes.length if sizes.pairs else None
-        rows.append(_row(plan, f"distil with {teacher}", work, rates, None, tokens))
+    for teacher, split in plan.distilled:
+        work = [work_of(plan, "distill", {"teacher": teacher, "split": split, "shards": "1"}, sizes)]
+        sentences = sizes.sentences(split)
+        tokens = sentences * sizes.length if sentences else None
+        what = "" if split == "train" else f"{split} "
+        rows.append(_row(plan, f"distil {what}with {teacher}", work, rates, None, tokens))
     choosing = [
         work_of(plan, "choose_settings", {"system": decode.system, "search": decode.name}, sizes)
         for decode, _ in plan.tuned
@@ -137,7 +140,7 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     texts = 0.0
     if pairs:
         characters = pairs * length * BYTES_A_SUBWORD
-        texts = characters * (4 + len(plan.teachers)) + len(plan.texts) * pairs * 2 * length * 4
+        texts = characters * (4 + len(plan.distilled)) + len(plan.texts) * pairs * 2 * length * 4
     models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)

@@ -44,6 +44,7 @@ STAGES = {
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
+    **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
     "import_model": "import",
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
@@ -321,6 +322,8 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"decodes.{wildcards['search']}"
     return {
         "download": "recipe.dataset",
+        "download_monolingual": "recipe.monolingual",
+        "normalise_monolingual": "recipe",
         "clean": "recipe",
         "normalise": "recipe",
         "encode": "recipe",

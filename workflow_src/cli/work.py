@@ -21,7 +21,9 @@ from workflow_src.config.costs import (
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.corpus import count_training_pairs
+from workflow_src.data.lines import count_lines
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import read_json
 
@@ -35,12 +37,18 @@ DECODING_SHARE = (0.003, 0.05)
 class Sizes:
     """Sizes of the corpus that work depends on, and the source of each number.
 
-    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `sources` of both.
+    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `sources` of both. `monolingual`:
+    lines of text of the source language, where these are known.
     """
 
     pairs: int | None
     length: float
     sources: Mapping[str, str]
+    monolingual: int | None = None
+
+    def sentences(self, split: str) -> int | None:
+        """Sentences of train or of monolingual text, of which there are as many as pairs where nobody knows."""
+        return self.monolingual or self.pairs if split == MONOLINGUAL else self.pairs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +80,18 @@ def own_pairs(plan: Plan) -> int | None:
     return max(1, pairs - cut) if pairs else None
 
 
+def monolingual_lines(plan: Plan) -> int | None:
+    """Lines of text of the source language: as counted, else of the user's own files; None where neither is there."""
+    summary, limit = Path(plan.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
+    if summary.exists():
+        return int(read_json(summary)["lines"])
+    paths = [Path(path) for path in plan.own_monolingual.values()]
+    if not paths or len(paths) < len(plan.monolingual_texts) or not all(path.is_file() for path in paths):
+        return limit
+    lines = sum(map(count_lines, paths))
+    return min(lines, limit) if limit else lines
+
+
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
     """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of own texts, else assumed."""
     counted = encoded_counts(plan) or (None, None)
@@ -81,7 +101,7 @@ def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> 
     if lines:
         sources["pairs"] = "lines of your texts"
     pairs, length = training_pairs(plan, pairs or counted[0] or lines), sentence_length(plan, length or counted[1])
-    return Sizes(pairs, length, sources)
+    return Sizes(pairs, length, sources, monolingual_lines(plan))
 
 
 def automatic(plan: Plan) -> list[str]:
@@ -118,9 +138,10 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
         return Work(system.name, True, updates(system) * system.training.batch_tokens * operations)
     if rule == "distill":
         teacher = wildcards["teacher"]
-        if not sizes.pairs:
+        whole = sizes.sentences(wildcards["split"])
+        if not whole:
             return Work(teacher, False, None)
-        search, sentences = plan.distillation(teacher).search_settings(), sizes.pairs / int(wildcards["shards"])
+        search, sentences = plan.distillation(teacher).search_settings(), whole / int(wildcards["shards"])
         return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
     if rule not in ("choose_settings", "decode", "decode_shard"):
         return None

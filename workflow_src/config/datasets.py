@@ -21,7 +21,8 @@ Address = Annotated[
         "http:// or https:// without spaces, { or }, which are %20, %7B and %7D",
     ),
 ]
-Digest = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+Sha256 = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+Md5 = Annotated[str, written(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
 RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small letters")]
@@ -52,13 +53,33 @@ NO_DELIMITER = '"\r\n '
 NO_TABLE, GENERATED = "the part is no table", "the corpus is generated"
 
 
+Check = Literal["sha256", "md5", "none"]
+
+
 class RemoteFile(Frozen):
     """One file to download; mirrors hold it under HOST/PATH of its URL."""
 
     url: Address
-    sha256: Digest | None = Field(None, description="null: the first download prints it and stops")
+    sha256: Sha256 | None = Field(None, description="null: the first download prints it and stops")
+    md5: Md5 | None = Field(None, description="compared in its place, where the publisher gives nothing else")
     size: int | None = Field(None, gt=0, description="bytes")
     filename: FileName | None = Field(None, description="name on disk where the URL's own does not serve")
+
+    @model_validator(mode="after")
+    def _one_sum(self):
+        if self.sha256 is not None and self.md5 is not None:
+            raise ConfigError("md5", self.md5, problem="sha256 is compared", hint="remove it")
+        return self
+
+    @property
+    def check(self) -> Check:
+        """The sum that is compared."""
+        return "sha256" if self.sha256 is not None else "md5" if self.md5 is not None else "none"
+
+    @property
+    def digest(self) -> str | None:
+        """The value of that sum."""
+        return self.sha256 or self.md5
 
 
 class Part(Frozen):
@@ -277,6 +298,15 @@ class SubwordsConfig(Frozen):
         return int(self.vocabulary_size)
 
 
+class MonolingualPart(Frozen):
+    """Text of one language, from one place.
+
+    Texts are named as those of a `Part`, but a path of the user's starts from the working directory in every dataset.
+    """
+
+    texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
+
+
 class RecipeConfig(Frozen):
     """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
 
@@ -291,8 +321,11 @@ class RecipeConfig(Frozen):
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
-    limits: dict[Literal["train", "dev", "test"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs"
+    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
+        {}, description="only the first so many pairs, or lines of monolingual text"
+    )
+    monolingual: tuple[MonolingualPart, ...] = Field(
+        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")

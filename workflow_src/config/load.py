@@ -98,6 +98,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
+    _check_monolingual(config)
     cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
@@ -195,6 +196,17 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                 if language not in texts:
                     where = f"{split}[{number}].{kind} of dataset {dataset.name}"
                     raise ConfigError(where, sorted(texts), problem=f"no {language}", hint=f"add {language}")
+
+
+def _check_monolingual(config: WorkflowConfig) -> None:
+    """Check that every part of text of one language is there in the source language. Raises ConfigError."""
+    source = config.recipe.source
+    for number, part in enumerate(config.recipe.monolingual):
+        if source not in part.texts:
+            where = f"recipe.monolingual[{number}].texts"
+            raise ConfigError(
+                where, sorted(part.texts), problem=f"no {source}", hint=f"add {source}, the source language"
+            )
 
 
 def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
@@ -410,6 +422,9 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     if made is None and text != texts.RAW and text not in config.recipe.distilled:
         allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.MADE_BY_SYSTEMS), *config.recipe.distilled]
         raise ConfigError(where, text, allowed=allowed, hint="or add it to recipe.distilled")
+    if made and made[0] == texts.MONOLINGUAL and not config.recipe.monolingual:
+        problem = "recipe.monolingual names no text"
+        raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     if made and not families()[config.systems[made[1]].family].autoregressive:
         raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
 

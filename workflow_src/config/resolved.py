@@ -128,6 +128,11 @@ class Loaded:
     cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
 
     @property
+    def monolingual_cleaning(self) -> dict[str, Frozen]:
+        """Settings of those filters that can judge text of one language."""
+        return {name: settings for name, settings in self.cleaning.items() if filters()[name].each_side}
+
+    @property
     def needs_scores(self) -> bool:
         """True where a filter reads scores of the training pairs."""
         return any(SCORES in filters()[name].needs for name in self.cleaning)

@@ -39,6 +39,7 @@ from workflow_src.config.costs import (
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import search_of
 
 # Pairs where neither the dataset nor the configuration says how many there are.
@@ -57,6 +58,7 @@ COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Megabytes and minutes of jobs whose need hardly depends on anything.
 FIXED = {
     "download": (2000, 240),
+    "download_monolingual": (2000, 240),
     "score_quality": (4000, 60),
     "compare_rows": (4000, 120),
     "report": (4000, 60),
@@ -67,6 +69,7 @@ CORPUS = {
     # Filters that keep what they have seen, and language by a model.
     "clean": (100, 250_000),
     "normalise": (500, 50_000),
+    "normalise_monolingual": (100, 50_000),
     "learn_subwords": (1500, 50_000),
     "encode": (200, 50_000),
     "merge_distilled": (500, 500_000),
@@ -89,6 +92,8 @@ class Requests:
 
     def __init__(self, plan: Plan, gpu: bool):
         self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
+        # Text of one language is often the larger one.
+        self.lines = plan.recipe.limits.get(MONOLINGUAL) or max(self.pairs, UNKNOWN_PAIRS)
         self.length = sentence_length(plan)
         self.plan = sized(plan, self.pairs, self.length)
         self.gpu = gpu
@@ -127,9 +132,12 @@ class Requests:
             return self._joining()
         system = getattr(wildcards, "system", "") or getattr(wildcards, "teacher", "")
         shards = int(getattr(wildcards, "shards", 1))
-        return self._need(rule, system, getattr(wildcards, "search", ""), shards)
+        text = str(getattr(wildcards, "text", "") or getattr(wildcards, "split", ""))
+        monolingual = rule == "normalise_monolingual" or text.startswith(MONOLINGUAL)
+        return self._need(rule, system, getattr(wildcards, "search", ""), shards, monolingual)
 
-    def _counted(self, rule: str, system: str, search: str, shards: int) -> tuple[float, float]:
+    def _counted(self, rule: str, system: str, search: str, shards: int, monolingual: bool) -> tuple[float, float]:
+        pairs = self.lines if monolingual else self.pairs
         if rule in FIXED:
             return FIXED[rule]
         if rule in CORPUS:
@@ -137,11 +145,11 @@ class Requests:
             split = self.plan.loaded.dataset.split
             if rule == "normalise" and split and split.method == "connected-groups":
                 bytes_a_pair = SPLIT_BYTES
-            return 2000 + self.pairs * bytes_a_pair / 1e6, STARTING_MINUTES + self.pairs / pairs_a_minute
+            return 2000 + pairs * bytes_a_pair / 1e6, STARTING_MINUTES + pairs / pairs_a_minute
         if rule.startswith("train_"):
             return self._training(system)
         if rule == "distill":
-            return self._distillation(system, shards)
+            return self._distillation(system, pairs, shards)
         if rule in ("decode", "decode_shard", "choose_settings"):
             return self._decoding(self.plan.decode(system, search), rule == "choose_settings", shards)
         if rule.startswith(("export_", "import_")):
@@ -184,14 +192,14 @@ class Requests:
         # Every process of a node has weights of its own; positions are shared out.
         return self.devices * (self._process + held) + activations / self.nodes, minutes
 
-    def _distillation(self, teacher: str, shards: int) -> tuple[float, float]:
+    def _distillation(self, teacher: str, pairs: int, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
-        search, sentences = settings.search_settings(), self.pairs / shards
+        search, sentences = settings.search_settings(), pairs / shards
         minutes = self._minutes(
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )
         # The source is read whole; hypotheses are what a batch holds.
-        read = self.pairs * self.length * 6 / 1e6
+        read = pairs * self.length * 6 / 1e6
         hypotheses = settings.batch * search_of(search).width(search)
         return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 RAW = "raw"
-# Kinds of texts that a system of the experiment makes: translations of the training source, ...
+# Kinds of texts that a system of the experiment makes: its translations of the training source, and of text of the
+# source language.
 DISTILLED: Literal["distilled"] = "distilled"
-MADE_BY_SYSTEMS = (DISTILLED,)
+MONOLINGUAL: Literal["monolingual"] = "monolingual"
+MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL)
 
 # What a system learns from: one text, or several with their weights.
 Data = str | dict[str, float]
@@ -45,7 +47,7 @@ def words(data: Data) -> str:
 
 
 def kind_of(data: Data) -> str:
-    """`raw`, `distilled`, or `mixed` for texts of several kinds. Texts of the user's own are distilled ones.
+    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds. The user's own are distilled ones.
 
     `none` for models made elsewhere.
     """
@@ -54,7 +56,8 @@ def kind_of(data: Data) -> str:
 
 
 def _kind(text: str) -> str:
-    return RAW if text == RAW else DISTILLED
+    made = kind_and_system(text)
+    return made[0] if made else RAW if text == RAW else DISTILLED
 
 
 def named_in(data: object) -> list[str]:

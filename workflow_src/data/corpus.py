@@ -146,25 +146,14 @@ class RawCorpus:
 
     @contextlib.contextmanager
     def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
-        name, *members = text.split("!")
-        with self._archives.open(self._path(name), *members) as stream:
-            lines = nonempty(reading(decoded(stream, text), text), text)
+        with text_lines(text, self._path, self._archives) as lines:
             yield (line.strip() for line in lines) if strip else lines
 
     def _path(self, name: str) -> Path:
         if name in self.dataset.files:
             return self.locate(name)
         if self.dataset.kind != "folder":
-            path = Path(name)
-            if not path.is_file():
-                meant = nearest(name, self.dataset.files)
-                fix = "correct its path, which starts from the working directory"
-                raise ArtifactError(
-                    name,
-                    f"does not exist and is no file of dataset {self.dataset.name}",
-                    f"{fix}; did you mean {meant}?" if meant else fix,
-                )
-            return path
+            return own_path(name, self.dataset.files)
         assert self.folder is not None, "`check_folder` refuses it"
         path = Path(self.folder) / name
         if not path.is_file():
@@ -174,6 +163,31 @@ class RawCorpus:
                 _one_line(self.dataset.folder_hint),
             )
         return path
+
+
+@contextlib.contextmanager
+def text_lines(text: str, locate: Callable[[str], Path], archives: Archives) -> Iterator[Iterator[str]]:
+    """The lines of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`; `locate` gives the path of FILE.
+
+    Raises ArtifactError for a text without lines, and for one that cannot be read.
+    """
+    name, *members = text.split("!")
+    with archives.open(locate(name), *members) as stream:
+        yield nonempty(reading(decoded(stream, text), text), text)
+
+
+def own_path(name: str, files: Iterable[str]) -> Path:
+    """Path of a file of the user's. Raises ArtifactError where it is not there; `files` are those of the dataset."""
+    path = Path(name)
+    if not path.is_file():
+        meant = nearest(name, files)
+        fix = "correct its path, which starts from the working directory"
+        raise ArtifactError(
+            name,
+            "does not exist and is no file of the dataset",
+            f"{fix}; did you mean {meant}?" if meant else fix,
+        )
+    return path
 
 
 def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> int | None:

@@ -1,25 +1,30 @@
-"""Fetching files: from mirror folders first, then from the network; SHA-256 always."""
+"""Fetching files: from mirror folders first, then from the network; their sums are compared whatever the source."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import logging
+import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import room_for, sha256
+from workflow_src.records.atomic import file_digest, room_for, sha256
 
 log = logging.getLogger("continuum")
 
+MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
+DOWNLOADS = Path("downloads")
 SLOWEST = 1000  # bytes a second; a server that is slower has stalled
 BLOCK = 1 << 18
 HTML_STARTS = (b"<!doctype html", b"<html")
+SUMS = {"sha256": "SHA-256", "md5": "MD5"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +77,10 @@ def fetch(
         return path, _checked(name, path, file, allow_unpinned)
     path = Path(folder) / places(file)[0]
     if path.is_file():
-        if file.sha256 in (None, sha256(path)):
+        if file.check == "none" or file.digest == file_digest(path, file.check):
             return path, _checked(name, path, file, allow_unpinned)
-        log.warning("%s: %s has another SHA-256 than the configuration; downloading it again", name, path)
+        sum_name = SUMS[file.check]
+        log.warning("%s: %s has another %s than the configuration; downloading it again", name, path, sum_name)
     _download(name, file, path, patience)
     return path, _checked(name, path, file, allow_unpinned)
 
@@ -94,7 +100,7 @@ def _in_mirror(file: RemoteFile, mirrors: Sequence[str | Path]) -> tuple[str | P
 
 def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:
     digest = sha256(path)
-    if file.sha256 is None:
+    if file.check == "none":
         if file.size not in (None, path.stat().st_size):
             raise _wrong_size(name, str(path), file, path.stat().st_size)
         if not allow_unpinned:
@@ -104,14 +110,18 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
                 f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
             )
         log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
-    elif digest != file.sha256:
-        raise _wrong_sum(name, str(path), digest, file, path.stat().st_size)
+        return digest
+    compared = digest if file.check == "sha256" else file_digest(path, file.check)
+    if compared != file.digest:
+        raise _wrong_sum(name, str(path), compared, file, path.stat().st_size)
+    log.info("%s: %s is as expected", name, SUMS[file.check])
     return digest
 
 
 def _wrong_sum(name: str, where: str, digest: str, file: RemoteFile, size: int) -> ArtifactError:
     sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
-    return _WrongSum(where, f"has SHA-256 {digest}, but {file.sha256} is expected{sizes}", _replace("sha256", name))
+    problem = f"has {SUMS[file.check]} {digest}, but {file.digest} is expected{sizes}"
+    return _WrongSum(where, problem, _replace(file.check, name))
 
 
 def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
@@ -134,7 +144,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
 
     def download() -> None:
         log.info("%s: downloading %s", name, file.url)
-        known = f"sha256:{file.sha256}" if file.sha256 else None
+        known = f"{file.check}:{file.digest}" if file.digest else None
         check = _Check(name, file, patience.timeout)
         with room_for(path):
             pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
@@ -237,8 +247,8 @@ class _Check:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
-        digest = sha256(path) if self.file.sha256 is not None else None
-        if digest is not None and digest == self.file.sha256:
+        digest = file_digest(path, self.file.check) if self.file.digest else None
+        if digest is not None and digest == self.file.digest:
             return
         if page:
             raise ArtifactError(
@@ -275,3 +285,44 @@ class _Progress:
             with contextlib.suppress(ZeroDivisionError):
                 rate = self.done / 1e6 / (now - self.began)
                 log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
+
+
+def mirror_folders(configured: Sequence[str]) -> list[Path]:
+    """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
+    named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
+    folders = []
+    for name in dict.fromkeys(named):
+        if Path(name).is_dir():
+            folders.append(Path(name))
+        else:
+            log.warning("mirror folder %s does not exist; going on without it", name)
+    return folders
+
+
+class Files:
+    """Local copies of a dataset's files, each fetched when it is first located. `fetched` says what they are."""
+
+    def __init__(
+        self,
+        files: Mapping[str, RemoteFile],
+        folder: Path,
+        mirrors: list[Path],
+        allow_unpinned: bool,
+        patience: Patience,
+    ):
+        self.files, self.folder, self.mirrors, self.allow_unpinned = files, folder, mirrors, allow_unpinned
+        self.patience = patience
+        self.fetched: dict[str, dict[str, Any]] = {}
+
+    def locate(self, name: str) -> Path:
+        if name not in self.fetched:
+            file = self.files[name]
+            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
+            self.fetched[name] = {
+                "url": file.url,
+                "sha256": digest,
+                "bytes": path.stat().st_size,
+                "pinned": file.sha256 is not None,
+                "path": str(path),
+            }
+        return Path(self.fetched[name]["path"])

@@ -13,6 +13,7 @@ REASONS = {
     "max_characters": "over max_characters",
     "max_words": "over max_words",
     "length_ratio": "over max_length_ratio",
+    "held_out": "in dev or test",
     "repeated": "repeated",
     "other_translation": "another translation kept",
     "held_out_group": "beside a sentence of dev or test",

@@ -254,8 +254,13 @@ def read_json(path: str | Path) -> Any:
 
 def sha256(path: str | Path) -> str:
     """SHA-256 of a file, as 64 hexadecimal digits."""
+    return file_digest(path, "sha256")
+
+
+def file_digest(path: str | Path, algorithm: str) -> str:
+    """A sum of a file as hexadecimal digits, by an algorithm of `hashlib`."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def fingerprint(content: Any) -> str:

@@ -34,6 +34,7 @@ class Filter:
     check       "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list
                 with the verdict on each. It is made once for a text, whose pairs come in their order, so that it may
                 keep what it has seen
+    each_side   whether it judges each side by itself, so that it cleans text of one language too, as both sides
     looks_back  whether its verdict on a pair depends on pairs that came before
     needs       what it reads beside the two texts: SCORES
     conflict    (settings, languages of source and target) -> None, or why it cannot filter such a text, or would leave
@@ -44,6 +45,7 @@ class Filter:
     title: str
     settings: type[Frozen]
     check: str
+    each_side: bool = False
     looks_back: bool = False
     needs: tuple[str, ...] = ()
     conflict: Callable[[Any, tuple[str, str]], str | None] = lambda _settings, _languages: None

@@ -89,7 +89,7 @@ def run(inputs: Inputs) -> str:
     dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept}}
     write_json(
         summary,
-        {key: raw[key] for key in ("dataset", "languages", "places")}
+        {key: raw[key] for key in ("dataset", "languages", "places", "downloads")}
         | {
             "pairs": raw["pairs"] | {"train": kept},
             "dropped": dropped,

@@ -5,26 +5,21 @@ language of a direction. Nothing is split or normalised here.
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pydantic import Field
 
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.download import Patience, fetch
+from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.jobs import JobInputs, log, recorded, start
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
-
-MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
-DOWNLOADS = Path("downloads")
 
 
 class DownloadSettings(DatasetFiles):
@@ -42,6 +37,8 @@ class Inputs(JobInputs):
     output_folder: Path
 
 
+<<<<<<< HEAD
+=======
 def mirror_folders(configured: Sequence[str]) -> list[Path]:
     """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
     named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
@@ -72,12 +69,13 @@ class _Files:
                 "url": file.url,
                 "sha256": digest,
                 "bytes": path.stat().st_size,
-                "pinned": file.sha256 is not None,
+                "check": file.check,
                 "path": str(path),
             }
         return Path(self.fetched[name]["path"])
 
 
+>>>>>>> testsets
 def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
     """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
 
@@ -113,7 +111,7 @@ def run(inputs: Inputs) -> str:
     if languages[0] == languages[1]:
         raise ConfigError("--languages", list(languages), allowed="two languages that differ")
     mirrors = mirror_folders(inputs.mirrors)
-    files = _Files(dataset, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
+    files = Files(dataset.files, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
     folder = inputs.output_folder
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)

@@ -261,7 +261,7 @@ def run(inputs: Inputs) -> str:
             "round_trip_bleu": round_trip,
             "split": split and recorded(split),
             "normalisation": rules.model_dump(mode="json"),
-            **({"cleaning": raw["cleaning"]} if "cleaning" in raw else {}),
+            **{key: raw[key] for key in ("downloads", "cleaning") if raw.get(key)},
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },

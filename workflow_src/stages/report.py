@@ -63,6 +63,7 @@ class Inputs(JobInputs):
     traces: Path | None = None
     significance: Path | None = None
     corpus: Path | None = Field(None, description="corpus.json")
+    monolingual: tuple[Path, ...] = Field((), max_length=1, description="counts of text of the source language")
     encoded: tuple[Path, ...] = Field((), description="descriptions of encoded training texts")
     analyses: tuple[Path, ...] = Field((), description="files of the analyses")
     bundles: tuple[Path, ...] = Field((), description="descriptions of the finished bundles")
@@ -78,6 +79,7 @@ def facts(
     signatures: dict[str, str],
     threads: str,
     checksum: str | None,
+    downloads: str,
     round_trip: str,
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
@@ -89,6 +91,7 @@ def facts(
     return [
         *([("dataset", "; ".join([manifest.dataset, *dataset]))] if dataset else []),
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
+        *([("downloads", downloads)] if downloads else []),
         ("command", record["command"]),
         ("code", f"commit {record['commit']}" if record["commit"] else "not in version control"),
         ("made", record["created"]),
@@ -204,14 +207,15 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
             record["signatures"],
             timing,
             carried.checksum(material.sums),
+            corpus.downloads(material.corpus),
             page.round_trip_words(material.corpus),
         ),
         "systems": cells,
         "advice": progress.advice((log.system.name, log.entries) for log in material.logs),
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
-        "corpus": corpus.table(material.corpus),
-        "cleaning": corpus.cleaning(material.corpus),
+        "corpus": corpus.table(material.corpus, material.monolingual),
+        "cleaning": corpus.cleaning(material.corpus, material.monolingual),
         "corpus_sentences": corpus.sentences(material.corpus, material.encoded, material.mixtures),
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
@@ -255,6 +259,7 @@ def run(inputs: Inputs) -> str:
         traces=inputs.traces,
         significance=inputs.significance,
         corpus=inputs.corpus,
+        monolingual=next(iter(inputs.monolingual), None),
         encoded=inputs.encoded,
         analysed=inputs.analyses,
     )

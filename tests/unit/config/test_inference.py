@@ -158,7 +158,7 @@ def test_the_grid_has_both_tables_of_operators():
         assert grid.published[0][0] == best and sum(figure.count("(") for row in grid.published for figure in row) == 25
     tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
     assert dataclasses.replace(distilled, name=tagger.name, data="raw") == tagger
-    assert distilled.teacher == "grid-seq2seq" and tagger.data == "raw"
+    assert distilled.teachers == ["grid-seq2seq"] and tagger.data == "raw"
 
 
 def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
@@ -169,7 +169,8 @@ def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
         "grid-tagger-distilled",
         "grid-tagger",
     ]
-    assert (references.teacher, distilled.teacher, energy.roles) == (None, "grid-seq2seq", {"energy": "grid-seq2seq"})
+    assert (references.teachers, distilled.teachers) == ([], ["grid-seq2seq"])
+    assert energy.roles == {"energy": "grid-seq2seq"}
     tokens = [one.training.max_steps * one.training.batch_tokens for one in (references, distilled, energy)]
     assert tokens[0] == tokens[1] == pytest.approx(tokens[2], rel=0.01)
 

@@ -236,7 +236,7 @@ def test_the_grid_has_the_fifteen_rows_of_the_paper():
     loaded = load_experiment("nat-grid")
     rows = table_4(loaded)
     grid = {key.split("/")[0]: loaded.systems[key.split("/")[0]] for key in rows}
-    switches = {(s.model.loss, s.model.latent, s.objective.glance, s.teacher) for s in grid.values()}
+    switches = {(s.model.loss, s.model.latent, s.objective.glance, s.data) for s in grid.values()}
     assert len(grid) == len(switches) == 15
     # Equal budgets, whatever is switched; and those of `tatoeba` for some.
     one_pass = {name: system for name, system in loaded.systems.items() if system.family_name == "nat"}
@@ -251,7 +251,7 @@ def test_the_grid_has_the_fifteen_rows_of_the_paper():
         words = system.split("-")
         one = grid[system]
         assert one.model.loss == words[0] and search == ("ctc-greedy" if words[0] == "ctc" else "argmax")
-        assert (one.model.latent == "vae") == ("vae" in words) and (one.teacher is None) == ("raw" in words)
+        assert (one.model.latent == "vae") == ("vae" in words) and (not one.teachers) == ("raw" in words)
         assert one.objective.glance == next((word for word in words if word in ("random", "glat")), "none")
 
 
@@ -261,7 +261,7 @@ def test_other_rows_of_the_grid_differ_in_what_their_names_say():
     assert list(slots.values()) == [1.5, 2, 2.5, 3]
     penalties = [systems[name].objective.skip_penalty for name in ("axe", "axe-2", "axe-5", "axe-raw-2", "axe-raw-5")]
     assert penalties == [1, 2, 5, 2, 5]
-    assert [systems[f"ctc-{kind}of-long"].teacher for kind in ("", "vae-")] == ["teacher-long"] * 2
+    assert [systems[f"ctc-{kind}of-long"].teachers for kind in ("", "vae-")] == [["teacher-long"]] * 2
     pairs = (("ctc-15", "ctc-plain"), ("axe-2", "axe"), ("axe-raw-5", "axe-raw"), ("ctc-vae-of-long", "ctc-vae"))
     hours = [(name, name.removesuffix("-hour")) for name in systems if name.endswith("-hour")]
     assert len(hours) == 6

@@ -161,7 +161,7 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
         elif rule.startswith("export_"):
             cases = [{"system": system} for system in plan.exported]
         elif rule in ("distill", "merge_distilled"):
-            cases = [{"teacher": teacher, "shards": str(plan.shards(teacher))} for teacher in plan.teachers]
+            cases = [{"teacher": t, "split": split, "shards": str(plan.shards(t))} for t, split in plan.distilled]
         for case in cases:
             memory, minutes = of(requests, rule, **case)
             assert isinstance(memory, int) and 1000 <= memory < 100_000, (rule, case, memory)

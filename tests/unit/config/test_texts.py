@@ -96,3 +96,70 @@ def test_what_is_counted_at_once_has_one_text():
     with pytest.raises(ConfigError) as refused:
         plan_with({"systems": {"lm": {"data": MIXED}}})
     assert refused.value.setting == "systems.lm.data"
+
+
+NEWS = {"recipe": {"monolingual": [{"texts": {"de": "news.de.gz"}}, {"texts": {"de": "old.de", "en": "old.en"}}]}}
+STUDENT = {"systems": {"ctc": {"data": {"raw": 1, "monolingual-by-teacher": 0.5}}}}
+
+
+def test_text_of_one_language_is_translated_by_the_stages_of_distillation():
+    plan = plan_with(NEWS | STUDENT | {"distillation": {"teacher": {"shards": 3}}})
+    assert plan.distilled == [("teacher", "train"), ("teacher", "monolingual")]
+    assert plan.system("ctc").teachers == ["teacher"]
+    root = "results/smoke/distilled/teacher"
+    assert plan.target_text("monolingual-by-teacher") == f"{root}/monolingual.en"
+    assert plan.source_text("monolingual-by-teacher") == "results/smoke/corpus/monolingual.de"
+    assert plan.distilled_shards("teacher", "monolingual")[-1] == f"{root}/monolingual.shards/2-of-3.jsonl"
+    assert plan.source_text("distilled-by-teacher") == plan.source_text("raw") == "results/smoke/corpus/train.de"
+    before, after = jobs(plan_with({"distillation": {"teacher": {"shards": 3}}})), jobs(plan)
+    assert {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)} == {
+        "download_monolingual": 1,
+        "normalise_monolingual": 1,
+        "distill": 3,
+        "merge_distilled": 1,
+        "encode": 1,
+    }
+
+
+def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
+    plan = plan_with(NEWS | STUDENT)
+    assert json.loads(plan.settings_download_monolingual())["texts"] == ["news.de.gz", "old.de"]
+    assert plan.own_monolingual == {
+        "recipe.monolingual[0].texts.de": "news.de.gz",
+        "recipe.monolingual[1].texts.de": "old.de",
+    }
+    more = {"limits": {"monolingual": 50}, "clean": ["garbled", "ratio", "length", "repeated"]}
+    limited = plan_with(merge(merge(NEWS, STUDENT), {"recipe": more}))
+    settings = json.loads(limited.settings_normalise_monolingual())
+    assert settings["limit"] == 50 and [name for name, _ in settings["clean"]] == ["garbled", "length"]
+    assert limited.settings_normalise() == plan.settings_normalise()
+
+
+def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
+    dataset = read_yaml(CONFIG_FOLDER / "datasets" / "multi30k.yaml")
+    url = "https://example.org/news.tgz"
+    dataset["files"] = dataset["files"] | {"news": {"url": url, "sha256": "0" * 64}}
+    recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
+    recipe["monolingual"] = [{"texts": {"de": "news!2013.de"}}, {"texts": {"de": "mine.de"}}]
+    content = merge(copy.deepcopy(SMOKE), STUDENT)
+    plan = Plan(load(content | {"recipe": recipe}))
+    settings = json.loads(plan.settings_download_monolingual())
+    assert list(settings["files"]) == ["news"] and settings["files"]["news"]["url"] == url
+    assert list(plan.own_monolingual.values()) == ["mine.de"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        (STUDENT, {"setting": "systems.ctc.data", "value": "monolingual-by-teacher"}),
+        ({"recipe": {"monolingual": [{"texts": {"en": "x"}}]}}, {"setting": "recipe.monolingual[0].texts"}),
+        ({"recipe": {"monolingual": [{"texts": {}}]}}, {"setting": "recipe.monolingual[0].texts"}),
+        ({"recipe": {"monolingual": [{"text": {"de": "x"}}]}}, {"nearest": "texts"}),
+        ({"recipe": {"monolingual": "news.de"}}, {"setting": "recipe.monolingual"}),
+        ({"recipe": {"limits": {"monolingual": 0}}}, {"setting": "recipe.limits.monolingual", "allowed": "above 0"}),
+    ],
+)
+def test_text_of_one_language_that_cannot_be_used(changes, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with(changes)
+    assert fields_of(refused.value, fields) == fields

@@ -20,6 +20,7 @@ from workflow_src.errors import ArtifactError
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
+MD5 = hashlib.md5(CONTENT).hexdigest()
 QUICK = Patience(first_wait=0.01, timeout=0.5)
 OTHER = hashlib.sha256(b"other").hexdigest()
 
@@ -178,6 +179,18 @@ def test_a_wrong_sum_from_the_network_names_both_sums_and_leaves_nothing(tmp_pat
     assert len(server.asked) == 2 and files_in(tmp_path) == []
 
 
+def test_a_publishers_md5_is_compared_where_there_is_no_sha256(tmp_path, server):
+    server.answers = ["damaged"]
+    path, digest = fetch("f", RemoteFile(url=server.url, md5=MD5), tmp_path, patience=QUICK)
+    assert (path.read_bytes(), digest, len(server.asked)) == (CONTENT, SUM, 2)
+    wrong = RemoteFile(url=server.url, md5="0" * 32)
+    with pytest.raises(ArtifactError, match=f"has MD5 {MD5}, but {'0' * 32} is expected.*correct md5 of files.f"):
+        fetch("f", wrong, tmp_path / "other", [tmp_path])
+    with pytest.raises(ArtifactError, match=f"^{server.url} has MD5 {MD5}"):
+        fetch("f", wrong, tmp_path / "other", patience=QUICK)
+    assert files_in(tmp_path) == [path]
+
+
 def test_waits_are_twice_as_long_each_time(tmp_path, server):
     server.answers = ["503"] * 3
     began = time.monotonic()
@@ -240,9 +253,11 @@ def test_an_unknown_sum_is_printed_and_stops_unless_allowed(tmp_path, server):
     assert len(server.asked) == 1
 
 
-def test_a_kept_file_that_changed_is_downloaded_again(tmp_path, server):
-    file = RemoteFile(url=server.url, sha256=SUM)
-    path, _ = fetch("f", file, tmp_path)
+@pytest.mark.parametrize("sums", [{"sha256": SUM}, {"md5": MD5}])
+def test_a_kept_file_that_changed_is_downloaded_again(tmp_path, server, sums):
+    file = RemoteFile(url=server.url, **sums)
+    path, digest = fetch("f", file, tmp_path)
+    assert digest == SUM
     path.write_bytes(b"damaged")
     assert fetch("f", file, tmp_path)[0].read_bytes() == CONTENT
     assert len(server.asked) == 2

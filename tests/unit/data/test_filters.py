@@ -15,7 +15,7 @@ from workflow_src.config.base import parse
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.filters.numbers.filter import numbers
-from workflow_src.data.filters.repeated.counts import Counts
+from workflow_src.data.repeats import Counts
 from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, two_letters, visible, word_counter
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError

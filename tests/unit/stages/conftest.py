@@ -186,6 +186,7 @@ CORPUS = {
     "round_trip_bleu": {"dev": 99.871, "test": 97.25},
     "normalisation": NormalisationConfig().model_dump(mode="json"),
     "found_in_train": {"test": {"source": 4, "target": 2, "pair": 1}},
+    "downloads": {"talks": {"check": "md5"}},
     "sha256": {"train.de": "ab" * 32},
 }
 

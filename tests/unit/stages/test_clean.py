@@ -22,6 +22,7 @@ RAW = {
     "test.de": "Ja\n",
     "test.en": "Yes\n",
 }
+DOWNLOADS = {"talks": {"url": "https://example.org/talks.tgz", "bytes": 7, "check": "md5"}}
 FILTERS = [["garbled", {}], ["copies", {}], ["numbers", {}], ["repeated", {}]]
 
 
@@ -39,6 +40,7 @@ def raw(tmp_path):
     places = {"dev": [[0, "my.de", "my.en", 1]], "test": [[0, "my.de", "my.en", 3]]}
     dropped = {"train": {"minimum_score": 2}, "dev": {}, "test": {}}
     content = {"dataset": "mine", "languages": ["de", "en"], "pairs": counts, "dropped": dropped, "places": places}
+    content |= {"downloads": DOWNLOADS}
     (folder / "raw.json").write_text(json.dumps(content))
     return folder
 
@@ -63,7 +65,7 @@ def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsy
         "train.de": "Guten Tag\nfünf & sechs\nGute Nacht\n",
         "train.en": "Hello\nfive & six\nGood night\n",
     }
-    assert summary["pairs"] == {"train": 3, "dev": 2, "test": 1}
+    assert summary["pairs"] == {"train": 3, "dev": 2, "test": 1} and summary["downloads"] == DOWNLOADS
     assert summary["dropped"] == {"train": {"minimum_score": 2, "cleaning": 3}, "dev": {}, "test": {}}
     told = {step["filter"]: (step["read"], step["dropped"], step["repaired"]) for step in summary["cleaning"]}
     assert told == {

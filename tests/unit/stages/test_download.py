@@ -69,7 +69,7 @@ def test_raw_text_and_summary(tmp_path, mirror):
     assert {path.name for path in raw.iterdir()} == {*summary["sha256"], "raw.json"}
     for name, digest in summary["sha256"].items():
         assert hashlib.sha256((raw / name).read_bytes()).hexdigest() == digest
-    assert summary["downloads"]["pairs"]["url"] == URL and summary["downloads"]["pairs"]["pinned"] is True
+    assert summary["downloads"]["pairs"]["url"] == URL and summary["downloads"]["pairs"]["check"] == "sha256"
     assert "mini de-en: train 50 pairs" in (tmp_path / "logs/download.log").read_text()
 
 
@@ -100,7 +100,19 @@ def test_wrong_and_unknown_sums(tmp_path, mirror, capsys):
     assert f"has SHA-256 {found}" in failure(capsys, unknown, *mirrors)
     assert not (tmp_path / "results/mini/raw").exists() or not list((tmp_path / "results/mini/raw").iterdir())
     start(words(unknown, *mirrors, "--allow-unpinned", "True"))
-    assert json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]["pinned"] is False
+    assert json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]["check"] == "none"
+
+
+def test_a_publishers_md5_is_compared_and_recorded(tmp_path, mirror, capsys):
+    mirrors = ("--mirrors", str(mirror))
+    file = {"url": URL, "md5": hashlib.md5(CONTENT).hexdigest()}
+    start(words(settings(files={"pairs": file}), *mirrors))
+    summary = json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]
+    assert (summary["check"], summary["sha256"]) == ("md5", hashlib.sha256(CONTENT).hexdigest())
+    assert "pairs: MD5 is as expected" in capsys.readouterr().err
+    message = failure(capsys, settings(files={"pairs": file | {"md5": "0" * 32}}), *mirrors)
+    assert file["md5"] in message and "0" * 32 in message
+    assert "sha256 is compared" in failure(capsys, settings(files={"pairs": file | {"sha256": "0" * 64}}), *mirrors)
 
 
 def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):

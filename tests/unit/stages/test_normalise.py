@@ -34,6 +34,7 @@ def write_raw(folder, texts, dropped=None):
         counts[name.split(".")[0]] = text.count("\n")
     places = {name: [[0, f"my {name}.ro", f"my {name}.en", 2]] for name in counts if name != "train"}
     content = {"pairs": counts, "dropped": {key: {} for key in counts} | (dropped or {}), "places": places}
+    content |= {"downloads": {"talks": {"check": "sha256"}}}
     (folder / "raw.json").write_text(json.dumps(content))
     return folder
 
@@ -85,7 +86,7 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["found_in_train"] == {key: {"source": 0, "target": 0, "pair": 0} for key in ("dev", "test")}
     assert summary["words"]["train"] == {"ro": 5, "en": 6}
     assert summary["sha256"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    assert summary["normalisation"]["romanian"] is True
+    assert summary["normalisation"]["romanian"] is True and summary["downloads"]["talks"]["check"] == "sha256"
     assert summary["provenance"]["inputs"]["train.ro"]["path"].endswith("raw/train.ro")
 
 

@@ -10,8 +10,11 @@ from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import RAW, system_behind
+from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, kind_and_system
 from workflow_src.registry import controls, engines, named_systems, refinement, searches
+
+# What a teacher translates for a kind of text.
+SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
 
 
 class Graph(Paths):
@@ -43,22 +46,43 @@ class Graph(Paths):
         settings = self.config.distillation.get(teacher)
         return settings.shards if settings else 1
 
-    def distilled_shards(self, teacher: str) -> list[str]:
+    def distilled_shards(self, teacher: str, split: str) -> list[str]:
         """The shards that a teacher's distilled text is joined from."""
         count = self.shards(teacher)
-        return [self.distilled_shard(teacher, shard, count) for shard in range(count)]
+        return [self.distilled_shard(teacher, split, shard, count) for shard in range(count)]
 
     @property
     def texts(self) -> list[str]:
         """Training texts that systems use, without repeats."""
         return list(dict.fromkeys(text for system in self.loaded.systems.values() for text in system.texts))
 
+    @property
+    def distilled(self) -> list[tuple[str, str]]:
+        """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
+        made = filter(None, map(kind_and_system, self.texts))
+        return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def reads_monolingual(self) -> bool:
+        """True where a system learns from text of the source language."""
+        return any(split == MONOLINGUAL for _, split in self.distilled)
+
+    @property
+    def monolingual_texts(self) -> list[str]:
+        """Names of the texts of the source language, in the order of the recipe."""
+        return [part.texts[self.recipe.source] for part in self.recipe.monolingual]
+
+    def source_text(self, text: str) -> str:
+        """Path of the source side of a training text."""
+        made = kind_and_system(text)
+        return self.corpus(SPLITS_OF[made[0]] if made else "train", "source")
+
     def target_text(self, text: str) -> str:
         """Path of the target side of a training text."""
         if text == RAW:
             return self.corpus("train", "target")
-        teacher = system_behind(text)
-        return self.distilled_text(teacher) if teacher else self.recipe.distilled[text]
+        made = kind_and_system(text)
+        return self.distilled_text(made[1], SPLITS_OF[made[0]]) if made else self.recipe.distilled[text]
 
     @property
     def rows(self) -> list[tuple[Decode, int, str]]:
@@ -114,8 +138,8 @@ class Graph(Paths):
 
     @property
     def teachers(self) -> list[str]:
-        """Systems whose translations are training data of others."""
-        return list(dict.fromkeys(filter(None, map(system_behind, self.texts))))
+        """Systems whose translations are training texts of others."""
+        return list(dict.fromkeys(system for system, _ in self.distilled))
 
     @property
     def training_rules(self) -> list[str]:
@@ -138,6 +162,16 @@ class Graph(Paths):
         """Files of the user's that the dataset reads: changed ones make the corpus anew."""
         languages = (self.recipe.source, self.recipe.target)
         return self.loaded.dataset.own_files(languages, self.recipe.folder)
+
+    @property
+    def own_monolingual(self) -> dict[str, str]:
+        """Files of the user's with text of the source language, by setting. They count by their contents too."""
+        source = self.recipe.source
+        names = {
+            f"recipe.monolingual[{number}].texts.{source}": text.split("!")[0]
+            for number, text in enumerate(self.monolingual_texts)
+        }
+        return {setting: name for setting, name in names.items() if name not in self.loaded.dataset.files}
 
     @property
     def own_weights(self) -> dict[str, str]:

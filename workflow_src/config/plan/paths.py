@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.config.resolved import Decode, Loaded
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import engines
 
 SPLITS = ("train", "dev", "test")
@@ -109,15 +110,21 @@ class Paths:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
         return f"work/{self.recipe.name}/{system}/seed-{seed}"
 
-    def distilled_text(self, teacher: str) -> str:
-        return f"{self.root}/distilled/{teacher}/train.{self.recipe.target}"
+    @property
+    def monolingual_summary(self) -> str:
+        """Counts of the normalised text of the source language."""
+        return f"{self.root}/corpus/{MONOLINGUAL}.json"
 
-    def distilled_scores(self, teacher: str) -> str:
+    def distilled_text(self, teacher: str, split: str = "train") -> str:
+        """A teacher's translations of the training source, or of text of the source language (`monolingual`)."""
+        return f"{self.root}/distilled/{teacher}/{split}.{self.recipe.target}"
+
+    def distilled_scores(self, teacher: str, split: str = "train") -> str:
         """The teacher's score of each line of the distilled text."""
-        return f"{self.root}/distilled/{teacher}/train.scores.txt"
+        return f"{self.root}/distilled/{teacher}/{split}.scores.txt"
 
-    def distilled_shard(self, teacher: str, shard: int | str, shards: int | str) -> str:
-        return f"{self.root}/distilled/{teacher}/shards/{shard}-of-{shards}.jsonl"
+    def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
+        return f"{self.root}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl"
 
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"

@@ -10,6 +10,7 @@ from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.metrics import handed
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
@@ -27,6 +28,23 @@ class Settings(Graph):
         filters = [[name, settings.model_dump(mode="json")] for name, settings in self.loaded.cleaning.items()]
         return _json({"source": self.recipe.source, "target": self.recipe.target, "clean": filters})
 
+    def settings_download_monolingual(self) -> str:
+        """Texts of the source language and the files of the dataset that they lie in."""
+        texts, files = self.monolingual_texts, self.loaded.dataset.files
+        used = {name: files[name].model_dump(mode="json") for text in texts if (name := text.split("!")[0]) in files}
+        return _json({"language": self.recipe.source, "texts": texts, "files": used})
+
+    def settings_normalise_monolingual(self) -> str:
+        filters = self.loaded.monolingual_cleaning.items()
+        return _json(
+            {
+                "language": self.recipe.source,
+                "limit": self.recipe.limits.get(MONOLINGUAL),
+                "normalisation": self.loaded.normalisation.model_dump(mode="json"),
+                "clean": [[name, settings.model_dump(mode="json")] for name, settings in filters],
+            }
+        )
+
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has dev and test of its own; it says its key language always."""
         dataset = self.loaded.dataset
@@ -38,7 +56,7 @@ class Settings(Graph):
             {
                 "source": self.recipe.source,
                 "target": self.recipe.target,
-                "limits": self.recipe.limits,
+                "limits": {split: number for split, number in self.recipe.limits.items() if split != MONOLINGUAL},
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "split": split,
             }

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.data import drops
+from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
 SPLITS = ("train", "dev", "test")
 
 
-def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train."""
+def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train.
+
+    Text of the source language, if any, comes last.
+    """
     rows = []
     for split in (name for name in SPLITS if name in corpus.get("pairs", {})):
         words = corpus.get("words", {}).get(split, {})
@@ -24,11 +28,25 @@ def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
                 "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
             }
         )
+    if monolingual:
+        rows.append(
+            {
+                "split": f"monolingual, {language(monolingual['language'])}",
+                "pairs": f"{monolingual['lines']:,} of {monolingual['read']:,} lines",
+                "words": "–",
+                "dropped": drops.words(monolingual["dropped"]),
+            }
+        )
     return rows
 
 
-def cleaning(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What every filter of the training text did, as text: pairs left out and repaired, with shares, and examples."""
+def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What every filter did, as text: pairs left out and repaired, with shares, and examples.
+
+    Filters of the training text come first, then those of text of the source language.
+    """
+    steps = [*corpus.get("cleaning", ())]
+    steps += [step | {"title": f"{step['title']} (monolingual)"} for step in monolingual.get("cleaning", ())]
     return [
         {
             "title": step["title"],
@@ -38,8 +56,19 @@ def cleaning(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
             "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step["dropped"].items()),
             "examples": step["examples"],
         }
-        for step in corpus.get("cleaning", ())
+        for step in steps
     ]
+
+
+def downloads(corpus: Mapping[str, Any]) -> str:
+    """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
+    by_check: dict[str, list[str]] = {}
+    for name, file in corpus.get("downloads", {}).items():
+        by_check.setdefault(file["check"], []).append(name)
+    return "; ".join(
+        f"{f'compared by {SUMS[check]}' if check in SUMS else 'not compared'}: {', '.join(names)}"
+        for check, names in by_check.items()
+    )
 
 
 def _counted(count: int, read: int) -> str:

@@ -85,6 +85,8 @@ class Inputs:
     speed_content: dict[str, Any] | None
     traces: dict[str, Any] | None
     corpus: dict[str, Any]
+    # Counts of text of the source language; empty without.
+    monolingual: dict[str, Any]
     # Descriptions of the encoded training texts, by the name of the text: `raw` or what its targets are distilled by.
     encoded: dict[str, dict[str, Any]]
     # Of systems that learn from several texts: pairs of each text, and how many of them an epoch has.
@@ -104,6 +106,7 @@ def load(
     traces: Path | None = None,
     significance: Path | None = None,
     corpus: Path | None = None,
+    monolingual: Path | None = None,
     encoded: Sequence[Path] = (),
     analysed: Sequence[Path] = (),
 ) -> Inputs:
@@ -111,6 +114,7 @@ def load(
     # From here on a row has the settings that it was decoded with.
     manifest = build(settings, read_chosen)
     singles = {"speed": speed, "traces": traces, "corpus": corpus, "significance": significance}
+    singles["monolingual"] = monolingual
     files: dict[str, Any] = {name: path for name, path in singles.items() if path}
     files |= {f"analysis {path.stem}": path for path in analysed}
     files |= {f"encoded {path.parent.name}": path for path in encoded}
@@ -137,6 +141,7 @@ def load(
         speed_content=timed and timed.content,
         traces=read_json(traces) if traces else None,
         corpus=read_json(corpus) if corpus else {},
+        monolingual=read_json(monolingual) if monolingual else {},
         encoded={path.parent.name: read_json(path) for path in encoded},
         mixtures=mixtures,
         files=files,

@@ -13,7 +13,7 @@ CONTENT = {
 
 
 def test_the_table_counts_pairs_words_and_drops_by_reason():
-    assert corpus.table(CONTENT) == [
+    assert corpus.table(CONTENT, {}) == [
         {
             "split": "train",
             "pairs": "12,355",
@@ -23,7 +23,21 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
         {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
         {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
     ]
-    assert corpus.table({}) == []
+    assert corpus.table({}, {}) == []
+
+
+def test_text_of_one_language_has_a_row_and_its_filters_too():
+    step = {"filter": "a", "title": "A", "read": 9, "dropped": {"far": 3}, "repaired": 0, "examples": []}
+    counts = {"language": "ro", "lines": 5, "read": 9, "dropped": {"cleaning": 3, "held_out": 1}, "cleaning": [step]}
+    assert corpus.table({}, counts) == [
+        {
+            "split": "monolingual, Romanian",
+            "pairs": "5 of 9 lines",
+            "words": "–",
+            "dropped": "3 in cleaning, 1 in dev or test",
+        }
+    ]
+    assert [row["title"] for row in corpus.cleaning({"cleaning": [step]}, counts)] == ["A", "A (monolingual)"]
 
 
 def test_a_split_says_what_vanished_and_that_nothing_leaks():
@@ -67,10 +81,17 @@ def test_systems_of_one_mixture_share_a_sentence():
     ]
 
 
+def test_files_are_listed_by_the_sum_that_was_compared():
+    checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
+    files = {name: {"check": check} for name, check in checks.items()}
+    assert corpus.downloads({"downloads": files}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    assert corpus.downloads(CONTENT) == ""
+
+
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
     idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
-    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]})
+    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]}, {})
     assert first == {
         "title": "A",
         "read": "400",
@@ -80,4 +101,4 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
         "examples": [{}],
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
-    assert corpus.cleaning(CONTENT) == []
+    assert corpus.cleaning(CONTENT, {}) == []

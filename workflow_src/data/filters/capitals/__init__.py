@@ -13,5 +13,9 @@ class Settings(Frozen):
 
 
 FILTER = Filter(
-    name="capitals", title="Capitals", settings=Settings, check="workflow_src.data.filters.capitals.filter:check"
+    name="capitals",
+    title="Capitals",
+    settings=Settings,
+    check="workflow_src.data.filters.capitals.filter:check",
+    each_side=True,
 )

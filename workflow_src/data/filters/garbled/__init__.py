@@ -22,5 +22,6 @@ FILTER = Filter(
     title="Entities and mojibake",
     settings=Settings,
     check="workflow_src.data.filters.garbled.filter:check",
+    each_side=True,
     conflict=conflict,
 )

@@ -18,4 +18,5 @@ FILTER = Filter(
     title="Invisible characters",
     settings=Settings,
     check="workflow_src.data.filters.invisible.filter:check",
+    each_side=True,
 )

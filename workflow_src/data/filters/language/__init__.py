@@ -50,5 +50,6 @@ FILTER = Filter(
     title="Language",
     settings=Settings,
     check="workflow_src.data.filters.language.filter:check",
+    each_side=True,
     conflict=conflict,
 )

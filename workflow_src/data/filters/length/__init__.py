@@ -36,5 +36,6 @@ FILTER = Filter(
     title="Length",
     settings=Settings,
     check="workflow_src.data.filters.length.filter:check",
+    each_side=True,
     conflict=conflict,
 )

@@ -12,5 +12,9 @@ class Settings(Frozen):
 
 
 FILTER = Filter(
-    name="letters", title="Share of letters", settings=Settings, check="workflow_src.data.filters.letters.filter:check"
+    name="letters",
+    title="Share of letters",
+    settings=Settings,
+    check="workflow_src.data.filters.letters.filter:check",
+    each_side=True,
 )

@@ -16,4 +16,5 @@ FILTER = Filter(
     title="Longest word",
     settings=Settings,
     check="workflow_src.data.filters.longest_word.filter:check",
+    each_side=True,
 )

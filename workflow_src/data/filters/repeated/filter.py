@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 
 import numpy as np
 
 from workflow_src.data.filters.repeated import Settings
-from workflow_src.data.filters.repeated.counts import Counts
+from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.splits import bare
 from workflow_src.spec import Pair, Verdict
-
-
-def hashes(texts: list[str]) -> np.ndarray:
-    """64 bits for each text. Among 10 million, two different ones share theirs with a probability of 3 in a million."""
-    digests = b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts])
-    return np.frombuffer(digests, np.uint64)
 
 
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:

@@ -38,5 +38,6 @@ FILTER = Filter(
     title="Script",
     settings=Settings,
     check="workflow_src.data.filters.script.filter:check",
+    each_side=True,
     conflict=conflict,
 )

@@ -1,0 +1,118 @@
+"""Stage: clean and normalise text of the source language as the source side of training pairs.
+
+Lines that cannot be used, came before, or are in dev or test are left out and counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from workflow_src.config.cleaning import filter_settings
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.data.cleaning import BATCH, Step, clean, steps_of
+from workflow_src.data.drops import left_out, words
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser, drop_reason
+from workflow_src.data.repeats import Counts, hashes
+from workflow_src.data.splits import key
+from workflow_src.errors import ArtifactError
+from workflow_src.jobs import JobInputs, recorded, start
+from workflow_src.records.atomic import atomic, read_json, write_json
+from workflow_src.records.provenance import digests, provenance
+from workflow_src.spec import Frozen, Pair
+
+
+class MonolingualSettings(Frozen):
+    language: str
+    limit: int | None = Field(description="only the first so many lines that are kept")
+    normalisation: NormalisationConfig
+    clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="filters by name with settings, in their order")
+
+
+class Inputs(JobInputs):
+    settings: MonolingualSettings = Field(description="language, filters, normalisation, limit")
+    raw_folder: Path = Field(description="output folder of download_monolingual")
+    held_out: tuple[Path, ...] = Field(description="sources of dev and test, normalised")
+    output_folder: Path
+
+
+def cleaned(lines: Iterable[str], steps: list[Step]) -> Iterator[str]:
+    """The lines that every filter keeps. A line is both sides of the pair that filters judge."""
+    return (pair.source for _, pair in clean((Pair(line, line) for line in lines), steps))
+
+
+def usable(lines: Iterable[str], normaliser: Normaliser, held_out: set[str], dropped: Counter[str]) -> Iterator[str]:
+    """Normalised lines, each once; others are counted in `dropped`. `held_out` has keys of sentences."""
+    languages, seen = (normaliser.language, normaliser.language), Counts()
+    normalised = map(normaliser.line, lines)
+    while batch := list(itertools.islice(normalised, BATCH)):
+        kept = []
+        for line in batch:
+            reason = drop_reason(line, line, normaliser.settings, languages, training=True)
+            if reason is None and key(line) in held_out:
+                reason = "held_out"
+            if reason is None:
+                kept.append(line)
+            else:
+                dropped[reason] += 1
+        for line, repeated in zip(kept, seen.add(hashes(kept), limit=1) if kept else (), strict=True):
+            if repeated:
+                dropped["repeated"] += 1
+            else:
+                yield line
+
+
+def run(inputs: Inputs) -> str:
+    settings, folder = inputs.settings, inputs.output_folder
+    languages = (settings.language, settings.language)
+    name = f"{MONOLINGUAL}.{settings.language}"
+    raw, summary = read_json(inputs.raw_folder / f"{MONOLINGUAL}.json"), folder / f"{MONOLINGUAL}.json"
+    summary.unlink(missing_ok=True)
+    steps = steps_of(filter_settings(settings.clean, languages), languages)
+    held_out = {key(line) for path in inputs.held_out for line in read_lines(path)}
+    read, kept = sum(raw["lines"].values()), 0
+    dropped: Counter[str] = Counter()
+    with atomic(folder / name) as file:
+        lines = cleaned(read_lines(inputs.raw_folder / name), steps)
+        for line in usable(lines, Normaliser(settings.normalisation, settings.language), held_out, dropped):
+            if kept == settings.limit:
+                break
+            file.write(line + "\n")
+            kept += 1
+        dropped["cleaning"] = sum(step.dropped.total() for step in steps)
+        dropped["limit"] = read - kept - dropped.total()
+        dropped = +dropped
+        if not kept:
+            raise ArtifactError(
+                inputs.raw_folder / name,
+                f"has no line left to learn from ({words(dropped)})",
+                "check recipe.monolingual, and recipe.clean",
+            )
+    sums = digests(folder, [name])
+    files = {name: inputs.raw_folder / name} | {path.name: path for path in inputs.held_out}
+    write_json(
+        summary,
+        {
+            "language": settings.language,
+            "read": read,
+            "lines": kept,
+            "dropped": dropped,
+            "texts": raw["lines"],
+            "limit": settings.limit,
+            "cleaning": [step.as_json() for step in steps],
+            "sha256": sums,
+            "provenance": provenance(recorded(settings), files, sums),
+        },
+    )
+    return f"{read:,} lines read, {kept:,} kept{left_out(dropped)}"
+
+
+if __name__ == "__main__":
+    start(run, Inputs, __doc__)
