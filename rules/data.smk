@@ -43,7 +43,7 @@ rule download:
 
 rule download_monolingual:
     output:
-        text=plan.raw(MONOLINGUAL, "source"),
+        text=plan.raw(MONOLINGUAL, plan.recipe.source),
         summary=plan.raw(MONOLINGUAL, "json"),
     log:
         f"{LOGS}/download_monolingual.log",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -204,17 +204,17 @@ class DevSet(Protocol):
 
 
 class ImportedNetwork(Protocol):
-    """What distillation needs of the network of a system that was made elsewhere; sources are ids of subwords.
+    """What distillation needs of the network of a system that was made elsewhere; sources are normalised lines.
 
     `longest_source` and `lengths` count subwords of the network's own.
     """
 
     longest_source: int
 
-    def lengths(self, sources: Sequence[Sequence[int]]) -> list[int]: ...
+    def lengths(self, lines: list[str]) -> list[int]: ...
 
     def translate(
-        self, sources: Sequence[Sequence[int]], settings: spec.SearchSettings, batch: int, scored: bool = True
+        self, lines: list[str], settings: spec.SearchSettings, batch: int, scored: bool = True
     ) -> Hypotheses: ...
 
 

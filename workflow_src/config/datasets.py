@@ -270,6 +270,23 @@ class NormalisationConfig(Frozen):
     )
 
 
+PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables"]
+
+
+class PlaceholdersConfig(Frozen):
+    """Kinds of spans that translations have as the source has them."""
+
+    tags: bool = Field(True, description="<b>, </b>, <a href=...>")
+    urls: bool = True
+    emails: bool = True
+    entities: bool = Field(True, description="&amp;, &kde;, &#160;")
+    variables: bool = Field(True, description="%1, %s, %(name)s, {name}, ${x}")
+
+    @property
+    def kinds(self) -> tuple[PlaceholderKind, ...]:
+        return tuple(kind for kind in get_args(PlaceholderKind) if getattr(self, kind))
+
+
 class SubwordsConfig(Frozen):
     method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
     model: Literal["unigram", "bpe"] = "unigram"
@@ -328,6 +345,9 @@ class RecipeConfig(Frozen):
         (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
+    placeholders: PlaceholdersConfig | None = Field(
+        None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
+    )
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
 
     @field_validator("clean", mode="before")
@@ -344,6 +364,32 @@ class RecipeConfig(Frozen):
             if value[name] is None:
                 raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
         return value
+
+    @field_validator("placeholders", mode="before")
+    @classmethod
+    def _switch(cls, value: Any) -> Any:
+        """True is all kinds, a list those that it names."""
+        if isinstance(value, bool):
+            return {} if value else None
+        if not isinstance(value, list | tuple):
+            return value
+        kinds = get_args(PlaceholderKind)
+        for kind in value:
+            if kind not in kinds:
+                raise ConfigError("", kind, allowed=kinds)
+        return {kind: kind in value for kind in kinds}
+
+    @field_validator("placeholders")
+    @classmethod
+    def _any_kind(cls, value: PlaceholdersConfig | None) -> PlaceholdersConfig | None:
+        if value is not None and not value.kinds:
+            raise ConfigError("", allowed="at least one kind", hint="write placeholders: false for none")
+        return value
+
+    @property
+    def placeholder_kinds(self) -> tuple[PlaceholderKind, ...]:
+        """Kinds of spans that translations have as the source has them; none where that is off."""
+        return self.placeholders.kinds if self.placeholders else ()
 
     @model_validator(mode="after")
     def _direction(self):

@@ -322,7 +322,7 @@ class Files:
                 "url": file.url,
                 "sha256": digest,
                 "bytes": path.stat().st_size,
-                "pinned": file.sha256 is not None,
+                "check": file.check,
                 "path": str(path),
             }
         return Path(self.fetched[name]["path"])

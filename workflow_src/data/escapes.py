@@ -26,13 +26,18 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class Escape:
-    """Escapes characters outside `alphabet` (None: only RESERVED), and every match of the regular expression `also`."""
+    """Escapes characters outside `alphabet` (None: only `reserved`), and every match of the regular expression `also`.
 
-    def __init__(self, alphabet: Iterable[str] | None = None, also: str | None = None):
+    `reserved` are never part of the alphabet.
+    """
+
+    def __init__(
+        self, alphabet: Iterable[str] | None = None, also: str | None = None, reserved: frozenset[str] = RESERVED
+    ):
         if alphabet is None:
-            characters = f"[{_set(RESERVED)}]"
+            characters = f"[{_set(reserved)}]"
         else:
-            characters = f"[^{_set((set(alphabet) | {' '}) - RESERVED)}]"
+            characters = f"[^{_set((set(alphabet) | {' '}) - reserved)}]"
         self.pattern = re.compile(f"{also}|{characters}" if also else characters)
 
     def __call__(self, text: str) -> str:

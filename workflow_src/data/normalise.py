@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind
 from workflow_src.config.tokenisers import spaced
+from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 
 # Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: what stands on either side
 # of a NUL is not one word.
@@ -90,12 +91,14 @@ class Normaliser:
 
     The order is that of the WMT'16 Romanian scripts: Unicode and whitespace, punctuation, Romanian letters,
     tokenisation, lowercasing. Without Moses tokenisation, normalising twice is normalising once; with it,
-    `detokenise` gives back the text that was tokenised.
+    `detokenise` gives back the text that was tokenised. Spans of the kinds `placeholders` stay as they are after the
+    first step.
     """
 
-    def __init__(self, settings: NormalisationConfig, language: str):
+    def __init__(self, settings: NormalisationConfig, language: str, placeholders: Sequence[PlaceholderKind] = ()):
         self.settings = settings
         self.language = language
+        self._placeholders = Placeholders(placeholders) if placeholders else None
         self._steps: list[Callable[[str], str]] = []
         self._tokenise: Callable[[str], list[str]] | None = None
         if settings.moses_punctuation:
@@ -139,6 +142,15 @@ class Normaliser:
     def line(self, text: str) -> str:
         """The normalised line, which may be empty. It holds no line breaks, tabs or double spaces."""
         text = clean(text, self.settings.unicode)
+        if self._placeholders is None:
+            return self._stepped(text)
+        text, spans = self._placeholders.apart(text)
+        stepped = self._stepped(text)
+        assert stepped.count(SYMBOLS[0]) == len(spans), "steps keep signs of the private use area"
+        return put_back(stepped, spans)
+
+    def _stepped(self, text: str) -> str:
+        """Clean text after all further steps."""
         for step in self._steps:
             text = clean(step(text), self.settings.unicode)
         if self._tokenise is not None:

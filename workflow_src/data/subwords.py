@@ -15,15 +15,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.datasets import PlaceholderKind, SubwordsConfig
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.placeholders import SYMBOLS, Placeholders, outcomes, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, fingerprint, read_json, sha256, write_json
@@ -46,14 +47,17 @@ MOST_LINES = 10_000_000
 LONGEST_LINE = 1 << 30
 SETTING = "recipe.subwords.vocabulary_size"
 _NIBBLES = frozenset(NIBBLES)
+# Where models have symbols for placeholders.
+_RESERVED_WITH_SYMBOLS = RESERVED | frozenset(SYMBOLS)
 
 
 class _Side(Protocol):
-    """A subword model of one language, or of both."""
+    """A subword model of one language, or of both, for text that is escaped by `escape`."""
 
     size: int
+    escape: Escape
 
-    def encode(self, lines: list[str]) -> list[list[int]]: ...
+    def encode(self, escaped: list[str]) -> list[list[int]]: ...
 
     def decode(self, ids: list[list[int]]) -> list[str]: ...
 
@@ -63,27 +67,25 @@ class _Side(Protocol):
 class SentencePieceSide:
     """A SentencePiece model whose unknown characters are escaped."""
 
-    def __init__(self, model: bytes, threads: int = 1):
+    def __init__(self, model: bytes, threads: int = 1, reserved: frozenset[str] = RESERVED):
         import sentencepiece
 
         self.model = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size = self.model.get_piece_size()
         self.threads = threads
         ordinary = (i for i in range(self.size) if not self.model.is_control(i) and not self.model.is_unknown(i))
-        self.escape = Escape(piece for piece in map(self.model.id_to_piece, ordinary) if len(piece) == 1)
+        alphabet = (piece for piece in map(self.model.id_to_piece, ordinary) if len(piece) == 1)
+        self.escape = Escape(alphabet, reserved=reserved)
 
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        escaped = [self.escape(line) for line in lines]
-        if len(lines) < ALONE:
+    def encode(self, escaped: list[str]) -> list[list[int]]:
+        if len(escaped) < ALONE:
             return [self.model.encode(line) for line in escaped]
         return self.model.encode(escaped, num_threads=self.threads)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         if len(ids) < ALONE:
-            texts = [self.model.decode(sentence) for sentence in ids]
-        else:
-            texts = self.model.decode(ids, num_threads=self.threads)
-        return [unescape(text) for text in texts]
+            return [self.model.decode(sentence) for sentence in ids]
+        return self.model.decode(ids, num_threads=self.threads)
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self.model.id_to_piece(i) for i in ids]
@@ -92,7 +94,7 @@ class SentencePieceSide:
 class BpeSide:
     """subword-nmt's BPE: `codes` as it learned them, `vocabulary` all pieces in the order of their ids."""
 
-    def __init__(self, codes: str, vocabulary: list[str]):
+    def __init__(self, codes: str, vocabulary: list[str], reserved: frozenset[str] = RESERVED):
         from subword_nmt.apply_bpe import BPE
 
         # Given the number of merges, because it takes no merges for a damaged line.
@@ -101,10 +103,10 @@ class BpeSide:
         self.size = len(vocabulary)
         self.ids = {piece: number for number, piece in enumerate(vocabulary)}
         alphabet = (p[0] for p in vocabulary if len(p) == 1 + len(JOINER) and p.endswith(JOINER))
-        self.escape = Escape(alphabet, also=BPE_SIGNS)
+        self.escape = Escape(alphabet, also=BPE_SIGNS, reserved=reserved)
 
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        return [[self.ids[p] for p in self.bpe.segment_tokens(self.escape(line).split(" "))] for line in lines]
+    def encode(self, escaped: list[str]) -> list[list[int]]:
+        return [[self.ids[p] for p in self.bpe.segment_tokens(line.split(" "))] for line in escaped]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         return [self._text(sentence) for sentence in ids]
@@ -112,19 +114,25 @@ class BpeSide:
     def _text(self, ids: list[int]) -> str:
         pieces = (SPECIALS[UNK] if i == UNK else self.vocabulary[i] for i in ids if i not in (PAD, BOS, EOS))
         text = "".join(piece[: -len(JOINER)] if piece.endswith(JOINER) else piece + " " for piece in pieces)
-        return unescape(text.removesuffix(" "))
+        return text.removesuffix(" ")
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self.vocabulary[i] for i in ids]
 
 
 class Subwords:
-    """The subword models of a recipe, as `learn` wrote them."""
+    """The subword models of a recipe, as `learn` wrote them.
+
+    Where the recipe has `placeholders`, spans such as URLs are symbols of the vocabulary in ids, and text again in what
+    is decoded with its `sources`.
+    """
 
     def __init__(self, source: _Side, target: _Side, description: dict[str, Any]):
         self._source = source
         self._target = target
         self.description = description
+        kinds = description.get("placeholders")
+        self.placeholders = Placeholders(kinds) if kinds else None
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1) -> Subwords:
@@ -142,10 +150,11 @@ class Subwords:
             if sha256(path) != expected:
                 raise ArtifactError(path, "is not the one that subwords.json describes", "learn it again")
         read = _read_bpe if description["method"] == "subword-nmt" else _read_sentencepiece
+        reserved = _RESERVED_WITH_SYMBOLS if description.get("placeholders") else RESERVED
         if description["joint"]:
-            side = read(folder, "joint", threads)
+            side = read(folder, "joint", threads, reserved)
             return cls(side, side, description)
-        return cls(read(folder, "source", threads), read(folder, "target", threads), description)
+        return cls(read(folder, "source", threads, reserved), read(folder, "target", threads, reserved), description)
 
     @property
     def source_size(self) -> int:
@@ -165,19 +174,66 @@ class Subwords:
         """Identifies the models: equal for equal ids of every text."""
         return self.description["digest"]
 
-    def encode_source(self, lines: list[str]) -> list[list[int]]:
-        """Ids of every line, without BOS and EOS."""
-        return self._source.encode(lines)
+    def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of every line, without BOS and EOS. All placeholders are symbols, as far as there are symbols."""
+        return self._encoded(self._source, lines, self._symbols(lines))
 
-    def encode_target(self, lines: list[str]) -> list[list[int]]:
-        return self._target.encode(lines)
+    def encode_target(self, lines: Sequence[str], sources: Sequence[str] | None = None) -> list[list[int]]:
+        """Ids of every line. With their sources, placeholders that these have are symbols."""
+        return self._encoded(self._target, lines, self._symbols(sources))
 
-    def decode_source(self, ids: list[list[int]]) -> list[str]:
-        """Text of every sentence of ids; never fails on what a model wrote."""
-        return self._source.decode(ids)
+    def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """Ids of both sides of training pairs. Placeholders that both sides have are symbols, others are text."""
+        symbols = None
+        if self.placeholders:
+            symbols = [self.placeholders.symbols(*pair) for pair in zip(sources, targets, strict=True)]
+        sides = self._encoded(self._source, sources, symbols), self._encoded(self._target, targets, symbols)
+        return list(zip(*sides, strict=True))
 
-    def decode_target(self, ids: list[list[int]]) -> list[str]:
-        return self._target.decode([self._known(sentence) for sentence in ids])
+    def decode_source(self, ids: list[list[int]], sources: Sequence[str] | None = None) -> list[str]:
+        """Text of every sentence of ids, whose placeholders are those of `sources`; never fails on what a model wrote.
+
+        Raises ValueError without sources where the models have placeholders.
+        """
+        return self._decoded(self._source, ids, sources)
+
+    def decode_target(self, ids: list[list[int]], sources: Sequence[str] | None = None) -> list[str]:
+        """Text of every sentence of target ids, as `decode_source`; `sources` are lines that it is translated from.
+
+        Symbols that a source has no placeholder for are dropped.
+        """
+        return self._decoded(self._target, [self._known(sentence) for sentence in ids], sources)
+
+    def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
+        """What became of each source's placeholders in its translation (see `outcomes`); None without placeholders."""
+        symbols = self._symbols(sources)
+        if symbols is None:
+            return None
+        texts = self._target.decode([self._known(sentence) for sentence in ids])
+        return [outcomes(text, own) for text, own in zip(texts, symbols, strict=True)]
+
+    def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
+        """Symbols of the placeholders of every source; None where there are none to replace."""
+        if self.placeholders is None or sources is None:
+            return None
+        return [self.placeholders.symbols(line) for line in sources]
+
+    def _encoded(
+        self, side: _Side, lines: Sequence[str], symbols: Sequence[Mapping[str, str]] | None
+    ) -> list[list[int]]:
+        if self.placeholders is None or symbols is None:
+            return side.encode([side.escape(line) for line in lines])
+        replaced = zip(lines, symbols, strict=True)
+        return side.encode([self.placeholders.replace(line, own, side.escape) for line, own in replaced])
+
+    def _decoded(self, side: _Side, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
+        texts = side.decode(ids)
+        if self.placeholders is None:
+            return [unescape(text) for text in texts]
+        symbols = self._symbols(sources)
+        if symbols is None:
+            raise ValueError("the recipe has placeholders, whose text is that of the sources: give these too.")
+        return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
     def _known(self, ids: list[int]) -> list[int]:
         """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
@@ -206,22 +262,29 @@ class Subwords:
         return frozenset(number for number, piece in enumerate(pieces) if not _NIBBLES.isdisjoint(piece))
 
 
-def _read_sentencepiece(folder: Path, name: str, threads: int) -> SentencePieceSide:
+def _read_sentencepiece(
+    folder: Path, name: str, threads: int, reserved: frozenset[str] = RESERVED
+) -> SentencePieceSide:
     path = folder / f"{name}.model"
     try:
-        return SentencePieceSide(path.read_bytes(), threads)
+        return SentencePieceSide(path.read_bytes(), threads, reserved)
     except RuntimeError as failure:
         raise ArtifactError(path, f"is no SentencePiece model ({failure})", "copy or learn it again") from None
 
 
-def _read_bpe(folder: Path, name: str, _threads: int) -> BpeSide:
+def _read_bpe(folder: Path, name: str, _threads: int, reserved: frozenset[str] = RESERVED) -> BpeSide:
     codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
     vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
-    return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"))
+    return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)
 
 
 def learn(
-    settings: SubwordsConfig, source_file: str | Path, target_file: str | Path, folder: str | Path, threads: int = 1
+    settings: SubwordsConfig,
+    source_file: str | Path,
+    target_file: str | Path,
+    folder: str | Path,
+    threads: int = 1,
+    placeholders: Sequence[PlaceholderKind] = (),
 ) -> Subwords:
     """Learn subwords from two line-aligned texts and write them to `folder`, subwords.json last.
 
@@ -229,24 +292,32 @@ def learn(
     characters and longer pieces; two vocabularies of that size each where they are not joint. Where it is auto, it
     follows from the number of lines, and is less where the text allows no more, and more where characters need it.
 
+    With `placeholders`, kinds of spans, the models have symbols for these, and learn from the text without those that
+    both sides have.
+
     Raises ValueError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
     the vocabulary is larger than the text allows or too small for its characters.
     """
     lines = check_parallel(source_file, target_file)
-    separate = {"source": [source_file], "target": [target_file]}
-    texts = {"joint": [source_file, target_file]} if settings.joint else separate
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
+        read_from = [Path(source_file), Path(target_file)]
+        if placeholders:
+            read_from = _without_placeholders(read_from, Placeholders(placeholders), building / "texts")
+        source, target = read_from
+        texts = {"joint": [source, target]} if settings.joint else {"source": [source], "target": [target]}
+        symbols = SYMBOLS if placeholders else ()
         sizes = {}
         for name, files in texts.items():
-            for ending, content in _learned(settings, name, files, lines).items():
+            for ending, content in _learned(settings, name, files, lines, symbols).items():
                 with atomic(building / f"{name}.{ending}", "wb") as file:
                     file.write(content)
             read = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
             sizes[name] = read(building, name, threads).size
-        description = _describe(settings, sizes, building, source_file, target_file)
+        shutil.rmtree(building / "texts", ignore_errors=True)
+        description = _describe(settings, sizes, building, source_file, target_file, placeholders)
         # Models lie in place before subwords.json does; without it the folder counts as absent.
         folder.mkdir(exist_ok=True)
         (folder / "subwords.json").unlink(missing_ok=True)
@@ -261,10 +332,16 @@ def learn(
 
 
 def _describe(
-    settings: SubwordsConfig, sizes: dict[str, int], building: Path, source_file: str | Path, target_file: str | Path
+    settings: SubwordsConfig,
+    sizes: dict[str, int],
+    building: Path,
+    source_file: str | Path,
+    target_file: str | Path,
+    placeholders: Sequence[PlaceholderKind],
 ) -> dict[str, Any]:
     files = {path.name: sha256(path) for path in sorted(building.iterdir())}
-    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint}
+    more = {"placeholders": list(placeholders)} if placeholders else {}
+    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint, **more}
     return {
         **kind,
         "files": files,
@@ -272,12 +349,23 @@ def _describe(
         "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
         "digest": fingerprint({**kind, "files": files}),
         "provenance": provenance(
-            settings.model_dump(mode="json"), {"source": source_file, "target": target_file}, files
+            settings.model_dump(mode="json") | more, {"source": source_file, "target": target_file}, files
         ),
     }
 
 
-def _escaped_lines(files: list[str | Path], escape: Escape) -> Iterator[str]:
+def _without_placeholders(texts: list[Path], placeholders: Placeholders, folder: Path) -> list[Path]:
+    """Copies of two line-aligned texts in `folder`, without placeholders that both sides have."""
+    copies = [folder / name for name in ("source", "target")]
+    with atomic(copies[0]) as source_copy, atomic(copies[1]) as target_copy:
+        for source, target in zip(*map(read_lines, texts), strict=True):
+            symbols = placeholders.symbols(source, target)
+            source_copy.write(placeholders.without(source, symbols) + "\n")
+            target_copy.write(placeholders.without(target, symbols) + "\n")
+    return copies
+
+
+def _escaped_lines(files: list[Path], escape: Escape) -> Iterator[str]:
     for path in files:
         for line in read_lines(path):
             yield escape(line)
@@ -305,9 +393,15 @@ class _TooSmall(ConfigError):
         self.limit = limit
 
 
-def _learned(settings: SubwordsConfig, name: str, files: list[str | Path], lines: int) -> dict[str, bytes]:
+def _learned(
+    settings: SubwordsConfig, name: str, files: list[Path], lines: int, symbols: Sequence[str]
+) -> dict[str, bytes]:
     """The files of a model, by ending. A size that is auto is made to fit, any other that does not is an error."""
-    learn_model = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
+
+    def learn_model(settings: SubwordsConfig, name: str, files: list[Path]) -> dict[str, bytes]:
+        learn_method = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
+        return learn_method(settings, name, files, symbols)
+
     if settings.vocabulary_size != AUTO:
         return learn_model(settings, name, files)
     settings = settings.sized(lines)
@@ -324,14 +418,16 @@ def _learned(settings: SubwordsConfig, name: str, files: list[str | Path], lines
         return learn_model(settings.model_copy(update={"vocabulary_size": unfit.limit}), name, files)
 
 
-def _no_words(files: list[str | Path]) -> ArtifactError:
+def _no_words(files: list[Path]) -> ArtifactError:
     return ArtifactError(" and ".join(map(str, files)), "has no word to learn subwords from")
 
 
-def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | Path]) -> dict[str, bytes]:
+def _learn_sentencepiece(
+    settings: SubwordsConfig, name: str, files: list[Path], symbols: Sequence[str]
+) -> dict[str, bytes]:
     import sentencepiece
 
-    lines: Iterable[str] = _escaped_lines(files, Escape())
+    lines: Iterable[str] = _escaped_lines(files, Escape(reserved=RESERVED | frozenset(symbols)))
     total = sum(1 for path in files for _ in read_lines(path))
     if total > MOST_LINES:
         lines = itertools.islice(lines, 0, None, -(-total // MOST_LINES))
@@ -348,7 +444,7 @@ def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | 
             # Text comes normalised; changes here could not be undone.
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
-            user_defined_symbols=list(NIBBLES),
+            user_defined_symbols=[*NIBBLES, *symbols],
             pad_id=PAD,
             bos_id=BOS,
             eos_id=EOS,
@@ -368,23 +464,25 @@ def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | 
     return {"model": model.getvalue()}
 
 
-def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> dict[str, bytes]:
+def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: Sequence[str]) -> dict[str, bytes]:
     """Codes and a vocabulary that is closed: every piece that applying the codes to any text can yield is in it.
 
-    These are, with and without the sign for "the word goes on", the characters and nibbles, and the products of merges.
+    These are, with and without the sign for "the word goes on", the characters, nibbles and symbols, and the products
+    of merges.
     """
     from subword_nmt.learn_bpe import learn_bpe
 
     words = collections.Counter(w for path in files for line in read_lines(path) for w in line.split(" ") if w)
     if not words:
         raise _no_words(files)
-    alphabet = _alphabet(words, settings.character_coverage)
-    characters = [*alphabet, *NIBBLES]
+    reserved = RESERVED | frozenset(symbols)
+    alphabet = _alphabet(words, settings.character_coverage, reserved)
+    characters = [*alphabet, *NIBBLES, *symbols]
     base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
     merges = settings.size - len(base)
     if merges < 0:
         raise _TooSmall(settings, name, len(base))
-    escape = Escape(alphabet, also=BPE_SIGNS)
+    escape = Escape(alphabet, also=BPE_SIGNS, reserved=reserved)
     # Sorted, so that ties cannot depend on the order of lines.
     counted = sorted((escape(word), count) for word, count in words.items())
     codes = io.StringIO(newline="\n")
@@ -399,13 +497,13 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
     return {"codes": codes.getvalue().encode(), "vocabulary": ("\n".join(vocabulary) + "\n").encode()}
 
 
-def _alphabet(words: collections.Counter[str], coverage: float) -> list[str]:
+def _alphabet(words: collections.Counter[str], coverage: float, reserved: frozenset[str]) -> list[str]:
     """The characters that together make up the share `coverage` of the text, the most frequent ones, in code order."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
-    for character in RESERVED:
+    for character in reserved:
         counts.pop(character, None)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     total, covered, chosen = sum(counts.values()), 0, []

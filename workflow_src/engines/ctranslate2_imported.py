@@ -1,13 +1,12 @@
 """A CTranslate2 model that was made elsewhere, as a network over the subwords of a recipe.
 
-Sources and outputs are ids of the recipe's subwords, as of all its systems. In between they are text: sources are put
-together and cut into the model's own subwords; what the model writes is normalised as targets of the corpus are.
+Outputs are ids of the recipe's subwords, as of all its systems. In between there is text: sources are put together and
+cut into the model's own subwords; what the model writes is normalised as targets of the corpus are.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -126,9 +125,8 @@ class ImportedModel(nn.Module):
         # Its positions hold subwords of its own: `too_long` counts them.
         self.config = types.SimpleNamespace(max_positions=2**31)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The model's own subwords of sources in ids of the recipe's."""
-        lines = self.subwords.decode_source([list(source) for source in sources])
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        """The model's own subwords of normalised lines of the source."""
         return self.pieces.encode([self.source.detokenise(line) for line in lines], "source")
 
     @property
@@ -137,22 +135,20 @@ class ImportedModel(nn.Module):
         affixes = self.pieces.affixes
         return self.single.max_positions - len(affixes.source_prefix) - len(affixes.source_suffix) - self.pieces.adds
 
-    def lengths(self, sources: Sequence[Sequence[int]]) -> list[int]:
-        """Own subwords of every source."""
-        return [len(source) for source in self.encode(sources)]
+    def lengths(self, lines: list[str]) -> list[int]:
+        """Own subwords of every line."""
+        return [len(source) for source in self.encode(lines)]
 
-    def translate(
-        self, sources: Sequence[Sequence[int]], settings: SearchSettings, batch: int, scored: bool = True
-    ) -> Hypotheses:
-        """Outputs in ids of the recipe's subwords, with scores over the model's own."""
-        engine = self.parallel if len(sources) > batch else self.single
-        hypotheses = engine.decode(self.encode(sources), settings, batch, scored)
-        lines = [self.target.line(text) for text in self.pieces.decode(hypotheses.tokens)]
-        return Hypotheses(self.subwords.encode_target(lines), hypotheses.scores, hypotheses.steps)
+    def translate(self, lines: list[str], settings: SearchSettings, batch: int, scored: bool = True) -> Hypotheses:
+        """Outputs in ids of the recipe's subwords, with scores over the model's own, for normalised lines."""
+        engine = self.parallel if len(lines) > batch else self.single
+        hypotheses = engine.decode(self.encode(lines), settings, batch, scored)
+        outputs = [self.target.line(text) for text in self.pieces.decode(hypotheses.tokens)]
+        return Hypotheses(self.subwords.encode_target(outputs, lines), hypotheses.scores, hypotheses.steps)
 
     def scoring_states(self, source: Tensor) -> _Sources:
-        """Own subwords of source (B, S)."""
-        return _Sources(self.encode([_ids(row) for row in source.tolist()]))
+        """Own subwords of source (B, S). Raises ValueError where ids have placeholders, whose text they lack."""
+        return _Sources(self.encode(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
 
     def log_probability(self, states: _Sources, target: Tensor) -> Tensor:
         """log p(y|x) of the text of target (B, T) and its end, (B,); -inf where either is too long."""

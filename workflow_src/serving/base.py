@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
-    seconds that the last call spent on subwords, {"encode", "decode"}.
+    seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts those of all sources that
+    `translate` had, and what translations lack of them (`data.placeholders.outcomes`).
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -50,11 +52,14 @@ class BaseTranslator(ABC):
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
+        self.placeholders: Counter[str] = Counter()
         self.engine = EAGER
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
-        self._source = Normaliser(normalisation, description["languages"]["source"])
+        # Outputs are put together alone, and sources normalised too.
+        kinds = subwords.placeholders.kinds if subwords.placeholders else ()
+        self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @property
@@ -99,7 +104,17 @@ class BaseTranslator(ABC):
             traits = self._traits(settings)
             wanted = self.description.get("remove_repetitions")
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        return self.text(hypotheses.tokens, remove_repetitions)
+        sources = self._placed_sources(lines, normalised)
+        if sources is not None:
+            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, sources) or ():
+                self.placeholders.update(outcome)
+        return self.text(hypotheses.tokens, remove_repetitions, sources)
+
+    def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
+        """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
+        if self.subwords.placeholders is None:
+            return None
+        return lines if normalised else [self._source.line(line) for line in lines]
 
     # Cached for calls with one sentence.
     @functools.cached_property
@@ -137,7 +152,9 @@ class BaseTranslator(ABC):
         if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in hypotheses.traces), strict=True)]
+        sources = self._placed_sources(lines, normalised)
+        steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
+        return [list(texts) for texts in zip(*steps, strict=True)]
 
     @abstractmethod
     def search(
@@ -173,8 +190,11 @@ class BaseTranslator(ABC):
         """A normalised line of the source, put together like outputs: what to show of a corpus."""
         return self._source.detokenise(line)
 
-    def text(self, tokens: list[list[int]], remove_repetitions: Removal = "none") -> list[str]:
-        """Lines of text from subword ids.
+    def text(
+        self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
+    ) -> list[str]:
+        """Lines of text from subword ids, with the placeholders of `sources`, normalised lines, which only recipes
+        with placeholders need.
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
         words, runs of the same word of the text. Raises ValueError for anything else but none.
@@ -185,7 +205,7 @@ class BaseTranslator(ABC):
         if remove_repetitions == "subwords":
             tokens = self.subwords.without_repetitions(tokens)
         # A model may spell a line break, character by character; a line must stay a line.
-        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens))
+        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens, sources))
         lines = [self._target.detokenise(text) for text in texts]
         if remove_repetitions == "words":
             lines = [collapse_repetitions(line) for line in lines]

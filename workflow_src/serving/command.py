@@ -14,6 +14,7 @@ from typing import Any
 from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.data.lines import read_lines
+from workflow_src.data.placeholders import outcome_words
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
@@ -173,6 +174,8 @@ def _translations(options: Options) -> Iterator[str]:
             remove_repetitions=options.remove_repetitions,
         )
         done += len(chunk)
+    if any(translator.placeholders[name] for name in ("missing", "dropped")):
+        log.warning("warning: %s", outcome_words(translator.placeholders))
 
 
 def _parse(words: list[str] | None) -> Options:

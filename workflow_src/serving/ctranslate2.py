@@ -5,7 +5,7 @@ The folder has an export of a system, or a model that was made elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,16 @@ class CTranslate2Translator(BaseTranslator):
         first_line: int = 1,
     ) -> Hypotheses:
         """As `Translator.search`. Raises ValueError for a search that the library cannot compute."""
+        self._check(settings, systems, batch, trace)
+        sources = self._sources(lines, normalised, first_line)
+        self._check_room(settings, sources, batch)
+        engine = self.parallel if len(lines) > batch else self.single
+        return engine.decode(sources, settings, batch, scored)
+
+    def _check(
+        self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None, batch: int, trace: bool
+    ) -> None:
+        """Raises ValueError for a search that the library cannot compute."""
         check_batch(batch)
         check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
@@ -108,13 +118,6 @@ class CTranslate2Translator(BaseTranslator):
         reason = declared.serves(self._families[0][1], search, settings)
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
-        sources = self._sources(lines, normalised, first_line)
-        self._check_room(settings, sources, batch)
-        return self._decode(sources, settings, batch, scored)
-
-    def _decode(self, sources: list[list[int]], settings: SearchSettings, batch: int, scored: bool) -> Hypotheses:
-        engine = self.parallel if len(sources) > batch else self.single
-        return engine.decode(sources, settings, batch, scored)
 
     def _positions(self) -> int:
         return self.single.max_positions
@@ -129,17 +132,31 @@ class ImportedTranslator(CTranslate2Translator):
         assert isinstance(network, ImportedModel)
         return network
 
-    def _decode(self, sources: list[list[int]], settings: SearchSettings, batch: int, scored: bool) -> Hypotheses:
-        return self.network.translate(sources, settings, batch, scored)
-
-    def _check_room(self, settings: SearchSettings, _sources: Sequence[Sequence[int]], _batch: int) -> None:
+    def search(
+        self,
+        lines: list[str],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        batch: int = 64,
+        trace: bool = False,
+        scored: bool = True,
+        normalised: bool = False,
+        first_line: int = 1,
+    ) -> Hypotheses:
+        """As `CTranslate2Translator.search`. The model reads text, so that placeholders are what they stand for."""
+        self._check(settings, systems, batch, trace)
+        # Lines that cannot be text are refused as those of other systems are.
+        self._sources(lines, normalised, first_line)
         check_beams(settings, len(self.network.pieces.names["target"]))
-
-    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
+        lines = lines if normalised else [self._source.line(line) for line in lines]
         longest = self.network.longest_source
-        for number, length in enumerate(self.network.lengths(sources), first_line):
+        for number, length in enumerate(self.network.lengths(lines), first_line):
             if length > longest:
                 raise ValueError(
                     f"line {number} has {length} of the model's subwords, it takes at most {longest}; split it into "
                     "sentences."
                 )
+        return self.network.translate(lines, settings, batch, scored)
+
+    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
+        """Subwords of the recipe say nothing of the model's."""

@@ -66,7 +66,7 @@ def run(inputs: Inputs) -> str:
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = settings_of(settings.settings | values)
         hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
-        texts = translator.text(hypotheses.tokens, settings.remove_repetitions)
+        texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
         for one in dict.fromkeys((by_name[main.name], by)):
             scored = metrics.score(one, Texts(texts, references, sources, settings.corpus))

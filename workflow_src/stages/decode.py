@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.data.shards import bounds, check_number, read_shards, write_shard_record
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -58,23 +59,25 @@ class Inputs(DeviceJobInputs):
 
 
 def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator[Record]:
-    """For each line its text, score, length in subwords, steps, candidates, subwords, and its text without repeated
-    subwords."""
+    """For each line its text, score, length in subwords, steps, candidates, subwords, what became of its placeholders
+    where the recipe has any, and its text without repeated subwords."""
     settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
     machine, search = inputs.machine, settings_of(settings)
     translator = open_engine(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
     systems = load_systems(inputs.systems, machine, settings)
     began = time.perf_counter()
     hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
-    texts = translator.text(hypotheses.tokens)
+    texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
-    joined = translator.text(hypotheses.tokens, "subwords")
+    joined = translator.text(hypotheses.tokens, "subwords", lines)
+    outcomes = translator.subwords.placeholder_outcomes(hypotheses.tokens, lines) or [None] * len(lines)
     steps = hypotheses.steps or [0] * len(lines)
     candidates = hypotheses.candidates or [1] * len(lines)
-    columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, joined)
-    for text, tokens, score, count, ranked, without in zip(*columns, strict=True):
+    columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, joined, outcomes)
+    for text, tokens, score, count, ranked, without, placeholders in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
         about = {"score": score, "length": len(pieces), "steps": count, "candidates": ranked, "subwords": pieces}
+        about |= {PLACEHOLDERS: placeholders} if placeholders is not None else {}
         yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
 
 

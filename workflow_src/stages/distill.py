@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -18,6 +19,7 @@ from torch import nn
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
@@ -62,16 +64,18 @@ def run(inputs: Inputs) -> str:
     teacher = (_imported if inputs.model.name == DESCRIPTION else _trained)(inputs, subwords)
     first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
     done = skipped = 0
+    placeholders: Counter[str] = Counter()
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
         for chunk in _chunks(inputs.source, first, last):
-            sources = subwords.encode_source(chunk)
-            fits = [length <= teacher.longest for length in teacher.lengths(sources)]
+            fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
             skipped += fits.count(False)
-            hypotheses = teacher.search([source if fit else [] for source, fit in zip(sources, fits, strict=True)])
+            hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
+            for outcome in subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ():
+                placeholders.update(outcome)
             # A model may spell a line break, character by character; a line must stay a line.
-            for text, score in zip(subwords.decode_target(hypotheses.tokens), hypotheses.scores, strict=True):
+            for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
             rate = done / (time.perf_counter() - began)
@@ -86,6 +90,7 @@ def run(inputs: Inputs) -> str:
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
+    note += f"; {outcome_words(placeholders)}" if placeholders else ""
     return f"shard {inputs.shard} of {inputs.shards}: {done} sentences{note}"
 
 
@@ -94,10 +99,10 @@ Translate = Callable[[list[list[int]]], Hypotheses]
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """A teacher's search over sources of subword ids, and the longest source that it takes, as it counts `lengths`."""
+    """A teacher's search over normalised lines, and the longest of them that it takes, as it counts `lengths`."""
 
-    search: Translate
-    lengths: Callable[[list[list[int]]], list[int]]
+    search: Callable[[list[str]], Hypotheses]
+    lengths: Callable[[list[str]], list[int]]
     longest: int
     device: str
     precision: str
@@ -112,7 +117,7 @@ def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     settings, network = inputs.settings.search_settings(), cast(ImportedNetwork, translator.network)
     log.info("translating with %s, %s", translator.description["engine"], translator.precision)
     return Teacher(
-        search=lambda sources: network.translate(sources, settings, inputs.batch),
+        search=lambda lines: network.translate(lines, settings, inputs.batch),
         lengths=network.lengths,
         longest=network.longest_source,
         device=translator.device,
@@ -125,9 +130,10 @@ def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
     model, description = load_system(inputs.model, AUTOREGRESSIVE)
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     check_subwords(description, subwords, inputs.model)
+    search = _search(inputs, model, families()[description["family"]], subwords, runtime)
     return Teacher(
-        search=_search(inputs, model, families()[description["family"]], subwords, runtime),
-        lengths=lambda sources: list(map(len, sources)),
+        search=lambda lines: search(subwords.encode_source(lines)),
+        lengths=lambda lines: list(map(len, subwords.encode_source(lines))),
         longest=max_positions(model) - 1,
         device=str(runtime.device),
         precision=str(runtime.dtype).removeprefix("torch."),

@@ -37,45 +37,6 @@ class Inputs(JobInputs):
     output_folder: Path
 
 
-<<<<<<< HEAD
-=======
-def mirror_folders(configured: Sequence[str]) -> list[Path]:
-    """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
-    named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
-    folders = []
-    for name in dict.fromkeys(named):
-        if Path(name).is_dir():
-            folders.append(Path(name))
-        else:
-            log.warning("mirror folder %s does not exist; going on without it", name)
-    return folders
-
-
-class _Files:
-    """Local copies of a dataset's files, fetched when first asked for."""
-
-    def __init__(
-        self, dataset: DatasetFiles, folder: Path, mirrors: list[Path], allow_unpinned: bool, patience: Patience
-    ):
-        self.dataset, self.folder, self.mirrors, self.allow_unpinned = dataset, folder, mirrors, allow_unpinned
-        self.patience = patience
-        self.fetched: dict[str, dict[str, Any]] = {}
-
-    def locate(self, name: str) -> Path:
-        if name not in self.fetched:
-            file = self.dataset.files[name]
-            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
-            self.fetched[name] = {
-                "url": file.url,
-                "sha256": digest,
-                "bytes": path.stat().st_size,
-                "check": file.check,
-                "path": str(path),
-            }
-        return Path(self.fetched[name]["path"])
-
-
->>>>>>> testsets
 def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
     """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
 

@@ -16,6 +16,7 @@ from pydantic import Field
 from workflow_src.data import encoded
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -44,12 +45,23 @@ class Inputs(JobInputs):
     threads: int = 1
 
 
-def encoded_pairs(subwords: Subwords, source: Path, target: Path) -> Iterator[Pair]:
-    """Ids of every pair of lines; memory for `CHUNK` of them."""
+def encoded_pairs(
+    subwords: Subwords, source: Path, target: Path, training: bool, placeholders: Counter[str]
+) -> Iterator[Pair]:
+    """Ids of every pair of lines; memory for `CHUNK` of them. `placeholders` of training pairs are counted.
+
+    In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
+    """
     lines = zip(read_lines(source), read_lines(target), strict=True)
     while block := list(itertools.islice(lines, CHUNK)):
         sources, targets = zip(*block, strict=True)
-        yield from zip(subwords.encode_source(list(sources)), subwords.encode_target(list(targets)), strict=True)
+        if not training:
+            yield from zip(subwords.encode_source(sources), subwords.encode_target(targets, sources), strict=True)
+            continue
+        if subwords.placeholders:
+            for pair in block:
+                placeholders.update(subwords.placeholders.count(*pair))
+        yield from subwords.encode_pairs(sources, targets)
 
 
 def reason_to_drop(pair: Pair, max_length: int) -> str | None:
@@ -98,12 +110,14 @@ def run(inputs: Inputs) -> str:
     max_length = inputs.settings.max_length
     subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
     dropped: Counter[str] = Counter()
+    placeholders: Counter[str] = Counter()
     training = inputs.split == "train"
 
     def kept() -> Iterator[Pair]:
         empty = True
         too_long: list[tuple[int, int, int]] = []
-        for row, pair in enumerate(encoded_pairs(subwords, inputs.source, inputs.target)):
+        pairs = encoded_pairs(subwords, inputs.source, inputs.target, training, placeholders)
+        for row, pair in enumerate(pairs):
             # Dev and test stay as they are: their scores are about every sentence.
             reason = reason_to_drop(pair, max_length) if training else None
             if reason:
@@ -140,10 +154,13 @@ def run(inputs: Inputs) -> str:
         ),
     }
     vocabulary = max(subwords.source_size, subwords.target_size)
+    if training and subwords.placeholders:
+        summary["placeholders"] = placeholders
     whole = encoded.write_pairs(inputs.output_prefix, kept(), summary, vocabulary)
     return (
         f"encoded {whole['pairs']:,} pairs of {inputs.split}: {whole['source_tokens']:,} source and "
         f"{whole['target_tokens']:,} target subwords{left_out(dropped)}"
+        + (f"; {counted_placeholders(placeholders)}" if placeholders else "")
     )
 
 

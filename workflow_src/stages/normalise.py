@@ -10,12 +10,14 @@ from typing import IO, NamedTuple
 
 from pydantic import Field
 
-from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind, Split
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
+from workflow_src.data.placeholders import Placeholders
+from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
 from workflow_src.errors import ArtifactError
@@ -35,6 +37,7 @@ class NormaliseSettings(Frozen):
     limits: dict[str, int] = Field({}, description="pairs of train, dev and test; none: all")
     normalisation: NormalisationConfig
     split: Split | None = Field(description="null where the dataset has dev and test of its own")
+    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
 
 
 class Inputs(JobInputs):
@@ -58,7 +61,14 @@ class Writer:
     Dev and test have references beside source and target.
     """
 
-    def __init__(self, split: str, target_side: Normaliser, codes: tuple[str, str], limit: int | None):
+    def __init__(
+        self,
+        split: str,
+        target_side: Normaliser,
+        codes: tuple[str, str],
+        limit: int | None,
+        placeholders: Placeholders | None = None,
+    ):
         self.names = [f"{split}.{code}" for code in codes]
         self._reference = None
         if split != "train":
@@ -70,6 +80,8 @@ class Writer:
         self.pairs = 0
         self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
+        self._placeholders = placeholders
+        self.counted: Counter[str] = Counter()
         # (target, target as it was) of dev and test only: those of train are not needed, and many.
         self.references: list[tuple[str, str]] = []
 
@@ -89,6 +101,8 @@ class Writer:
         for code, line in zip(self._codes, lines, strict=True):
             if code in self.words:
                 self.words[code] += word_count(line, code)
+        if self._placeholders is not None:
+            self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
             lines.append(self._reference(row.raw_target))
             self.references.append((row.target, row.raw_target))
@@ -207,7 +221,9 @@ def run(inputs: Inputs) -> str:
     settings, folder = inputs.settings, inputs.output_folder
     rules, split, limits = settings.normalisation, settings.split, settings.limits
     codes = (settings.source, settings.target)
-    normalisers = (Normaliser(rules, codes[0]), Normaliser(rules, codes[1]))
+    kinds = settings.placeholders
+    normalisers = (Normaliser(rules, codes[0], kinds), Normaliser(rules, codes[1], kinds))
+    placeholders = Placeholders(kinds) if kinds else None
     raw = read_json(inputs.raw_folder / "raw.json")
     texts = {
         name: (inputs.raw_folder / f"{name}.{codes[0]}", inputs.raw_folder / f"{name}.{codes[1]}")
@@ -218,7 +234,7 @@ def run(inputs: Inputs) -> str:
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
-        writers = {name: Writer(name, normalisers[1], codes, limits.get(name)) for name in SPLITS}
+        writers = {name: Writer(name, normalisers[1], codes, limits.get(name), placeholders) for name in SPLITS}
         for writer in writers.values():
             writer.open(folder, stack)
         for name, paths in texts.items():
@@ -242,7 +258,8 @@ def run(inputs: Inputs) -> str:
     warn_of_losses(round_trip, rules)
     in_train = found_in_train(folder, codes)
     for name, writer in writers.items():
-        log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
+        spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
+        log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     files = {path.name: path for paths in texts.values() for path in paths}
     write_json(
@@ -261,6 +278,7 @@ def run(inputs: Inputs) -> str:
             "round_trip_bleu": round_trip,
             "split": split and recorded(split),
             "normalisation": rules.model_dump(mode="json"),
+            **({"placeholders": {name: writer.counted for name, writer in writers.items()}} if kinds else {}),
             **{key: raw[key] for key in ("downloads", "cleaning") if raw.get(key)},
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.cleaning import BATCH, Step, clean, steps_of
 from workflow_src.data.drops import left_out, words
@@ -33,6 +33,7 @@ class MonolingualSettings(Frozen):
     language: str
     limit: int | None = Field(description="only the first so many lines that are kept")
     normalisation: NormalisationConfig
+    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
     clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="filters by name with settings, in their order")
 
 
@@ -81,7 +82,8 @@ def run(inputs: Inputs) -> str:
     dropped: Counter[str] = Counter()
     with atomic(folder / name) as file:
         lines = cleaned(read_lines(inputs.raw_folder / name), steps)
-        for line in usable(lines, Normaliser(settings.normalisation, settings.language), held_out, dropped):
+        normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders)
+        for line in usable(lines, normaliser, held_out, dropped):
             if kept == settings.limit:
                 break
             file.write(line + "\n")

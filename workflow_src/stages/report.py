@@ -216,7 +216,10 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(material.corpus, material.monolingual),
         "cleaning": corpus.cleaning(material.corpus, material.monolingual),
-        "corpus_sentences": corpus.sentences(material.corpus, material.encoded, material.mixtures),
+        "corpus_sentences": [
+            *corpus.sentences(material.corpus, material.encoded, material.mixtures),
+            *corpus.kept(manifest.rows, material.qualities, split),
+        ],
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_aligned
+from workflow_src.data.placeholders import PLACEHOLDERS, outcome_words
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.details import read_details
@@ -33,6 +35,14 @@ def mean_steps(details: list[dict[str, Any]]) -> float | None:
     return sum(used) / len(used) if used else None
 
 
+def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
+    """Sums of what became of placeholders; empty where a decode says nothing of them."""
+    counts: Counter[str] = Counter()
+    for line in details:
+        counts.update(line.get(PLACEHOLDERS, {}))
+    return dict(counts)
+
+
 def run(inputs: Inputs) -> str:
     scoring = inputs.settings
     hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
@@ -42,6 +52,8 @@ def run(inputs: Inputs) -> str:
     texts = Texts(hypotheses, references, sources, scoring.corpus)
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
+    kept = placeholders(details)
+    result |= {PLACEHOLDERS: kept} if kept else {}
     files = {
         "hypotheses": inputs.hypotheses,
         "reference": inputs.reference,
@@ -49,18 +61,19 @@ def run(inputs: Inputs) -> str:
         "details": inputs.details,
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
-    kept, words, subwords = (result[name] for name in metrics.VARIANTS.values())
+    unremoved, words, subwords = (result[name] for name in metrics.VARIANTS.values())
     main, *others = (one.metric for one in scoring.measured)
     figures = [
-        f"{metric.title} {metric.factor * kept[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
+        f"{metric.title} {metric.factor * unremoved[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
         for metric in others
-        if not metric.convention and kept[metric.name] is not None
+        if not metric.convention and unremoved[metric.name] is not None
     ]
     first = (
-        f"{main.title} {kept[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
+        f"{main.title} {unremoved[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
         f"{subwords[main.name]:.2f})"
     )
-    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences"
+    more = f"; {outcome_words(kept)}" if kept else ""
+    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{more}"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Generators are seeded afresh every time, so that figures of different steps comp
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,16 @@ def open_dev(
         raise ArtifactError(
             reference, f"has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs", "encode again"
         )
-    settings = NormalisationConfig.model_validate(read_json(corpus_summary)["normalisation"])
+    summary = read_json(corpus_summary)
+    settings = NormalisationConfig.model_validate(summary["normalisation"])
     normaliser = Normaliser(settings, language=reference.suffix.removeprefix("."))
     count = min(sentences or len(references), len(references))
+    sources = None
+    if subwords.placeholders:
+        text = corpus_summary.with_name(f"dev.{summary['source']}")
+        sources = list(itertools.islice(read_lines(text), count))
 
     def lines(ids: list[list[int]]) -> list[str]:
-        return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
+        return [normaliser.detokenise(line) for line in subwords.decode_target(ids, sources)]
 
     return Dev(corpus, references, lines, runtime, count, group, tokeniser)

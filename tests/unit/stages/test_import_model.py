@@ -214,7 +214,7 @@ def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stag
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     vocabulary = read_json(outside / "shared_vocabulary.json")
-    found = translator.network.encode(translator.subwords.encode_source(tokenised))
+    found = translator.network.encode(tokenised)
     assert [[vocabulary[i] for i in ids] for ids in found] == [
         [piece if piece in vocabulary else "<unk>" for piece in pieces] for pieces in model.encode_as_pieces(raw)
     ]

@@ -42,6 +42,7 @@ class Settings(Graph):
                 "limit": self.recipe.limits.get(MONOLINGUAL),
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "clean": [[name, settings.model_dump(mode="json")] for name, settings in filters],
+                **self._placeholders(),
             }
         )
 
@@ -59,11 +60,16 @@ class Settings(Graph):
                 "limits": {split: number for split, number in self.recipe.limits.items() if split != MONOLINGUAL},
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "split": split,
+                **self._placeholders(),
             }
         )
 
     def settings_subwords(self) -> str:
-        return self.recipe.subwords.canonical()
+        return _json(self.recipe.subwords.model_dump(mode="json") | self._placeholders())
+
+    def _placeholders(self) -> dict[str, list[str]]:
+        kinds = self.recipe.placeholder_kinds
+        return {"placeholders": list(kinds)} if kinds else {}
 
     def settings_encode(self) -> str:
         return _json({"max_length": self.recipe.max_length})

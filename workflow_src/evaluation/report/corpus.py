@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.data import drops
+from workflow_src.config.manifest import RowInfo
+from workflow_src.data import drops, placeholders
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
@@ -85,7 +86,7 @@ def sentences(
 
     `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
-    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_mixed(mixtures)]
+    return [*_split(corpus), *_shared(corpus), *_encoded(texts), *_replaced(texts), *_mixed(mixtures)]
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
@@ -126,6 +127,24 @@ def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"Training text {name} has {text['pairs']:,} pairs; left out as too long or empty in subwords "
         f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
         for name, text in texts.items()
+    ]
+
+
+def _replaced(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"Training text {name} has {placeholders.words(text[placeholders.PLACEHOLDERS])}."
+        for name, text in texts.items()
+        if placeholders.PLACEHOLDERS in text
+    ]
+
+
+def kept(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
+    """What the translations of each row of a split make of the placeholders of its source, in sentences."""
+    return [
+        f"Translations of {split} by {row.system} ({row.name}, seed {row.seed}): "
+        f"{placeholders.outcome_words(qualities[row.quality][placeholders.PLACEHOLDERS])}."
+        for row in rows
+        if row.split == split and placeholders.PLACEHOLDERS in qualities[row.quality]
     ]
 
 

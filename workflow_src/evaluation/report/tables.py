@@ -192,8 +192,8 @@ def groups(
         decode = manifest.decode(*key)
         line = _line(seeds, manifest, _expected(decode, first, manifest.report.expected))
         collected.setdefault(decode.system.group, []).append(line)
-    heads = {manifest.system(name): lines for name, lines in collected.items()}
-    every = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads.items()]
+    heads = [(manifest.system(name), lines) for name, lines in collected.items()]
+    every = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads]
     table = sorted(every, key=lambda group: (not group.autoregressive, group.head.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 

@@ -49,6 +49,12 @@ def test_groups_and_their_order():
     ]
 
 
+def test_a_system_that_learns_from_several_texts_has_a_group_that_says_so():
+    systems = {**reports.SYSTEMS, "lvm": reports.SYSTEMS["lvm"] | {"data": {"raw": 1.0, "monolingual-by-teacher": 0.5}}}
+    (group,) = tables.groups([row("lvm", "prior-mean", 33.0, steps=0)], manifest(systems=systems), removed="none")
+    assert group.key == "lvm" and "mixed data" in group.title
+
+
 def test_a_model_stands_before_its_refiners_whatever_its_family():
     systems = {**reports.SYSTEMS, "ctc": reports.SYSTEMS["lvm"] | {"family": "nat"}}
     systems["score"] = reports.SYSTEMS["score"] | {"base": "ctc"}

@@ -21,7 +21,7 @@ def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
         latents = posterior_latents(
             network,
             translator.subwords.encode_source(sentences.sources),
-            translator.subwords.encode_target(sentences.targets),
+            translator.subwords.encode_target(sentences.targets, sentences.sources),
             BATCH,
             translator.runtime.device,
         )

@@ -48,7 +48,7 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
         columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
         points = []
         for step, column in enumerate(columns):
-            texts = translator.text(traces[step], removal)
+            texts = translator.text(traces[step], removal, sentences.sources)
             bleu = corpus_bleu(texts, sentences.references, inputs.entries["bleu_tokeniser"])
             points.append(point(step, column, columns[0]) | {"bleu": bleu, "stopped": shares[step]})
         curves.append(entry | {"points": points})

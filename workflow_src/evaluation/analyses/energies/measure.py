@@ -27,12 +27,12 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     first = next(iter(scorers))
     subwords = scorers[first].subwords
     source, target, references = inputs.columns()
-    sources, targets = subwords.encode_source(source), subwords.encode_target(target)
+    sources, targets = subwords.encode_source(source), subwords.encode_target(target, source)
     ids = target_ids(subwords)
     rows = []
     for row in inputs.rows:
         removal = row["repetitions_removed"]
-        scored = without(removal, outputs(Path(row["details"]), ids, len(sources)), subwords)
+        scored = without(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
         of_row = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
         rows.append(of_row | under(scorers, sources, scored, settings.batch))
         log.info("%s %s, seed %s: %s", row["system"], row["name"], row["seed"], rows[-1]["per_sentence"])
@@ -41,11 +41,11 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
         tokens = at_lengths(translator, entry["settings"], sources, targets, settings.batch)
         language, tokeniser = translator.description["languages"]["target"], inputs.entries["bleu_tokeniser"]
-        bleu = metrics.bleu_by_convention(translator.text(tokens, removal), references, language, tokeniser)
+        bleu = metrics.bleu_by_convention(translator.text(tokens, removal, source), references, language, tokeniser)
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         own = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
         of_entry = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
-        energy = under(scorers, sources, without(removal, own, subwords), settings.batch)
+        energy = under(scorers, sources, without(removal, own, subwords, source), settings.batch)
         at_references.append(of_entry | {"bleu": bleu} | energy)
         log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
     reference = under(scorers, sources, targets, settings.batch)
@@ -53,12 +53,13 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     return {"scorer": first, "reference": reference, "rows": rows} | more
 
 
-def without(removal: str, rows: list[list[int]], subwords: Subwords) -> list[list[int]]:
+def without(removal: str, rows: list[list[int]], subwords: Subwords, source: list[str]) -> list[list[int]]:
     """Outputs as tables score them: without the repetitions that `removal` names."""
     if removal == "subwords":
         return subwords.without_repetitions(rows)
     if removal == "words":
-        return subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(rows)])
+        texts = [collapse_repetitions(text) for text in subwords.decode_target(rows, source)]
+        return subwords.encode_target(texts, source)
     return rows
 
 

@@ -47,7 +47,7 @@ def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
             networks[MODEL],
             step_maker(networks, search),
             subwords.encode_source(sentences.sources),
-            subwords.encode_target(sentences.targets),
+            subwords.encode_target(sentences.targets, sentences.sources),
             steps[-1],
             BATCH,
             translator.runtime.device,

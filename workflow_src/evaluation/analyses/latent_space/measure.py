@@ -32,7 +32,7 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
     sentences = inputs.sentences(settings.sentences if wanted is None else wanted + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]
-    targets = translator.subwords.encode_target(sentences.targets)
+    targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
     if wanted is None:
         place = choose(model, refiner, sources, targets, settings.positions, settings.steps, device)
     elif wanted in sentences.numbers:
@@ -47,13 +47,14 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
         | {token for tokens in drawn["outputs"].values() for token in tokens}
         | ({EOS} if drawn["end_symbol"] is not None else set())
     )
+    source = sentences.sources[place]
     texts = {
-        name: translator.text([[token for token in tokens if token != EOS]])[0]
+        name: translator.text([[token for token in tokens if token != EOS]], sources=[source])[0]
         for name, tokens in drawn["outputs"].items()
     }
     return drawn | {
         "sentence": sentences.numbers[place],
-        "source": sentences.sources[place],
+        "source": source,
         "reference": sentences.references[place],
         "system": entry["system"],
         "steps": settings.steps,

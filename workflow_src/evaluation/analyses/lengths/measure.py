@@ -25,11 +25,12 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
         search = procedure(translator, entry_settings(entry, settings.steps))
         device, model = translator.runtime.device, search.model
         sources = translator.subwords.encode_source(sentences.sources)
-        true = [min(len(ids), model.length.longest) for ids in translator.subwords.encode_target(sentences.targets)]
+        targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
+        true = [min(len(ids), model.length.longest) for ids in targets]
         predicted = candidates(model, sources, settings.candidates, BATCH, device)
         models[entry["model"]] = accuracy(predicted, true)
         tried = [
-            translator.text(translate_with(search, sources, lengths, BATCH, device), removal)
+            translator.text(translate_with(search, sources, lengths, BATCH, device), removal, sentences.sources)
             for lengths in (*map(list, zip(*predicted, strict=True)), true)
         ]
         *likely, at_reference = tried

@@ -76,8 +76,9 @@ def _pairs(inputs: Inputs, settings: ReorderingSettings) -> Pairs:
     path, subwords = Path(row["details"]), inputs.translator(inputs.searches[0]["system"]).subwords
     sentences = inputs.sentences(settings.sentences)
     translations = outputs(path, target_ids(subwords), sentences.lines)
-    sides = subwords.encode_target(sentences.targets), [translations[number] for number in sentences.numbers]
-    texts = subwords.decode_target(sides[0]), subwords.decode_target(sides[1])
+    targets = subwords.encode_target(sentences.targets, sentences.sources)
+    sides = targets, [translations[number] for number in sentences.numbers]
+    texts = subwords.decode_target(sides[0], sentences.sources), subwords.decode_target(sides[1], sentences.sources)
     disagreements = (disagreement(a.split(), b.split()) for a, b in zip(*texts, strict=True))
     # Equal translations have equal latents, and an order needs two words.
     orders = {i: order for i, order in enumerate(disagreements) if order is not None and texts[0][i] != texts[1][i]}

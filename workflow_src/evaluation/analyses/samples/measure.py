@@ -22,7 +22,7 @@ def measure(inputs: Inputs, settings: SamplesSettings) -> dict[str, Any]:
         sample_and_refine(search, [*ids, EOS], settings.seed, sentence, translator.runtime.device)
         for ids, sentence in zip(translator.subwords.encode_source(sentences.sources), sentences.numbers, strict=True)
     ]
-    sampled, refined = (translator.text([pair[side] for pair in pairs]) for side in (0, 1))
+    sampled, refined = (translator.text([pair[side] for pair in pairs], sources=sentences.sources) for side in (0, 1))
     chosen = pick([list(map(list, zip(sampled, refined, strict=True)))], settings.examples)
     examples = [
         {

@@ -1,0 +1,181 @@
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind, SubwordsConfig
+from workflow_src.data import placeholders, subwords
+from workflow_src.data.normalise import Normaliser, clean
+from workflow_src.data.placeholders import SYMBOLS, Placeholders
+
+KINDS = get_args(PlaceholderKind)
+METHODS = [("sentencepiece", "unigram"), ("sentencepiece", "bpe"), ("subword-nmt", "bpe")]
+SOURCE = [
+    "Öffne %1 in <b>Datei</b> .",
+    "Siehe http://kde.org/a?b=%20c und schreibe an a.b@kde.org .",
+    "Der Hund &amp; die Katze kosten ${preis} oder {preis} .",
+    "Heute lesen wir das Buch , morgen lesen die Kinder im Garten .",
+]
+TARGET = [
+    "Open %1 in <b>File</b> .",
+    "See http://kde.org/a?b=%20c and write to a.b@kde.org .",
+    "The dog &amp; the cat cost ${preis} or {preis} .",
+    "Today we read the book , tomorrow the children read in the garden .",
+]
+
+SPANS = {
+    "tags": ["<b>", "</b>", "<br/>", '<a href="http://x.org/%1">', "<placeholder-1/>", "<ns:tag a='1'>"],
+    "urls": [
+        "http://x.org",
+        "https://a.b/c_(d)?e=%20&f=1#g",
+        "www.kde.org",
+        "ftp://h/%1",
+        "man://ls",
+    ],
+    "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
+    "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
+    "variables": [
+        "%1",
+        "%s",
+        "%02d",
+        "%.2f",
+        "%1$s",
+        "%(name)s",
+        "%{n}",
+        "%L1",
+        "{name}",
+        "{}",
+        "{0}",
+        "{{ x }}",
+        "${x}",
+    ],
+}
+spans = st.sampled_from([span for own in SPANS.values() for span in own])
+characters = st.characters(exclude_categories=["Cs", "Cc"])
+# Symbols and nibbles as text, signs of subword models, and parts of spans.
+awkward = st.sampled_from(
+    [*SYMBOLS[:2], "\uf8a3", "@@", "▁", "</w>", "<", ">", "%", "&", ";", "{", "}", "日本", "ไทย", " "]
+)
+lines = st.lists(st.one_of(spans, awkward, characters), max_size=30).map("".join).map(clean)
+
+
+@pytest.fixture(scope="module", params=[(*m, joint) for m in METHODS for joint in (True, False)], ids=str)
+def learned(request, tmp_path_factory):
+    method, model, joint = request.param
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "de").write_text("\n".join(SOURCE) + "\n", encoding="utf-8")
+    (folder / "en").write_text("\n".join(TARGET) + "\n", encoding="utf-8")
+    config = SubwordsConfig(method=method, model=model, joint=joint, vocabulary_size="auto")
+    return subwords.learn(config, folder / "de", folder / "en", folder / "subwords", placeholders=KINDS)
+
+
+@pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])
+def test_a_kind_covers_its_spans_alone(kind, span):
+    assert Placeholders([kind]).spans(f"a {span}, b") == [span]
+    # Without blanks, as languages without spaces between words have it.
+    assert Placeholders().spans(f"打开{span}。") == [span]
+    others = Placeholders([other for other in KINDS if other != kind])
+    assert span not in others.spans(f"a {span}, b")
+
+
+@pytest.mark.parametrize("text", ["50 % of it", "100%", "a < b > c", "a & b; c", "{a b}", "x@y", "5 $ {", "%10"])
+def test_text_that_is_no_span(text):
+    assert Placeholders().spans(text) == []
+
+
+def test_the_outer_of_nested_spans_counts_and_adjacent_ones_are_apart():
+    assert Placeholders().spans('<a href="http://x.org/%1">%2%3</a>{x}${y}') == [
+        *('<a href="http://x.org/%1">', "%2", "%3", "</a>", "{x}", "${y}")
+    ]
+
+
+def test_symbols_are_numbered_by_the_source_and_once_for_equal_spans():
+    known = Placeholders()
+    assert known.symbols("%2 %1 %2 <b>") == {"%2": SYMBOLS[0], "%1": SYMBOLS[1], "<b>": SYMBOLS[2]}
+    # With a target, those without a partner have none.
+    assert known.symbols("%2 %1 %2 <b>", "<b> %1 %3") == {"%1": SYMBOLS[0], "<b>": SYMBOLS[1]}
+
+
+@given(line=lines)
+def test_what_is_replaced_comes_back(learned, line):
+    for encode, decode, size in (
+        (learned.encode_source, learned.decode_source, learned.source_size),
+        (lambda texts: learned.encode_target(texts, texts), learned.decode_target, learned.target_size),
+    ):
+        [ids] = encode([line])
+        assert decode([ids], [line]) == [line]
+        assert all(3 < number < size for number in ids)
+
+
+@given(source=lines, target=lines)
+def test_pairs_come_back_and_share_symbols(learned, source, target):
+    [(source_ids, target_ids)] = learned.encode_pairs([source], [target])
+    known = learned.placeholders.symbols(source, target)
+    pieces = learned.names()
+    used = [
+        {piece.strip("▁@") for piece in (pieces[side][i] for i in ids)} & set(SYMBOLS)
+        for side, ids in (("source", source_ids), ("target", target_ids))
+    ]
+    assert used == [set(known.values())] * 2
+    spans = set(learned.placeholders.spans(source)) & set(learned.placeholders.spans(target))
+    assert set(known) <= spans and len(known) == min(len(spans), len(SYMBOLS))
+    # Read with the spans that it was encoded with, and no others.
+    [text] = learned._target.decode([target_ids])
+    assert placeholders.restore(text, known, subwords.unescape) == target
+
+
+@given(line=lines, data=st.data())
+def test_whatever_a_model_writes_can_be_read(learned, line, data):
+    ids = data.draw(st.lists(st.integers(0, learned.target_size - 1), max_size=20))
+    [text] = learned.decode_target([ids], [line])
+    assert not set(text) & set(SYMBOLS) or set(line) & set(SYMBOLS)
+
+
+def test_more_spans_than_symbols_stay_text(learned):
+    line = " ".join(f"{{n{number}}}" for number in range(len(SYMBOLS) + 3))
+    [ids] = learned.encode_target([line], [line])
+    assert learned.decode_target([ids], [line]) == [line]
+    assert [learned.names()["target"][i].strip("▁@") for i in ids][-1] not in SYMBOLS
+
+
+def test_a_symbol_without_span_is_dropped_and_a_missing_one_is_counted(learned):
+    [ids] = learned.encode_target(["a %1 b <b>"], ["%1 <b>"])
+    assert learned.decode_target([ids], ["x %5"]) == ["a %5 b"]
+    assert learned.decode_target([ids], ["x"]) == ["a b"]
+    assert learned.placeholder_outcomes([ids, ids], ["%1 <b> {x}", "%1"]) == [
+        {"spans": 3, "missing": 1, "dropped": 0},
+        {"spans": 1, "missing": 0, "dropped": 1},
+    ]
+
+
+def test_reading_without_sources_is_refused(learned):
+    with pytest.raises(ValueError):
+        learned.decode_target(learned.encode_target(["a"]))
+
+
+def test_merges_and_pieces_hold_no_symbols(learned):
+    for pieces in learned.names().values():
+        held = [piece for piece in pieces if set(piece) & set(SYMBOLS)]
+        assert {piece.removesuffix("@@") for piece in held} == set(SYMBOLS)
+        # Text of spans that both sides have is not learned from.
+        assert not any("href" in piece or "kde" in piece for piece in pieces)
+
+
+@settings(max_examples=50)
+@given(line=lines)
+@pytest.mark.parametrize("more", [{}, {"lowercase": True}, {"moses_tokenise": True, "moses_punctuation": True}])
+def test_normalisation_leaves_spans_as_they_are(more, line):
+    normaliser = Normaliser(NormalisationConfig(**more), "en", KINDS)
+    known = Placeholders()
+    before = known.spans(clean(line))
+    text = normaliser.line(line)
+    assert all(span in text for span in before)
+    if not more:
+        assert text == clean(line)
+
+
+def test_counts_of_pairs():
+    known = Placeholders()
+    assert known.count("%1 %2 %1", "%1 <b>") == {"pairs": 1, "spans": 1, "without_partner": 2}
+    assert known.count("a", "b") == {"pairs": 0, "spans": 0, "without_partner": 0}

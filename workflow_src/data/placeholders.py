@@ -1,0 +1,142 @@
+"""Placeholders: spans of text, such as URLs, tags and `%1`, that translations must have as the source has them.
+
+In ids a span is a symbol of the subword models, numbered by its first place in the source. Translations get the spans
+of their source back in place of symbols.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import get_args
+
+from workflow_src.config.datasets import PlaceholderKind
+
+# Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
+SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
+# What became of a sentence's placeholders, in the details of a decode and in its scores.
+PLACEHOLDERS = "placeholders"
+SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
+
+# Letters of languages that put no space between an address and the next word, and signs that end an address.
+_NEXT_WORD = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uf8a0-\uf8bf\uff00-\uffef"
+_IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{_NEXT_WORD}]"
+PATTERNS: Mapping[PlaceholderKind, str] = {
+    "tags": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>",
+    # Punctuation at the end belongs to the sentence around it.
+    "urls": rf"(?<![A-Za-z0-9+.-])(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.){_IN_URL}*(?<![.,;:!?)\]])",
+    "emails": r"(?<![A-Za-z0-9.+_-])[A-Za-z0-9.+_-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+    "entities": r"&(?:[A-Za-z][A-Za-z0-9.-]*|#[0-9]+|#x[0-9A-Fa-f]+);",
+    # printf's, Qt's (%1 to %9: `%50` is a number in Turkish), and those with braces.
+    "variables": r"%[0-9]+\$[-+#0]*[0-9]*[A-Za-z]"
+    r"|(?<![0-9])%[-+#]*(?:0[0-9]+)?(?:\.[0-9]+)?(?:hh?|ll?|z)?[diufFeEgGxXoscn](?![A-Za-z])"
+    r"|%\([A-Za-z_]\w*\)[A-Za-z]|%\{\w+\}|%L?[1-9](?![.,]?[0-9])"
+    r"|\$\{[^\s{}]+\}|\{\{ ?[\w.:!-]+ ?\}\}|\{[\w.:!<>^+-]*\}",
+}
+
+
+class Placeholders:
+    """Spans of the kinds that a recipe names."""
+
+    def __init__(self, kinds: Iterable[PlaceholderKind] = get_args(PlaceholderKind)):
+        # Tags first, which may hold all others.
+        self.kinds = [kind for kind in PATTERNS if kind in set(kinds)]
+        self._pattern = re.compile("|".join(PATTERNS[kind] for kind in self.kinds))
+
+    def spans(self, text: str) -> list[str]:
+        """Spans in their order; none overlap, and of two that do, the one that begins first counts."""
+        return [match.group() for match in self._pattern.finditer(text)]
+
+    def symbols(self, source: str, target: str | None = None) -> dict[str, str]:
+        """A symbol for each distinct span of the source; with a target, for those that it has too.
+
+        Spans are numbered by their first places in the source. Those beyond the last symbol have none.
+        """
+        spans = dict.fromkeys(self.spans(source))
+        if spans and target is not None:
+            partners = set(self.spans(target))
+            spans = {span: None for span in spans if span in partners}
+        return dict(zip(spans, SYMBOLS, strict=False))
+
+    def replace(self, text: str, symbols: Mapping[str, str], escape: Callable[[str], str]) -> str:
+        """`text` with symbols in place of their spans, and all else through `escape`."""
+        parts, place = [], 0
+        if symbols:
+            for match in self._pattern.finditer(text):
+                if match.group() in symbols:
+                    parts += [escape(text[place : match.start()]), symbols[match.group()]]
+                    place = match.end()
+        return "".join([*parts, escape(text[place:])])
+
+    def without(self, text: str, symbols: Mapping[str, str]) -> str:
+        """`text` without the spans that have symbols."""
+        spaces = dict.fromkeys(symbols, " ")
+        return " ".join(self.replace(text, spaces, str).split())
+
+    def apart(self, text: str) -> tuple[str, list[str]]:
+        """`text` with one and the same sign for every span, and these, for steps that must not change them.
+
+        Signs that the text itself has count as spans. `put_back` undoes it.
+        """
+        spans: list[str] = []
+
+        def sign(match: re.Match[str]) -> str:
+            spans.append(match.group())
+            return SYMBOLS[0]
+
+        return re.sub(f"{self._pattern.pattern}|{SYMBOLS[0]}", sign, text), spans
+
+    def count(self, source: str, target: str) -> Counter[str]:
+        """Distinct spans of a pair: `pairs` (1 if it shares any), `spans` that it shares, `without_partner`.
+
+        The last are spans of one side alone, and those that it shares beyond the number of symbols.
+        """
+        sides = set(self.spans(source)), set(self.spans(target))
+        shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
+        return Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
+
+
+def put_back(text: str, spans: Iterable[str]) -> str:
+    """Spans in place of the signs that `Placeholders.apart` put for them."""
+    following = iter(spans)
+    return re.sub(SYMBOLS[0], lambda _: next(following), text)
+
+
+def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str]) -> str:
+    """`text` with spans in place of their symbols, and all else through `unescape`.
+
+    A symbol that the source has not is dropped, because nothing says what it stands for.
+    """
+    if not SYMBOL.search(text):
+        return unescape(text)
+    spans = {symbol: span for span, symbol in symbols.items()}
+    parts = re.split(f"({SYMBOL.pattern})", text)
+    restored = "".join(spans.get(part, "") if place % 2 else unescape(part) for place, part in enumerate(parts))
+    if all(symbol in spans for symbol in parts[1::2]):
+        return restored
+    return " ".join(restored.split())
+
+
+def outcomes(text: str, symbols: Mapping[str, str]) -> dict[str, int]:
+    """What a translation, still with symbols, makes of the spans of its source: `spans` of the source, how many are
+    `missing`, and how many symbols are `dropped` because the source has no such span."""
+    written, known = SYMBOL.findall(text), set(symbols.values())
+    dropped = sum(symbol not in known for symbol in written)
+    return {"spans": len(known), "missing": len(known - set(written)), "dropped": dropped}
+
+
+def outcome_words(counts: Mapping[str, int]) -> str:
+    """Sums of `outcomes` in words, such as "of 20 placeholders, 1 is missing; 2 symbols without any were dropped"."""
+    missing, dropped = counts.get("missing", 0), counts.get("dropped", 0)
+    verb = "is" if missing == 1 else "are"
+    more = f"; {dropped:,} symbol{'s' * (dropped != 1)} without any {'was' if dropped == 1 else 'were'} dropped"
+    return f"of {counts.get('spans', 0):,} placeholders, {missing:,} {verb} missing{more if dropped else ''}"
+
+
+def words(counts: Mapping[str, int]) -> str:
+    """`Placeholders.count` in words, such as "3 pairs with 4 placeholders on both sides, 1 without partner"."""
+    return (
+        f"{counts.get('pairs', 0):,} pairs with {counts.get('spans', 0):,} placeholders on both sides, "
+        f"{counts.get('without_partner', 0):,} without partner"
+    )
