@@ -217,6 +217,14 @@ def test_every_search_of_the_family_runs(family, search, dtype):
     # Subwords and the family's own symbols, which have no text.
     assert all(3 <= token < 23 + len(FAMILIES[family].symbols) for words in found.tokens for token in words)
     assert all(score <= 0 for score in found.scores)
+    declared = searches()[search]
+    assert (found.ranked is not None) == declared.several
+    for tokens, score, hypotheses in zip(
+        found.tokens, found.scores, found.ranked() if found.ranked else (), strict=False
+    ):
+        # All that a sentence ended with, the best first, which is the translation.
+        assert hypotheses[0] == (score, tokens) and len({tuple(words) for _, words in hypotheses}) == len(hypotheses)
+        assert [score for score, _ in hypotheses] == sorted((score for score, _ in hypotheses), reverse=True)
 
 
 def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Module]:

@@ -18,6 +18,7 @@ CURVES = ("convergence/measure", "convergence/show", "energies/measure", "length
 # Words that mean something else there: a figure of a translation, a key of records, a setting.
 MEANS = {
     "data/shards.py": {"score"},
+    "serving/translations.py": {"score"},
     **{f"evaluation/analyses/{name}.py": {"bleu"} for name in CURVES},
     "stages/decode.py": {"score"},
     "stages/distill.py": {"score"},

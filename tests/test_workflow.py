@@ -553,6 +553,10 @@ CHANGES = {
         "recipe: {normalisation: {max_characters: 200}}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
     ),
+    "placeholders": (
+        "recipe: {placeholders: true}",
+        {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
+    ),
     "a filter of the training text": (
         "recipe: {clean: {repeated: {}}}",
         {"clean": 1} | {r: count for r, count in jobs(Plan(load_experiment("smoke"))).items() if r != "download"},
@@ -942,6 +946,7 @@ ROWS = {
         "a filter of the training text",
         "test_a_changed_filter_cleans_anew",
     ],
+    "spans that pass unchanged (`recipe.placeholders`)": ["placeholders"],
     "normalisation, limits, how dev and test are split": [
         "what is normalised",
         "test_another_split_reads_no_file_anew",

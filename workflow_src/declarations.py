@@ -78,7 +78,8 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         if search.traceable and search.series is None:
             raise DeclarationError(where, "is traceable and has no series to trace", "name one of its settings")
         _check_roles(where, search.needs, traits)
-        _check_objects(where, run=search.run, step=search.step, program=search.program, at_lengths=search.at_lengths)
+        _check_objects(where, run=search.run, step=search.step, program=search.program)
+        _check_objects(where, at_lengths=search.at_lengths, origins=search.origins)
         _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
         for kind, others, names in (
             ("search", searches, (search.baseline, search.control)),

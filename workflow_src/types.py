@@ -155,6 +155,10 @@ class Objective(Protocol):
     def __call__(self, model: Any, batch: Batch, context: TrainingContext, /) -> LossTerms: ...
 
 
+# Hypotheses of a sentence, best first: score and subword ids.
+Ranked = list[tuple[float, list[int]]]
+
+
 @dataclasses.dataclass
 class Hypotheses:
     """Outputs of a search, one entry a source sentence: subword ids without BOS and EOS."""
@@ -166,6 +170,9 @@ class Hypotheses:
     traces: list[list[list[int]]] | None = None
     # Latent search only: distinct candidates that were ranked.
     candidates: list[int] | None = None
+    # Searches that hold several hypotheses: all that each sentence ended with, whose first are `tokens`. Computed when
+    # called; scores can be compared where the search was `scored`.
+    ranked: Callable[[], list[Ranked]] | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,6 +285,9 @@ class AlignedLatentModel(SourceLatentModel, Protocol):
 
     # The id that a slot without a subword puts out.
     blank: int
+
+    def slot_origins(self, lengths: Tensor, slots: Tensor, place: Tensor) -> Tensor:
+        """The source position (B, N) that slots at places (N,) begin with, of sources of lengths (B,)."""
 
 
 class MaskedModel(Protocol):

@@ -248,6 +248,9 @@ class Subwords:
         """The pieces as the model names them, to show."""
         return self._target.pieces(self._known(ids))
 
+    def pieces_source(self, ids: list[int]) -> list[str]:
+        return self._source.pieces(ids)
+
     def without_repetitions(self, ids: list[list[int]]) -> list[list[int]]:
         """Every target sentence of ids with runs of the same subword reduced to one, to be joined afterwards.
 

@@ -8,28 +8,52 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, Ranked
+
+# Called with the sentences that are searched so far, and their number in all.
+Watch = Callable[[int, int], None]
 
 
 def search_all(
-    search: Callable[[Tensor], Hypotheses], sources: Sequence[Sequence[int]], batch: int, device: torch.device
+    search: Callable[[Tensor], Hypotheses],
+    sources: Sequence[Sequence[int]],
+    batch: int,
+    device: torch.device,
+    ranked: bool = False,
+    watch: Watch | None = None,
 ) -> Hypotheses:
     """`search` over all sources (subword ids without end symbols), `batch` sentences at a time, longest first.
 
-    Empty sources are not searched: their translation is empty, with score 0.
+    Empty sources are not searched: their translation is empty, with score 0. With `ranked`, all hypotheses are kept, if
+    the search gives them. `watch` is called after every batch.
     """
-    return search_rows(lambda rows: search(pad(rows, eos=True).to(device, non_blocking=True)), sources, batch)
+
+    def padded(rows: list[Sequence[int]]) -> Hypotheses:
+        return search(pad(rows, eos=True).to(device, non_blocking=True))
+
+    return search_rows(padded, sources, batch, ranked, watch)
+
+
+def longest_first(sources: Sequence[Sequence[int]], batch: int) -> list[list[int]]:
+    """Places of sources that are not empty, sorted by length and cut into batches."""
+    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
+    return [order[start : start + batch] for start in range(0, len(order), batch)]
 
 
 def search_rows(
-    search: Callable[[list[Sequence[int]]], Hypotheses], sources: Sequence[Sequence[int]], batch: int
+    search: Callable[[list[Sequence[int]]], Hypotheses],
+    sources: Sequence[Sequence[int]],
+    batch: int,
+    ranked: bool = False,
+    watch: Watch | None = None,
 ) -> Hypotheses:
     """`search_all` for a search that reads ids and not a padded tensor."""
-    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     steps = [0] * len(sources)
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), steps)
-    for start in range(0, len(order), batch):
-        rows = order[start : start + batch]
+    kept: list[Ranked] = [[(0.0, [])] for _ in sources]
+    result.ranked = (lambda: kept) if ranked else None
+    batches, done = longest_first(sources, batch), 0
+    for rows in batches:
         part = search([sources[i] for i in rows])
         for position, row in enumerate(rows):
             result.tokens[row] = part.tokens[position]
@@ -45,4 +69,12 @@ def search_rows(
             for whole, translations in zip(result.traces, part.traces, strict=True):
                 for row, tokens in zip(rows, translations, strict=True):
                     whole[row] = tokens
+        if part.ranked is None:
+            result.ranked = None
+        elif ranked:
+            for row, hypotheses in zip(rows, part.ranked(), strict=True):
+                kept[row] = hypotheses
+        done += len(rows)
+        if watch is not None:
+            watch(done, sum(map(len, batches)))
     return result

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from workflow_src.data.batching import pad
 from workflow_src.decoding.passes import Compiled, Function
 from workflow_src.runtime.device import on_device
-from workflow_src.types import EOS, PAD, UNK, Hypotheses, with_end
+from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
 ROWS = 512
@@ -114,4 +114,11 @@ def best_of(candidates: Sequence[Candidates]) -> Hypotheses:
         [list(output) for output in best],
         [scores[output] for scores, output in zip(candidates, best, strict=True)],
         candidates=[len(scores) for scores in candidates],
+        ranked=lambda: [_ranked(scores) for scores in candidates],
     )
+
+
+def _ranked(scores: Candidates) -> Ranked:
+    """The candidates of a sentence, best first; of equal scores the first comes first, as in `best_of`."""
+    order = sorted(scores, key=scores.__getitem__, reverse=True)
+    return [(scores[output], list(output)) for output in order]

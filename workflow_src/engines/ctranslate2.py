@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_src.decoding.batches import Watch, longest_first
 from workflow_src.engines.ctranslate2_spec import library
 from workflow_src.runtime.device import check_device
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, Hypotheses
+from workflow_src.types import EOS, Hypotheses, Ranked
 
 COMPUTE_TYPES = ("float32", "int8", "float16")
 # Settings of greedy and beam search that are arguments of `Engine.search`.
@@ -100,12 +101,18 @@ class Engine:
         return min(int(length * ratio + 10), self.max_positions - 1 - len(self.affixes.target_prefix))
 
     def decode(
-        self, sources: Sequence[Sequence[int]], settings: SearchSettings, batch: int = 64, scored: bool = True
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int = 64,
+        scored: bool = True,
+        ranked: bool = False,
+        watch: Watch | None = None,
     ) -> Hypotheses:
         """`search` with the settings of a greedy or beam search."""
         # Greedy search has neither a beam nor a penalty: it is a beam of one.
         fields = {name: value for name, value in dict(settings).items() if name in SETTINGS}
-        return self.search(sources, **fields, batch=batch, scored=scored)
+        return self.search(sources, **fields, batch=batch, scored=scored, ranked=ranked, watch=watch)
 
     def search(
         self,
@@ -115,14 +122,17 @@ class Engine:
         max_length_ratio: float = 2.0,
         batch: int = 64,
         scored: bool = True,
+        ranked: bool = False,
+        watch: Watch | None = None,
     ) -> Hypotheses:
         """The best hypothesis for each source (subword ids without end symbols); greedy search is beam 1.
 
         Scores are log-probability / (tokens with the end symbol) ** length_penalty; 0 without `scored`. Empty sources
-        are not searched: their translation is empty.
+        are not searched: their translation is empty. With `ranked`, all hypotheses that ended are kept. `watch` is
+        called after every batch.
         """
         limits = [self.limit(len(source), max_length_ratio) for source in sources]
-        words = [self._source_words(source) for source in sources]
+        words = [self.source_words(source) for source in sources]
         # With a penalty of exactly 0 the library ends a search earlier than ours does.
         penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
         options: dict[str, Any] = {
@@ -135,17 +145,23 @@ class Engine:
             "max_input_length": 0,
             "return_scores": scored,
         }
-        order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
-        groups = [order[start : start + batch] for start in range(0, len(order), batch)]
+        groups, done = longest_first(sources, batch), 0
         hypotheses = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
+        kept: list[Ranked] = [[(0.0, [])] for _ in sources]
+        hypotheses.ranked = (lambda: kept) if ranked else None
         self.cut = []
         for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
             for i, result in zip(group, results, strict=True):
                 longest = limits[i] + 1 + len(self.affixes.target_prefix)
                 if any(len(hypothesis) > longest for hypothesis in result.hypotheses):
                     ((_, (result,)),) = self._translate(words, [[i]], limits, options, False)
-                hypotheses.tokens[i], best = self._best(result, limits[i], i)
-                hypotheses.scores[i] = result.scores[best] if scored else 0.0
+                ended = self._ended(result, limits[i], i)
+                hypotheses.scores[i], hypotheses.tokens[i] = ended[0]
+                if ranked:
+                    kept[i] = ended
+            done += len(group)
+            if watch is not None:
+                watch(done, sum(map(len, groups)))
         return hypotheses
 
     def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):
@@ -164,7 +180,8 @@ class Engine:
         for group, results in zip(groups, started, strict=True):
             yield group, [result.result() for result in results] if asynchronous else results
 
-    def _source_words(self, source: Sequence[int]) -> list[str]:
+    def source_words(self, source: Sequence[int]) -> list[str]:
+        """Tokens of a source with those around it."""
         affixes = self.affixes
         return [*affixes.source_prefix, *(self.source_pieces[i] for i in source), *affixes.source_suffix]
 
@@ -174,7 +191,7 @@ class Engine:
             return []
         prefix = list(self.affixes.target_prefix)
         results = self.translator.score_batch(
-            [self._source_words(source) for source in sources],
+            [self.source_words(source) for source in sources],
             [[*prefix, *(self.target_pieces[i] for i in output)] for output in outputs],
             max_batch_size=batch,
             max_input_length=0,
@@ -183,12 +200,17 @@ class Engine:
         )
         return [sum(result.log_probs) for result in results]
 
-    def _best(self, result: Any, limit: int, sentence: int) -> tuple[list[int], int]:
-        """Ids of the best hypothesis that ended (of the best at all, where none did), and which one it is."""
-        ended = [k for k, hypothesis in enumerate(result.hypotheses) if hypothesis and hypothesis[-1] == self.end]
+    def _ended(self, result: Any, limit: int, sentence: int) -> Ranked:
+        """Scores (0 where there are none) and ids of the hypotheses that ended, best first; of the best at all, where
+        none did."""
+        scores = result.scores or [0.0] * len(result.hypotheses)
+        outputs = [pieces[len(self.affixes.target_prefix) :] for pieces in result.hypotheses]
+        ended = [
+            (score, pieces[:-1])
+            for score, pieces in zip(scores, outputs, strict=True)
+            if pieces and pieces[-1] == self.end
+        ]
         if len(ended) < len(result.hypotheses):
             self.cut.append(sentence)
-        best = ended[0] if ended else 0
-        pieces = result.hypotheses[best][len(self.affixes.target_prefix) :]
-        ids = [self.target_ids[piece] for piece in (pieces[:-1] if ended else pieces[:limit])]
-        return ids, best
+        hypotheses = ended or [(scores[0], outputs[0][:limit])]
+        return [(score, [self.target_ids[piece] for piece in pieces]) for score, pieces in hypotheses]

@@ -7,6 +7,7 @@ cut into the model's own subwords; what the model writes is normalised as target
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.batches import Watch
 from workflow_src.engines.ctranslate2 import Affixes, Engine
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.ctranslate2 import (
@@ -27,7 +29,7 @@ from workflow_src.families.ctranslate2 import (
 )
 from workflow_src.records.atomic import read_json
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses
+from workflow_src.types import EOS, PAD, Hypotheses, Ranked
 
 # Scores are computed for so many sentence pairs at once.
 PAIRS = 64
@@ -105,6 +107,14 @@ def _model(path: Path):
         raise ArtifactError(path, f"is no SentencePiece model ({failure})", "name that of the model") from None
 
 
+class Source(list[int]):
+    """The model's own subwords of a line, and the line itself, whose placeholders outputs get back."""
+
+    def __init__(self, ids: list[int], line: str):
+        super().__init__(ids)
+        self.line = line
+
+
 class ImportedModel(nn.Module):
     """Translates and scores in ids of `subwords`; `single` and `parallel` are the model, opened for few and for many
     sentences."""
@@ -125,9 +135,10 @@ class ImportedModel(nn.Module):
         # Its positions hold subwords of its own: `too_long` counts them.
         self.config = types.SimpleNamespace(max_positions=2**31)
 
-    def encode(self, lines: list[str]) -> list[list[int]]:
+    def encode(self, lines: list[str]) -> list[Source]:
         """The model's own subwords of normalised lines of the source."""
-        return self.pieces.encode([self.source.detokenise(line) for line in lines], "source")
+        encoded = self.pieces.encode([self.source.detokenise(line) for line in lines], "source")
+        return [Source(ids, line) for ids, line in zip(encoded, lines, strict=True)]
 
     @property
     def longest_source(self) -> int:
@@ -141,10 +152,38 @@ class ImportedModel(nn.Module):
 
     def translate(self, lines: list[str], settings: SearchSettings, batch: int, scored: bool = True) -> Hypotheses:
         """Outputs in ids of the recipe's subwords, with scores over the model's own, for normalised lines."""
-        engine = self.parallel if len(lines) > batch else self.single
-        hypotheses = engine.decode(self.encode(lines), settings, batch, scored)
-        outputs = [self.target.line(text) for text in self.pieces.decode(hypotheses.tokens)]
-        return Hypotheses(self.subwords.encode_target(outputs, lines), hypotheses.scores, hypotheses.steps)
+        return self.search(self.encode(lines), settings, batch, scored)
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool = True,
+        ranked: bool = False,
+        watch: Watch | None = None,
+    ) -> Hypotheses:
+        """`translate` for lines that are encoded."""
+        engine = self.parallel if len(sources) > batch else self.single
+        hypotheses = engine.decode(sources, settings, batch, scored, ranked, watch)
+        lines = [source.line if isinstance(source, Source) else "" for source in sources]
+        tokens = self._targets(hypotheses.tokens, lines)
+        if hypotheses.ranked is None:
+            return Hypotheses(tokens, hypotheses.scores, hypotheses.steps)
+        own = hypotheses.ranked()
+        outputs = iter(
+            self._targets(
+                [ids for every in own for _, ids in every],
+                [line for line, every in zip(lines, own, strict=True) for _ in every],
+            )
+        )
+        kept: list[Ranked] = [[(score, next(outputs)) for score, _ in every] for every in own]
+        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: kept)
+
+    def _targets(self, outputs: list[list[int]], lines: list[str]) -> list[list[int]]:
+        """Ids of the recipe's subwords of outputs, with the placeholders of the lines that they translate."""
+        texts = [self.target.line(text) for text in self.pieces.decode(outputs)]
+        return self.subwords.encode_target(texts, lines)
 
     def scoring_states(self, source: Tensor) -> _Sources:
         """Own subwords of source (B, S). Raises ValueError where ids have placeholders, whose text they lack."""
@@ -169,7 +208,7 @@ class ImportedModel(nn.Module):
 class _Sources:
     """Sources that outputs are scored under."""
 
-    def __init__(self, sources: list[list[int]]):
+    def __init__(self, sources: Sequence[list[int]]):
         self.sources = sources
 
     def select(self, rows: Tensor) -> _Sources:

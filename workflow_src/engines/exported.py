@@ -129,7 +129,11 @@ class ExportedGraphs:
             names = [
                 name for name in ("tokens", "scores", "steps", "candidates") if getattr(parts[0], name) is not None
             ]
-            return Hypotheses(**{name: [row for part in parts for row in getattr(part, name)] for name in names})
+            columns: dict[str, Any] = {name: [row for part in parts for row in getattr(part, name)] for name in names}
+            ranked = [part.ranked for part in parts if part.ranked is not None]
+            if len(ranked) == len(parts):
+                columns["ranked"] = lambda: [row for part in ranked for row in part()]
+            return Hypotheses(**columns)
         alone = len(sources) == 1
         opened = self._open(settings, scored, alone, networks)
         program = opened.program

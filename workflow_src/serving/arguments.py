@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Search, SearchSettings
 
 # More sentences than fit into any memory, more threads than any machine has: typing errors.
 MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
@@ -28,6 +29,30 @@ def _check_number(name: str, value: Any, most: int) -> None:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not 1 <= value <= most:
         raise ConfigError(name, value, allowed=f"a whole number from 1 to {most:,}")
+
+
+def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches: Sequence[Search]) -> None:
+    """Raises ValueError for a number of hypotheses that a search does not hold; `searches` are those of the system."""
+    if n_best is None:
+        return
+    _check_number("n_best", n_best, MOST_SENTENCES)
+    held = search.width(settings)
+    if n_best > held:
+        problem = f"search {search.name} holds {held} hypothes{'i' if held == 1 else 'e'}s of a sentence"
+        raising = " or ".join(f"raise {name}" for name in settings.named("holds"))
+        hint = raising if search.several else _instead([one for one in searches if one.several])
+        raise ConfigError("n_best", n_best, problem=problem, hint=hint)
+
+
+def refuse_origins(search: Search, searches: Sequence[Search]) -> NoReturn:
+    """Raises ValueError: a search does not know what its outputs were read off; `searches` of the system may."""
+    problem = f"search {search.name} does not know the source subwords that its outputs were read off"
+    raise ConfigError("return_origins", True, problem=problem, hint=_instead([one for one in searches if one.origins]))
+
+
+def _instead(searches: Sequence[Search]) -> str:
+    """What to do about a search, `searches` of the same system being able."""
+    return f"take search {' or '.join(search.name for search in searches)}" if searches else "leave it out"
 
 
 def check_lines(lines: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -17,14 +20,19 @@ from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import EAGER
 from workflow_src.errors import ConfigError, shown
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
-from workflow_src.serving.arguments import check_lines, check_systems
+from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.room import check_room
+from workflow_src.serving.sentences import Part, cut, gaps, split_lines, whole_lines
+from workflow_src.serving.translations import PLAIN, Hypothesis, Translation, Wanted, distinct, of_lines
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
-from workflow_src.types import Hypotheses
+from workflow_src.types import EOS, Hypotheses
+
+log = logging.getLogger("continuum")
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
@@ -84,12 +92,24 @@ class BaseTranslator(ABC):
         first_line: int = 1,
         systems: Mapping[str, BaseTranslator] | None = None,
         remove_repetitions: Removal | None = None,
+        split: bool = True,
+        n_best: int | None = None,
+        return_scores: bool = False,
+        return_origins: bool = False,
         **fields: Any,
-    ) -> list[str]:
+    ) -> list[Any]:
         """Translations of `lines`, in order; an empty line stays empty.
 
         `search` is the name of a search, with `fields` of its settings, or settings; see `search` for the rest. A field
         that names another system takes that system's translator.
+
+        Lines may have any length. Their sentences are translated one by one and joined with the white space that stands
+        between them; without `split`, and where lines are `normalised`, a line is one sentence. A sentence that is too
+        long for the model is cut at clauses or words, with a warning.
+
+        With `n_best` (how many hypotheses), `return_scores` or `return_origins` (the source subwords that outputs were
+        read off), each line gives a `Translation` in place of text. Raises ValueError where the search holds fewer
+        hypotheses, or knows no origins.
 
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
         autoregressive searches and models with alignments, and subwords for all others, unless it is given here or by
@@ -97,24 +117,113 @@ class BaseTranslator(ABC):
         """
         check_systems(systems)
         settings, others = self.settings(search, **fields)
-        hypotheses = self.search(
-            lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line
+        wanted = Wanted(n_best, return_scores, return_origins)
+        translations = self.translations(
+            lines,
+            settings,
+            {**(systems or {}), **others},
+            batch,
+            wanted,
+            split=split,
+            normalised=normalised,
+            first_line=first_line,
+            remove_repetitions=remove_repetitions,
         )
-        if remove_repetitions is None:
-            traits = self._traits(settings)
-            wanted = self.description.get("remove_repetitions")
-            remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        sources = self._placed_sources(lines, normalised)
-        if sources is not None:
-            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, sources) or ():
+        return translations if wanted.details else [translation.text for translation in translations]
+
+    def translations(
+        self,
+        lines: list[str],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        batch: int = 64,
+        wanted: Wanted = PLAIN,
+        *,
+        split: bool = True,
+        normalised: bool = False,
+        file: str | Path | None = None,
+        first_line: int = 1,
+        remove_repetitions: Removal | None = None,
+        watch: Watch | None = None,
+    ) -> list[Translation]:
+        """`translate` with settings of a search.
+
+        Messages say the `file` that the lines are of, and count from `first_line`. `watch` is called after every batch.
+        """
+        settings = self._completed(settings)
+        self._check_wanted(wanted, settings)
+        parts, sources = self._parts(lines, split and not normalised, normalised, file, first_line)
+        several = (wanted.n_best or 1) > 1
+        hypotheses = self.search_ids(
+            sources, settings, systems, batch, scored=wanted.details, ranked=several, watch=watch
+        )
+        ranked = [[pair] for pair in zip(hypotheses.scores, hypotheses.tokens, strict=True)]
+        if several:
+            assert hypotheses.ranked is not None, "searches that hold several hypotheses give them"
+            ranked = hypotheses.ranked()
+        origins = None
+        if wanted.origins:
+            outputs = [[tokens for _, tokens in own] for own in ranked]
+            origins = self._origins(sources, settings, systems, outputs, batch)
+        removed = remove_repetitions or self._removal(settings)
+        placed = self._placed_sources([part.text for part in parts], normalised)
+        if placed is not None:
+            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, placed) or ():
                 self.placeholders.update(outcome)
-        return self.text(hypotheses.tokens, remove_repetitions, sources)
+            placed = [line for line, own in zip(placed, ranked, strict=True) for _ in own]
+        texts = iter(self.text([tokens for own in ranked for _, tokens in own], removed, placed))
+        sentences = []
+        for number, own in enumerate(ranked):
+            hypotheses_of_sentence = [
+                Hypothesis(
+                    next(texts),
+                    score,
+                    tuple(self.subwords.pieces_target(tokens)) if wanted.details else (),
+                    tuple(origins[number][place]) if origins is not None else None,
+                )
+                for place, (score, tokens) in enumerate(own)
+            ]
+            source = self._source_pieces(sources[number]) if wanted.details else []
+            sentences.append(Translation(tuple(distinct(hypotheses_of_sentence)), tuple(source)))
+        languages = self.description["languages"]
+        return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
+
+    def _source_pieces(self, source: Sequence[int]) -> list[str]:
+        """The subwords that the model reads of a source, to show."""
+        return self.subwords.pieces_source([*source, EOS])
 
     def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
         if self.subwords.placeholders is None:
             return None
         return lines if normalised else [self._source.line(line) for line in lines]
+
+    def _check_wanted(self, wanted: Wanted, settings: SearchSettings) -> None:
+        """Raises ValueError for what a search cannot give beside the translation."""
+        search, known = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
+        check_n_best(wanted.n_best, search, settings, known)
+        if wanted.origins and not self.knows_origins(settings):
+            refuse_origins(search, known if self.models else [])
+
+    def knows_origins(self, settings: SearchSettings) -> bool:
+        """Whether the source subwords that outputs were read off are known with a search, and computed here."""
+        return registry.search_of(settings).origins is not None and bool(self.models)
+
+    def _origins(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None,
+        outputs: Sequence[Sequence[Sequence[int]]],
+        batch: int,
+    ) -> list[list[list[int]]]:
+        """The source position of each subword of the outputs of each sentence, where `knows_origins`."""
+        raise NotImplementedError
+
+    def _removal(self, settings: SearchSettings) -> Removal:
+        """What is removed of the repetitions of a search by default."""
+        traits = self._traits(settings)
+        return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.get("remove_repetitions"))
 
     # Cached for calls with one sentence.
     @functools.cached_property
@@ -156,7 +265,6 @@ class BaseTranslator(ABC):
         steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*steps, strict=True)]
 
-    @abstractmethod
     def search(
         self,
         lines: list[str],
@@ -168,23 +276,74 @@ class BaseTranslator(ABC):
         normalised: bool = False,
         first_line: int = 1,
     ) -> Hypotheses:
-        """Subword hypotheses with scores for `lines`; see `Translator.search`."""
+        """Subword hypotheses with scores for `lines`, each as a whole, `batch` of them at a time.
 
-    def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
+        `systems` are translators for the roles that settings name systems for. Raises ValueError for a search that the
+        bundle has not, and for a line that is longer than the model's positions, named by its number (counted from
+        `first_line`).
+
+        `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
+        text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
+        with `trace`, there are translations after every step.
+        """
         check_lines(lines)
         began = time.perf_counter()
-        if not normalised:
-            lines = [self._source.line(line) for line in lines]
-        try:
-            sources = self.subwords.encode_source(lines)
-        except UnicodeEncodeError as failure:
-            broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
-            number = next(broken, first_line)
-            problem = f"line {number} has half of a character, {shown(failure.object[failure.start])}"
-            raise ConfigError("lines", problem=problem, hint="read them as UTF-8") from None
+        with _half_characters_named(lines, first_line):
+            sources = self._encoded(lines, normalised)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
-        return sources
+        return self.search_ids(sources, settings, systems, batch, trace, scored)
+
+    @abstractmethod
+    def search_ids(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        batch: int = 64,
+        trace: bool = False,
+        scored: bool = True,
+        ranked: bool = False,
+        watch: Watch | None = None,
+    ) -> Hypotheses:
+        """`search` for subword ids without end symbols; with `ranked`, all hypotheses that the search holds.
+
+        `watch` is called after every batch, as `search_rows` does.
+        """
+
+    def _encoded(self, lines: list[str], normalised: bool) -> list[list[int]]:
+        return self.subwords.encode_source(lines if normalised else [self._source.line(line) for line in lines])
+
+    def _parts(
+        self, lines: list[str], split: bool, normalised: bool, file: str | Path | None, first_line: int
+    ) -> tuple[list[Part], list[list[int]]]:
+        """Parts of lines that the model can take, and their subwords; long sentences are cut, with a warning."""
+        check_lines(lines)
+        began = time.perf_counter()
+        limit = self._positions() - 1
+        with _half_characters_named(lines, first_line):
+            parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
+            sources = self._encoded([part.text for part in parts], normalised)
+            if any(len(source) > limit for source in sources):
+                pieces: list[Part] = []
+                for part, source in zip(parts, sources, strict=True):
+                    if len(source) <= limit:
+                        pieces.append(part)
+                        continue
+                    own = cut(part, lambda text: len(self._encoded([text], normalised)[0]) <= limit)
+                    pieces += own
+                    log.warning(
+                        "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut "
+                        "into %d parts",
+                        f"{file}, " if file else "",
+                        first_line + part.line,
+                        len(source),
+                        limit,
+                        len(own),
+                    )
+                parts, sources = pieces, self._encoded([part.text for part in pieces], normalised)
+        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        return parts, sources
 
     def source_text(self, line: str) -> str:
         """A normalised line of the source, put together like outputs: what to show of a corpus."""
@@ -295,6 +454,18 @@ class BaseTranslator(ABC):
                     f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
                     "sentences."
                 )
+
+
+@contextlib.contextmanager
+def _half_characters_named(lines: Sequence[str], first_line: int) -> Iterator[None]:
+    """Turns the error of text that no encoding has into one sentence with the number of the line."""
+    try:
+        yield
+    except UnicodeEncodeError as failure:
+        broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
+        number = next(broken, first_line)
+        problem = f"line {number} has half of a character, {shown(failure.object[failure.start])}"
+        raise ConfigError("lines", problem=problem, hint="read them as UTF-8") from None
 
 
 def _is_half(character: str) -> bool:

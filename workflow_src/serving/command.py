@@ -1,19 +1,20 @@
-"""`continuum translate`: lines of standard input or a file, translated with an exported bundle."""
+"""`continuum translate`: lines of standard input or of files, translated with an exported bundle."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import io
-import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS, Removal
-from workflow_src.data.lines import read_lines
+from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import outcome_words
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic
@@ -22,11 +23,16 @@ from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.choice import choice_words
+from workflow_src.serving.files import inputs_and_outputs
+from workflow_src.serving.progress import shown_progress
+from workflow_src.serving.translations import Wanted, json_line, text_lines
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import Search
+from workflow_src.spec import Search, SearchSettings
 
 log = logging.getLogger("continuum")
 PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
+# Characters of a line, on average, from which fewer lines are held at once.
+LONG = 200
 
 
 def _number(text: str) -> int | str:
@@ -63,7 +69,23 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     parser.add_argument(
         "--normalised",
         action="store_true",
-        help="lines are normalised text, as in results/RECIPE/corpus: take them as they are",
+        help="lines are normalised sentences, as in results/RECIPE/corpus: take them as they are",
+    )
+    parser.add_argument(
+        "--no-split", dest="split", action="store_false", help="translate each line as a whole, not its sentences"
+    )
+    parser.add_argument(
+        "--n-best",
+        type=_number,
+        metavar="N",
+        help="the N best hypotheses of a search that holds several, each on a line after the number of its source line",
+    )
+    parser.add_argument("--scores", action="store_true", help="put the score and a tab before each text")
+    parser.add_argument(
+        "--output-format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="jsonl: a line of JSON for each line, with score, hypotheses, and where subwords come from",
     )
     parser.add_argument("--batch", type=_number, default=64, help="sentences translated together")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -75,8 +97,15 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     )
     parser.add_argument("--threads", type=_number, help="CPU threads")
     parser.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
-    parser.add_argument("--input", type=Path, help="a file instead of standard input")
-    parser.add_argument("--output", type=Path, help="a file instead of standard output; written as a whole")
+    parser.add_argument(
+        "--input", type=Path, nargs="+", default=[], metavar="FILE", help="files or folders instead of standard input"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="a file instead of standard output; of several files, a folder for files of the same names; each is "
+        "written as a whole",
+    )
     group = parser.add_argument_group(f"options of search {search.name}" if search else "options of searches")
     own = search.settings.model_fields if search else {}
     for name in dict.fromkeys([*own, *_settings()]):
@@ -112,8 +141,16 @@ def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    while chunk := list(itertools.islice(iterator, size)):
+    """At most `size` lines at a time, fewer where they are long, so that memory does not grow with their length."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        if len(chunk) == size or characters >= size * LONG:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 
@@ -131,7 +168,11 @@ class Options:
     precision: str
     threads: int | None
     engine: str
-    input: Path | None
+    split: bool
+    n_best: int | None
+    scores: bool
+    output_format: Literal["text", "jsonl"]
+    input: list[Path]
     output: Path | None
     settings: dict[str, Any]
 
@@ -153,29 +194,93 @@ def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]
     return fields
 
 
-def _translations(options: Options) -> Iterator[str]:
-    check_batch(options.batch)
-    translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
-    settings, systems = translator.settings(options.search, **_settings_of(options, translator))
-    if note := translator.why_eager(settings):
-        log.warning("warning: %s", note)
-    # Report wrong settings even when there is nothing to translate.
-    translator.search([], settings, systems, batch=options.batch)
-    done = 0
-    # Sorting by length works within a chunk, so chunks are much larger than batches.
-    for chunk in _chunks(read_lines(options.input or "/dev/stdin"), 64 * options.batch):
-        yield from translator.translate(
-            chunk,
-            settings,
-            batch=options.batch,
-            first_line=done + 1,
-            systems=systems,
-            normalised=options.normalised,
-            remove_repetitions=options.remove_repetitions,
-        )
-        done += len(chunk)
-    if any(translator.placeholders[name] for name in ("missing", "dropped")):
-        log.warning("warning: %s", outcome_words(translator.placeholders))
+class _Command:
+    """The translator and the search of the options, opened when the first line is translated."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        # Lines that are translated, of all files.
+        self.done = 0
+
+    @functools.cached_property
+    def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Wanted]:
+        options = self.options
+        check_batch(options.batch)
+        translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
+        settings, systems = translator.settings(options.search, **_settings_of(options, translator))
+        if note := translator.why_eager(settings):
+            log.warning("warning: %s", note)
+        as_json = options.output_format == "jsonl"
+        wanted = Wanted(options.n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
+        # Report wrong settings even when there is nothing to translate.
+        translator.translations([], settings, systems, options.batch, wanted)
+        return translator, settings, systems, wanted
+
+    def lines(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[str]:
+        """The lines to write for a file; `progress` is called with the lines of all files that are done.
+
+        Warnings say the file where that is `named`.
+        """
+        options, (translator, settings, systems, wanted) = self.options, self._opened
+        first = 1
+        # Sorting by length works within a chunk, so chunks are much larger than batches.
+        for chunk in _chunks(read_lines(path), 64 * options.batch):
+
+            def watch(sentences: int, of: int, before: int = self.done, size: int = len(chunk)) -> None:
+                progress(before + size * sentences / of)
+
+            translations = translator.translations(
+                chunk,
+                settings,
+                systems,
+                options.batch,
+                wanted,
+                split=options.split,
+                normalised=options.normalised,
+                file=path if named else None,
+                first_line=first,
+                remove_repetitions=options.remove_repetitions,
+                watch=watch,
+            )
+            for number, translation in enumerate(translations, first):
+                if options.output_format == "jsonl":
+                    yield json_line(translation)
+                else:
+                    yield from text_lines(number, translation, options.n_best is not None, options.scores)
+            first += len(chunk)
+            self.done += len(chunk)
+            progress(self.done)
+
+    def warn_of_placeholders(self) -> None:
+        """Log how many placeholders of the sources translations lack, if any."""
+        placeholders = self._opened[0].placeholders
+        if any(placeholders[name] for name in ("missing", "dropped")):
+            log.warning("warning: %s", outcome_words(placeholders))
+
+
+def _translate(options: Options) -> None:
+    """Translate the files of the options, each into its output."""
+    pairs = inputs_and_outputs(options.input, options.output)
+    command = _Command(options)
+    terminals = [stream for stream in (sys.stdin, sys.stdout) if stream is not None and stream.isatty()]
+    to_terminal = (sys.stdout in terminals and options.output is None) or (sys.stdin in terminals and not options.input)
+
+    def count() -> int | None:
+        paths = [path for path, _ in pairs]
+        return sum(map(count_lines, paths)) if all(path.is_file() for path in paths) else None
+
+    with shown_progress(count, to_terminal) as progress:
+        for path, target in pairs:
+            if target is not None:
+                with atomic(target) as file:
+                    file.writelines(f"{line}\n" for line in command.lines(path, len(pairs) > 1, progress))
+                continue
+            output = console.standard_output(", or use --output")
+            # The same bytes whatever the terminal's own encoding is.
+            if isinstance(output, io.TextIOWrapper):
+                output.reconfigure(encoding="utf-8", newline="\n")
+            console.write(output, command.lines(path, len(pairs) > 1, progress))
+    command.warn_of_placeholders()
 
 
 def _parse(words: list[str] | None) -> Options:
@@ -212,16 +317,7 @@ def _parse(words: list[str] | None) -> Options:
 def main(words: list[str] | None = None) -> None:
     """The command: exit code 0, or 1 with one sentence on standard error."""
     with console.command():
-        options = _parse(words)
-        if options.output:
-            with atomic(options.output) as file:
-                file.writelines(f"{line}\n" for line in _translations(options))
-        else:
-            output = console.standard_output(", or use --output")
-            # The same bytes whatever the terminal's own encoding is.
-            if isinstance(output, io.TextIOWrapper):
-                output.reconfigure(encoding="utf-8", newline="\n")
-            console.write(output, _translations(options))
+        _translate(_parse(words))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ The folder has an export of a system, or a model that was made elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.batches import Watch
 from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Engine, device_and_index
 from workflow_src.engines.ctranslate2_imported import ImportedModel, Pieces
 from workflow_src.errors import ArtifactError
@@ -89,28 +90,18 @@ class CTranslate2Translator(BaseTranslator):
     def precision(self) -> str:
         return self._precision
 
-    def search(
+    def search_ids(
         self,
-        lines: list[str],
+        sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         systems: Mapping[str, BaseTranslator] | None = None,
         batch: int = 64,
         trace: bool = False,
         scored: bool = True,
-        normalised: bool = False,
-        first_line: int = 1,
+        ranked: bool = False,
+        watch: Watch | None = None,
     ) -> Hypotheses:
-        """As `Translator.search`. Raises ValueError for a search that the library cannot compute."""
-        self._check(settings, systems, batch, trace)
-        sources = self._sources(lines, normalised, first_line)
-        self._check_room(settings, sources, batch)
-        engine = self.parallel if len(lines) > batch else self.single
-        return engine.decode(sources, settings, batch, scored)
-
-    def _check(
-        self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None, batch: int, trace: bool
-    ) -> None:
-        """Raises ValueError for a search that the library cannot compute."""
+        """As for bundles. Raises ValueError for a search that the library cannot compute."""
         check_batch(batch)
         check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
@@ -118,13 +109,30 @@ class CTranslate2Translator(BaseTranslator):
         reason = declared.serves(self._families[0][1], search, settings)
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
+        self._check_room(settings, sources, batch)
+        return self._decode(sources, settings, batch, scored, ranked, watch)
+
+    def _decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool,
+        ranked: bool,
+        watch: Watch | None,
+    ) -> Hypotheses:
+        engine = self.parallel if len(sources) > batch else self.single
+        return engine.decode(sources, settings, batch, scored, ranked, watch)
 
     def _positions(self) -> int:
         return self.single.max_positions
 
 
 class ImportedTranslator(CTranslate2Translator):
-    """A model that was made elsewhere, over the subwords of a recipe: it also scores outputs of other systems."""
+    """A model that was made elsewhere, over the subwords of a recipe: it also scores outputs of other systems.
+
+    Ids of sources are those of the model's own subwords, ids of outputs those of the recipe.
+    """
 
     @property
     def network(self) -> ImportedModel:
@@ -132,31 +140,25 @@ class ImportedTranslator(CTranslate2Translator):
         assert isinstance(network, ImportedModel)
         return network
 
-    def search(
-        self,
-        lines: list[str],
-        settings: SearchSettings,
-        systems: Mapping[str, BaseTranslator] | None = None,
-        batch: int = 64,
-        trace: bool = False,
-        scored: bool = True,
-        normalised: bool = False,
-        first_line: int = 1,
-    ) -> Hypotheses:
-        """As `CTranslate2Translator.search`. The model reads text, so that placeholders are what they stand for."""
-        self._check(settings, systems, batch, trace)
-        # Lines that cannot be text are refused as those of other systems are.
-        self._sources(lines, normalised, first_line)
-        check_beams(settings, len(self.network.pieces.names["target"]))
-        lines = lines if normalised else [self._source.line(line) for line in lines]
-        longest = self.network.longest_source
-        for number, length in enumerate(self.network.lengths(lines), first_line):
-            if length > longest:
-                raise ValueError(
-                    f"line {number} has {length} of the model's subwords, it takes at most {longest}; split it into "
-                    "sentences."
-                )
-        return self.network.translate(lines, settings, batch, scored)
+    def _encoded(self, lines: list[str], normalised: bool) -> list[list[int]]:
+        return [*self.network.encode(lines if normalised else [self._source.line(line) for line in lines])]
 
-    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
-        """Subwords of the recipe say nothing of the model's."""
+    def _source_pieces(self, source: Sequence[int]) -> list[str]:
+        return self.network.single.source_words(source)
+
+    def _decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool,
+        ranked: bool,
+        watch: Watch | None,
+    ) -> Hypotheses:
+        return self.network.search(sources, settings, batch, scored, ranked, watch)
+
+    def _check_room(self, settings: SearchSettings, _sources: Sequence[Sequence[int]], _batch: int) -> None:
+        check_beams(settings, len(self.network.pieces.names["target"]))
+
+    def _positions(self) -> int:
+        return self.network.longest_source + 1

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.batches import search_all, search_rows
+from workflow_src.decoding.batches import Watch, longest_first, search_all, search_rows
 from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine, why_not
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
@@ -96,32 +96,21 @@ class Translator(BaseTranslator):
             self._fast = open_engine(declared, own, self.engine, self.runtime.device)
         return self
 
-    def search(
+    def search_ids(
         self,
-        lines: list[str],
+        sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         systems: Mapping[str, BaseTranslator] | None = None,
         batch: int = 64,
         trace: bool = False,
         scored: bool = True,
-        normalised: bool = False,
-        first_line: int = 1,
+        ranked: bool = False,
+        watch: Watch | None = None,
     ) -> Hypotheses:
-        """Subword hypotheses with scores for `lines`, `batch` of them at a time.
-
-        `systems` are translators for the roles that settings name systems for. Raises ValueError for a search that the
-        bundle has not, and for a line that is longer than the model's positions, named by its number (counted from
-        `first_line`).
-
-        `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
-        text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
-        with `trace`, there are translations after every step.
-        """
         settings = self._completed(settings)
         declared = registry.search_of(settings)
         check_batch(batch)
         networks = self.networks(settings, systems)
-        sources = self._sources(lines, normalised, first_line)
         self._check_room(settings, sources, batch)
         run = registry.import_object(declared.run)
 
@@ -131,7 +120,7 @@ class Translator(BaseTranslator):
                 return run(networks, source, settings, scored, trace)
 
         if trace or self._fast is None:
-            return search_all(eagerly, sources, batch, self.runtime.device)
+            return search_all(eagerly, sources, batch, self.runtime.device, ranked, watch)
         number = sum(map(bool, sources))
         engines: dict[bool, Opened | None] = {}
 
@@ -146,7 +135,28 @@ class Translator(BaseTranslator):
                 return faster.search(rows, settings, scored, networks)
             return eagerly(pad(rows, eos=True).to(self.runtime.device, non_blocking=True))
 
-        return search_rows(search, sources, batch)
+        return search_rows(search, sources, batch, ranked, watch)
+
+    @torch.no_grad()
+    def _origins(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None,
+        outputs: Sequence[Sequence[Sequence[int]]],
+        batch: int,
+    ) -> list[list[list[int]]]:
+        networks, reference = self.networks(settings, systems), registry.search_of(settings).origins
+        assert reference is not None, "see `knows_origins`"
+        origins_of = registry.import_object(reference)
+        # Empty sources have one output, without subwords.
+        positions: list[list[list[int]]] = [[[]] for _ in sources]
+        for rows in longest_first(sources, batch):
+            source = pad([sources[row] for row in rows], eos=True).to(self.runtime.device, non_blocking=True)
+            own = origins_of(networks, source, settings, [outputs[row] for row in rows])
+            for row, values in zip(rows, own, strict=True):
+                positions[row] = values
+        return positions
 
     def networks(
         self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None = None

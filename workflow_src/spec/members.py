@@ -179,12 +179,14 @@ class Search:
     varies      (settings) -> None, or why they have no program: "with stop_threshold"
     at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
+    origins     (networks by role, source (B, S), settings, outputs of each sentence) -> for each of these outputs the
+                source position that each subword was read off; None: it does not know
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can give the translation after every step of its series
     families    families that it decodes beside those which name it
     series      the setting that curves run over
     first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
-    width       (settings) -> hypotheses that are held for a sentence
+    width       (settings) -> hypotheses that are held for a sentence; with one, `Hypotheses.ranked` has all of them
     held        (settings, Sizes) -> bytes that are held at once, at least, beside the network; None: the scores of the
                 vocabulary at every position of all hypotheses, and some states
     baseline    the search of the same model that its rows are compared with; None: the reference
@@ -209,6 +211,7 @@ class Search:
     logits: bool = False
     varies: Callable[[Any], str | None] = lambda _settings: None
     at_lengths: str | None = None
+    origins: str | None = None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False
     families: tuple[str, ...] = ()
@@ -222,6 +225,11 @@ class Search:
     label: Callable[[Any], str] | None = None
     details: Callable[[Any], list[str]] | None = None
     look: Look = Look()
+
+    @property
+    def several(self) -> bool:
+        """Whether it can hold several hypotheses for a sentence."""
+        return self.width is not single
 
     def bytes_held(self, settings: SearchSettings, sizes: Sizes) -> float:
         """Memory that is held at once, at least, beside the network."""

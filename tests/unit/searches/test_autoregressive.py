@@ -85,6 +85,11 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed, 
         wanted = scores(model, one(batch, row).source, outputs) / divisors
         assert hypotheses.tokens[row] == list(outputs[int(wanted.argmax())])
         assert hypotheses.scores[row] == pytest.approx(wanted.max().item(), abs=1e-12)
+        # All others too, in order.
+        order = sorted(range(len(outputs)), key=lambda place: -float(wanted[place]))
+        every = hypotheses.ranked()[row]
+        assert [score for score, _ in every] == pytest.approx([float(wanted[place]) for place in order], abs=1e-12)
+        assert [tuple(words) for _, words in every[:9]] == [outputs[place] for place in order[:9]]
 
 
 @pytest.mark.parametrize("width", range(1, 2 * V + 2))

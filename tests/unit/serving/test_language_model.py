@@ -27,6 +27,7 @@ from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import LANGUAGE_MODEL, Role
+from workflow_src.types import Hypotheses
 
 IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -122,7 +123,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(made, 
     plain = load(made.plain)
     (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
     found = [[token for token in tokens for _ in range(2)]]
-    monkeypatch.setattr(plain, "search", lambda *_given, **_more: SimpleNamespace(tokens=found))
+    monkeypatch.setattr(plain, "search_ids", lambda *_given, **_more: Hypotheses(found, [0.0]))
     kept, removed = plain.text(found), plain.text(found, "subwords")
     assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
     assert plain.translate(["x"], remove_repetitions="subwords") == removed

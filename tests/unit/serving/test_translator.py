@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import re
 import shlex
 import shutil
 import signal
@@ -16,11 +15,14 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.types import Hypotheses
 
 PROJECT = Path(__file__).resolve().parents[3]
 SEARCHES = [
@@ -233,16 +235,17 @@ def test_settings_that_do_not_serve_are_named(translators, settings, fields):
 
 
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
-def test_a_sentence_longer_than_the_models_positions_is_named_by_its_line(translators, tiny, family):
+def test_searches_refuse_a_sentence_longer_than_the_models_positions_by_its_line(translators, tiny, family):
     translator = translators[family]
     # "Hund" may be one subword or several; the model has 60 positions, one of them for the end symbol.
     line, longest = "Hund", None
     while len(tiny.subwords.encode_source([line])[0]) <= 59:
         line, longest = f"{line} Hund", line
-    assert translator.translate([longest])[0]
+    settings, _ = translator.settings()
+    assert translator.search([longest], settings).tokens[0]
     count = len(tiny.subwords.encode_source([line])[0])
     with pytest.raises(ValueError) as caught:
-        translator.translate(["der Hund", "", line])
+        translator.search(["der Hund", "", line], settings)
     assert str(caught.value) == f"line 3 has {count} subwords, the model takes at most 59; split it into sentences."
 
 
@@ -623,11 +626,6 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
     assert in_process(*words) == (0, "", "") and out.read_text().count("\n") == 70
     before = out.read_bytes()
     # The fault lies beyond the first chunk, which is translated by then.
-    text.write_text("der Hund\n" * 70 + "Hund " * 100 + "\n")
-    code, output, error = in_process(*words)
-    assert (code, output) == (1, "") and re.fullmatch(r"error: line 71 has \d+ subwords, .*\n", error)
-    assert out.read_bytes() == before
-    out.unlink()
     for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, "), (None, "does not exist.")):
         text.unlink()
         if content:
@@ -636,7 +634,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
             text = tmp_path / "none.txt"
         code, output, error = in_process(*words[:3], text, *words[4:])
         assert (code, output) == (1, "") and message in error and error.count("\n") == 1
-        assert not out.exists() and not list(tmp_path.glob(".*"))
+        assert out.read_bytes() == before and not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(
@@ -824,3 +822,22 @@ def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_
     assert not (tmp_path / "out.txt").exists()
     assert in_process(*words) == (0, "", "")
     assert (tmp_path / "out.txt").read_text() == ""
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch, normalised):
+    texts = {"de": ["der <b>Hund</b> ruht", "siehe %1"], "en": ["the <b>dog</b> rests", "see %1"]}
+    for code, lines in texts.items():
+        (tmp_path / code).write_text("".join(f"{line}\n" for line in lines))
+    settings = SubwordsConfig(vocabulary_size="auto")
+    paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
+    own = translators["lvm"]
+    learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
+    translator = type(own)(own.description, own.models, learned, own.runtime)
+    # What a model writes: a translation with symbols, one that lacks a span, and one with a symbol too many.
+    written = learned.encode_target(["the <b>dog</b>", "see", "%1 %2"], ["<b> </b>", "", "%1 %2"])
+    monkeypatch.setattr(translator, "search_ids", lambda *_, **__: Hypotheses(written, [0.0] * 3))
+    lines = ["der <i>Hund</i>", "siehe %7", "a %3"]
+    texts = translator.translate(lines, normalised=normalised, remove_repetitions="none")
+    assert texts == ["the <i>dog</i>", "see", "%3"]
+    assert translator.placeholders == {"spans": 4, "missing": 1, "dropped": 1}

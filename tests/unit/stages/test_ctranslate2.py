@@ -4,7 +4,9 @@ import json
 import shutil
 
 import pytest
+from refusals import fields_of
 
+from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
 
@@ -63,6 +65,35 @@ def test_a_decode_uses_its_compute_type(exported, lines, run_stage, tmp_path):
     assert all(len(text.splitlines()) == len(lines) for text in texts.values())
 
 
+def test_hypotheses_are_those_of_the_bundle(exported, teacher, lines):
+    ours, theirs = (Translator.load(folder, "cpu", "float32", threads=1) for folder in (teacher[0], exported))
+    settings = {"beam": 4, "n_best": 4, "max_length_ratio": 4.0}
+    wanted, found = (translator.translate(lines, **settings) for translator in (ours, theirs))
+    assert [one.text for one in found] == theirs.translate(lines, beam=4, max_length_ratio=4.0)
+    same = 0
+    for one, other in zip(wanted, found, strict=True):
+        scores = [hypothesis.score for hypothesis in other.hypotheses]
+        assert scores == sorted(scores, reverse=True) and other.source == one.source
+        same += [hypothesis.subwords for hypothesis in one.hypotheses] == [h.subwords for h in other.hypotheses]
+        assert other.score == pytest.approx(one.score, abs=2e-3)
+    # Both keep what ends; where few of the last ones end at once, which of them may differ.
+    assert same > 0.8 * len(lines)
+    with pytest.raises(ConfigError) as refused:
+        theirs.translate(lines, search="greedy", n_best=2)
+    assert fields_of(refused.value, {"setting": "n_best", "value": 2, "hint": "take search beam"})
+    with pytest.raises(ConfigError) as refused:
+        theirs.translate(lines, return_origins=True)
+    assert refused.value.setting == "return_origins"
+
+
+def test_lines_of_any_length_are_translated(exported, caplog):
+    translator = Translator.load(exported, "cpu", threads=1)
+    line = "Der Hund ruht.  Ein Mann kommt heute."
+    sentences = translator.translate(["Der Hund ruht.", "Ein Mann kommt heute."])
+    assert translator.translate([line, "Hund " * 60])[0] == "  ".join(sentences)
+    assert [record.args[1] for record in caplog.records] == [2]
+
+
 def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage, tmp_path):
     found = {}
     for engine in ("continuum", "ctranslate2", "auto"):
@@ -86,8 +117,9 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
         Translator.load(exported, "cpu", "float16", 1)
+    translator = Translator.load(exported, "cpu", threads=1)
     with pytest.raises(ValueError, match=r"line 7 has \d+ subwords, the model takes at most 59"):
-        Translator.load(exported, "cpu", threads=1).translate(["Hund " * 60], first_line=7)
+        translator.search(["Hund " * 60], translator.settings()[0], first_line=7)
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     words[3] = str(teacher[0])
     assert "needs a package that is not there" in refused("export_engine", ["--engine", "ctranslate2", *words])

@@ -8,6 +8,7 @@ from workflow_src import jobs
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.stages import encode
 
 GERMAN = ["der Hund schläft", "der Hund liest ein Buch und schläft dann", "ja", "", "der Hund", "wer 😀"]
@@ -175,3 +176,30 @@ def test_text_that_is_not_utf8(models, texts, capsys):
 def test_missing_subwords(texts, capsys):
     error = run(texts / "none", texts, "train", code=1, capsys=capsys)
     assert f"{texts / 'none' / 'subwords.json'} " in error and "exist" in error
+
+
+def test_placeholders_of_training_pairs_need_a_partner_and_those_of_dev_do_not(tmp_path, capsys):
+    texts = {"de": ["der <b>Hund</b> %1", "ein %2 Buch %1", "ja"], "en": ["the <b>dog</b>", "a book %1 %2", "yes %3"]}
+    for code, lines in texts.items():
+        (tmp_path / code).write_text("".join(f"{line}\n" for line in lines))
+    settings = SubwordsConfig(vocabulary_size="auto")
+    paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
+    learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
+    first, second, third = SYMBOLS[:3]
+
+    def pieces(split):
+        corpus = run(tmp_path / "subwords", tmp_path, split)
+        rows = [(corpus.source(row).tolist(), corpus.target(row).tolist()) for row in range(len(corpus))]
+        names = learned.names()["source"]
+        return corpus.summary, [
+            ["".join(names[i] for i in ids).replace("▁", " ").strip() for ids in row] for row in rows
+        ]
+
+    summary, rows = pieces("train")
+    assert rows[0] == [f"der {first}Hund{second} %1", f"the {first}dog{second}"]
+    assert rows[1] == [f"ein {first} Buch {second}", f"a book {second} {first}"]
+    assert summary["placeholders"] == {"pairs": 2, "spans": 4, "without_partner": 2}
+    assert "2 pairs with 4 placeholders on both sides, 2 without partner" in capsys.readouterr().err
+    summary, rows = pieces("dev")
+    assert rows[0] == [f"der {first}Hund{second} {third}", f"the {first}dog{second}"] and "placeholders" not in summary
+    assert rows[2] == ["ja", "yes %3"]

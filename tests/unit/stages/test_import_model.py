@@ -293,6 +293,45 @@ def test_tokens_that_the_model_has_not_are_refused(outside, other_subwords, refu
     assert "model.target_prefix" in error and "eng_Latn" in error
 
 
-def test_a_long_line_is_named(imported):
-    with pytest.raises(ValueError, match="line 7 has"):
-        Translator.load(imported, "cpu", threads=1).translate(["der Hund", "Hund " * 80], first_line=6)
+def test_long_lines_are_refused_by_number_or_cut(imported):
+    translator = Translator.load(imported, "cpu", threads=1)
+    lines = ["der Hund", "Hund " * 80]
+    with pytest.raises(ValueError, match="line 7 has 4"):
+        translator.search(lines, translator.settings()[0], first_line=6)
+    texts = translator.translate(lines)
+    assert texts[0] == translator.translate(lines[:1])[0] and texts[1]
+
+
+def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, lines):
+    wanted = {"search": "beam", "beam": 3, "n_best": 3}
+    own = export.translate(lines[:8], **wanted)
+    found = Translator.load(imported, "cpu", threads=1).translate(lines[:8], **wanted)
+    for one, other in zip(found, own, strict=True):
+        assert len(one.hypotheses) > 1
+        assert [hypothesis.text for hypothesis in one.hypotheses] == [
+            hypothesis.text for hypothesis in other.hypotheses
+        ]
+        scores = [hypothesis.score for hypothesis in other.hypotheses]
+        assert [hypothesis.score for hypothesis in one.hypotheses] == pytest.approx(scores, abs=1e-4)
+
+
+def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path):
+    """Whatever the model makes of a span, an output that has it gets it back by its symbol."""
+    settings = SubwordsConfig(vocabulary_size=70, joint=True)
+    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
+    line, network = "der Hund %1 ruht", translator.network
+    assert network.encode([line])[0].line == line
+    # The model reads what stands in the text, not a symbol.
+    model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
+    assert len(network.encode([line])[0]) == len(model.encode_as_pieces(line))
+    texts = ["the %1 dog", "the dog"]
+    network.pieces.decode = lambda outputs: texts[: len(outputs)]
+    hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)
+    assert translator.subwords.placeholder_outcomes(hypotheses.tokens, [line, line]) == [
+        {"spans": 1, "missing": 0, "dropped": 0},
+        {"spans": 1, "missing": 1, "dropped": 0},
+    ]
+    assert translator.text(hypotheses.tokens, sources=[line, line]) == texts

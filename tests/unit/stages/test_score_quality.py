@@ -129,3 +129,19 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
         ]
     )
     assert found["without_repeated_subwords"]["chrf"] == 100 > found["kept"]["chrf"]
+
+
+def test_what_became_of_placeholders_is_summed(files, capsys):
+    lines = ["the dog", "the %1"]
+    counts = [{"spans": 2, "missing": 1, "dropped": 0}, {"spans": 1, "missing": 0, "dropped": 2}]
+    details = [
+        json.dumps({"without_repeated_subwords": line, "placeholders": own})
+        for line, own in zip(lines, counts, strict=True)
+    ]
+    assert _run(_words(files, lines, lines, ["a", "b"], details))["placeholders"] == {
+        "spans": 3,
+        "missing": 1,
+        "dropped": 2,
+    }
+    assert "of 3 placeholders, 1 is missing; 2 symbols without any were dropped" in capsys.readouterr().err
+    assert "placeholders" not in _run(_words(files, lines, lines, ["a", "b"]))

@@ -113,9 +113,9 @@ def context_of(
     sources = _first(usage["source"])
     settings = row.settings | (row.picked or {})
     command = translate_command(folder, description, settings, recommended.entry["systems"], device, precision)
-    normaliser = Normaliser(
-        NormalisationConfig.model_validate(description["normalisation"]), description["languages"]["source"]
-    )
+    kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
+    normalisation = NormalisationConfig.model_validate(description["normalisation"])
+    normaliser = Normaliser(normalisation, description["languages"]["source"], kinds)
     # Text that Moses tokenised is another text once it is tokenised again.
     taken = " --normalised" if [normaliser.line(line) for line in sources] != sources else ""
     shown = [normaliser.detokenise(line) for line in sources]

@@ -97,10 +97,18 @@ class NonAutoregressiveModel(nn.Module):
         """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
         if self.config.copy_source == "soft":
             return soft_copy(memory, slots, place, self.config.copy_temperature)
-        # Slot n of N reads state floor(n S / N); padded slots read the last, and are masked later.
-        lengths = memory.mask.sum(1)
-        source = (place * lengths[:, None] // slots[:, None]).clamp(max=memory.states.size(1) - 1)
+        # Padded slots read the last state, and are masked later.
+        source = self.slot_origins(memory.mask.sum(1), slots, place).clamp(max=memory.states.size(1) - 1)
         return memory.states.gather(1, source[..., None].expand(-1, -1, memory.states.size(2)))
+
+    def slot_origins(self, lengths: Tensor, slots: Tensor, place: Tensor) -> Tensor:
+        """The source position (B, N) whose state slots at places (N,) begin with, of sources of lengths (B,).
+
+        Slot n of N reads state floor(n S / N); a soft copy is centred on the nearest to (n + 1/2) S / N - 1/2.
+        """
+        if self.config.copy_source == "soft":
+            return (2 * place + 1) * lengths[:, None] // (2 * slots[:, None])
+        return place * lengths[:, None] // slots[:, None]
 
     # 3. The decoder over the slots.
 

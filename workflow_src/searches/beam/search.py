@@ -17,13 +17,14 @@ from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
+from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, Ranked, wide
 
 
 def beam_search(model, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
-    """The best finished hypothesis of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
-    best = [hypotheses[0] for hypotheses in n_best(model, source, *settings, **more)]
-    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
+    """The finished hypotheses of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
+    finished = n_best(model, source, *settings, **more)
+    best = [hypotheses[0] for hypotheses in finished]
+    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best], ranked=lambda: finished)
 
 
 @torch.no_grad()
@@ -35,7 +36,7 @@ def n_best(
     max_length_ratio: float = 2.0,
     language_model: LanguageModel | None = None,
     lm_weight: float = 0.0,
-) -> list[list[tuple[float, list[int]]]]:
+) -> list[Ranked]:
     """(score, tokens) of finished hypotheses, best first, at most `beam` for each sentence of source (B, S).
 
     At every position the 2 * beam best continuations are looked at; those among the first `beam` that end are kept as
@@ -49,7 +50,7 @@ def n_best(
     decoder = model.start(model.encode(source))
     device, count = source.device, source.size(0)
     longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
-    finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(count)]
+    finished: list[Ranked] = [[] for _ in range(count)]
     running = list(range(count))
     tokens = torch.full((count,), BOS, device=device)
     scores = torch.zeros(count, 1, device=device)

@@ -98,6 +98,7 @@ SEARCH = Search(
     settings=CtcBeamSettings,
     run="workflow_src.searches.ctc_beam.search:run",
     program="workflow_src.searches.ctc_beam.search:program",
+    origins="workflow_src.searches.ctc_beam.search:origins",
     # Draws are the only thing that the graph computes otherwise; what reads its outputs stands beside it.
     graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
     logits=True,

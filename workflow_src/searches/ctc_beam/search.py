@@ -21,6 +21,7 @@ from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.passes import Compiled, Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
 from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
@@ -110,7 +111,13 @@ def searched(
     if rescorer is None and each == 1:
         best = [beam.best(row) for row in rows]
         scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
-        return Hypotheses([list(output) for (_, output), _ in best], scores, candidates=[count for _, count in best])
+        return Hypotheses(
+            [list(output) for (_, output), _ in best],
+            scores,
+            candidates=[count for _, count in best],
+            # The search again: reading all outputs takes time that the best alone do not.
+            ranked=lambda: [[(score + row.base, list(output)) for score, output in beam(row)] for row in rows],
+        )
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for number, row in enumerate(rows):
         outputs = candidates[number // each]
@@ -180,3 +187,15 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     return ctc_beam(models[MODEL], source, settings, *_others(models), scored)
+
+
+@torch.no_grad()
+def origins(
+    models: Mapping[str, Any],
+    source: Tensor,
+    settings: CtcBeamSettings,
+    outputs: Sequence[Sequence[Sequence[int]]],
+) -> list[list[list[int]]]:
+    """The source position that each subword of outputs of source (B, S) was read off."""
+    logits, slots = LogitsPass(models[MODEL], settings)(source)
+    return source_positions(models[MODEL], source, logits, slots, outputs)

@@ -24,6 +24,7 @@ SEARCH = Search(
     settings=CtcGreedySettings,
     run="workflow_src.searches.ctc_greedy.search:run",
     program="workflow_src.searches.ctc_greedy.search:program",
+    origins="workflow_src.searches.ctc_greedy.search:origins",
     cost=cost,
     needs={MODEL: Role(ALIGNED)},
     look=Look(marker=">"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.passes import Pass
+from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.ctc_greedy import CtcGreedySettings
 from workflow_src.spec import MODEL
@@ -53,3 +54,15 @@ def run(
     _trace: bool = False,
 ) -> Hypotheses:
     return ctc_greedy(models[MODEL], source, settings.blank_penalty, scored)
+
+
+@torch.no_grad()
+def origins(
+    models: Mapping[str, Any],
+    source: Tensor,
+    settings: CtcGreedySettings,
+    outputs: Sequence[Sequence[Sequence[int]]],
+) -> list[list[list[int]]]:
+    """The source position that each subword of outputs of source (B, S) was read off."""
+    logits, mask = slot_logits(models[MODEL], source, settings.blank_penalty)
+    return source_positions(models[MODEL], source, logits, mask.sum(1), outputs)

@@ -128,7 +128,10 @@ def test_bad_input_is_named():
 
 
 def test_every_metric_scores_and_what_is_uncertain_has_an_interval_within_its_bounds():
-    entries = score(HYPOTHESES, REFERENCES, names=declared())
+    # The first translation lacks a placeholder.
+    references = [f"{line} %1" for line in REFERENCES]
+    hypotheses = [HYPOTHESES[0], *(f"{line} %1" for line in HYPOTHESES[1:])]
+    entries = score(hypotheses, references, names=declared(), sources=references)
     for name, metric in declared().items():
         if name == "validity":
             continue
@@ -137,6 +140,15 @@ def test_every_metric_scores_and_what_is_uncertain_has_an_interval_within_its_bo
         assert (f"{name}_ci" in entries) == metric.uncertainty
         if metric.uncertainty:
             assert low <= entries[f"{name}_ci"][0] < entries[name] < entries[f"{name}_ci"][1]
+
+
+def test_kept_placeholders_are_counted_where_source_and_reference_share_them():
+    sources = ["<b>%1</b> of %1", "see http://x.org", "none", "%2"]
+    references = ["<b>%1</b> from %1", "look here", "none", "%2"]
+    hypotheses = ["%1 <b> %1 %1 %2", "", "%1", "%2"]
+    entries = score(hypotheses, references, sources=sources, names=["kept_placeholders"])
+    assert entries["kept_placeholders"] == pytest.approx(4 / 5)
+    assert score(["a"], ["a"], sources=["a"], names=["kept_placeholders"])["kept_placeholders"] == 1
 
 
 def test_chrf_plus_plus_and_ter_are_sacrebleus():

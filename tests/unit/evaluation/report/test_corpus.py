@@ -1,5 +1,7 @@
 """The report's words about the corpus: what was read, left out and shared; against counts made by hand."""
 
+from types import SimpleNamespace
+
 from workflow_src.evaluation.report import corpus
 
 CONTENT = {
@@ -102,3 +104,16 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
     assert corpus.cleaning(CONTENT, {}) == []
+
+
+def test_placeholders_are_counted_in_sentences():
+    texts = {"raw": {"placeholders": {"pairs": 2, "spans": 1004, "without_partner": 3}, "pairs": 9, "max_length": 64}}
+    sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
+    assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
+    rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
+    qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "dropped": 1}}}
+    assert corpus.kept(rows, qualities, "dev") == []
+    assert corpus.kept(rows, qualities, "test") == [
+        "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing; 1 symbol without any was "
+        "dropped."
+    ]

@@ -107,6 +107,9 @@ def test_an_unlimited_beam_finds_the_best_of_all_outputs(model, language_model, 
         assert tuple(hypotheses.tokens[row]) == best
         assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
         assert hypotheses.candidates[row] == len(every)
+        ranked, order = hypotheses.ranked()[row], sorted(every, key=every.__getitem__, reverse=True)
+        assert [tuple(words) for _, words in ranked] == order
+        assert [score for score, _ in ranked] == pytest.approx([every[output] for output in order], abs=1e-9)
 
 
 def test_a_beam_of_one_over_certain_slots_is_greedy(model):

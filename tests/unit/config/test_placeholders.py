@@ -1,0 +1,51 @@
+"""`recipe.placeholders`: kinds of spans, what rules are handed of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+
+from workflow_src.cli.estimate import jobs
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.datasets import PlaceholderKind
+from workflow_src.errors import ConfigError
+
+KINDS = get_args(PlaceholderKind)
+
+
+def plan(value) -> Plan:
+    return Plan(load_experiment("smoke", recipe={"placeholders": value}))
+
+
+def handed(own: Plan) -> list[list[str] | None]:
+    return [json.loads(text).get("placeholders") for text in (own.settings_normalise(), own.settings_subwords())]
+
+
+@pytest.mark.parametrize("value", [None, False])
+def test_off_hands_over_nothing(value):
+    default = Plan(load_experiment("smoke"))
+    assert handed(plan(value)) == [None, None]
+    assert plan(value).settings_subwords() == default.settings_subwords() == default.recipe.subwords.canonical()
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (True, [*KINDS]),
+        ({}, [*KINDS]),
+        ({"urls": False}, [kind for kind in KINDS if kind != "urls"]),
+        (["variables", "tags"], ["tags", "variables"]),
+    ],
+)
+def test_kinds_are_handed_to_what_reads_text(value, kinds):
+    assert handed(plan(value)) == [kinds, kinds]
+    assert jobs(plan(value)) == jobs(plan(None))
+
+
+@pytest.mark.parametrize("value", [["url"], {"url": True}, "tags", 3, [], dict.fromkeys(KINDS, False), ["tags", 1]])
+def test_what_names_no_kind_is_refused(value):
+    with pytest.raises(ConfigError) as caught:
+        plan(value)
+    assert caught.value.setting.startswith("recipe.placeholders")

@@ -1,0 +1,242 @@
+"""Lines of any length, several hypotheses, and many files: in Python and as a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from refusals import fields_of
+
+from workflow_src.errors import ConfigError
+from workflow_src.registry import search_of, searches
+from workflow_src.serving import command
+from workflow_src.serving.sentences import Part, cut
+from workflow_src.serving.translations import Translation
+from workflow_src.serving.translator import Translator
+
+PROJECT = Path(__file__).resolve().parents[3]
+SENTENCES = ["der Hund ruht heute.", "Ein Vogel kommt!", "Kein Mann bleibt noch dort."]
+LINE = "der Hund ruht heute.  Ein Vogel kommt!\tKein Mann bleibt noch dort."
+# Searches that hold several hypotheses, by family.
+SEVERAL = [
+    ("transformer", {"search": "beam", "beam": 4}),
+    ("score", {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 2}),
+    ("nat", {"search": "ctc-beam", "beam": 6}),
+]
+
+
+@pytest.fixture(scope="module")
+def bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
+    """The miniature systems, and a one-pass system that has begun to learn."""
+    folder = tmp_path_factory.mktemp("nat")
+    run_stage("train", training_words("nat", folder, max_steps=4, validate_every=4))
+    run_stage("export_bundle", export_words(folder / "model.safetensors", None, folder / "bundle"))
+    return {**tiny_bundles, "nat": folder / "bundle"}
+
+
+@pytest.fixture(scope="module")
+def translators(bundles):
+    load = lambda folder: Translator.load(folder, device="cpu", threads=1, engine="eager")  # noqa: E731
+    return {family: load(folder) for family, folder in bundles.items()}
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "nat"])
+def test_sentences_of_a_line_are_translated_one_by_one(translators, family):
+    translator = translators[family]
+    first, second, third = translator.translate(SENTENCES)
+    lines = ["", LINE, SENTENCES[1], f" {LINE}\n\n{LINE} "]
+    wanted = f"{first}  {second}\t{third}"
+    assert translator.translate(lines) == ["", wanted, second, f"{wanted}\n\n{wanted}"]
+    assert translator.translate(lines, batch=1) == translator.translate(lines)
+    line = " ".join(LINE.split())
+    whole, normalised = (translator.translate([line], **how) for how in ({"split": False}, {"normalised": True}))
+    assert whole == normalised != translator.translate([line])
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "nat"])
+@pytest.mark.parametrize("split", [True, False])
+def test_what_is_too_long_is_cut_and_named_by_its_line(translators, tiny, family, split, caplog):
+    translator = translators[family]
+    long = "der Hund ruht heute, " * 9 + "Hund" * 40
+    texts = translator.translate(["Hund", long, LINE], first_line=11, split=split)
+    assert len(texts) == 3 and texts[0] == translator.translate(["Hund"])[0]
+    (record,) = caplog.records
+    assert record.args[1] == 12 and record.args[3] == 59 < record.args[2]
+    pieces = cut(Part(0, "", long), lambda text: len(tiny.subwords.encode_source([text])[0]) <= 59)
+    assert record.args[4] == len(pieces) > 2
+    parts = translator.translate([piece.text for piece in pieces], split=False)
+    assert texts[1].replace(" ", "") == "".join(parts).replace(" ", "")
+
+
+@pytest.mark.parametrize(("family", "settings"), SEVERAL, ids=str)
+def test_the_first_of_several_is_the_translation(translators, family, settings):
+    translator = translators[family]
+    lines = [*SENTENCES, "", LINE]
+    plain = translator.translate(lines, **settings)
+    scored = translator.translate(lines, **settings, return_scores=True)
+    held = searches()[settings["search"]].width(translator.settings(**settings)[0])
+    for count in (1, 3, held):
+        found = translator.translate(lines, **settings, n_best=count)
+        assert all(isinstance(line, Translation) for line in found)
+        assert [line.text for line in found] == plain
+        assert [line.score for line in found] == pytest.approx([line.score for line in scored])
+        for line in found:
+            scores = [one.score for one in line.hypotheses]
+            assert scores == sorted(scores, reverse=True) and 1 <= len(scores) <= count
+            assert len({one.text for one in line.hypotheses}) == len(scores)
+    assert max(len(line.hypotheses) for line in found) > 1
+    # Sentences' scores, and their hypotheses, add up to those of the line.
+    assert found[4].score == pytest.approx(sum(line.score for line in found[:3]))
+    assert found[4].source == tuple(piece for line in found[:3] for piece in line.source)
+    assert found[3].hypotheses[0].subwords == () and found[3].source == ("</s>",)
+    assert [len(line.hypotheses) for line in scored] == [1] * 5
+
+
+def test_hypotheses_are_those_that_the_search_holds(translators):
+    translator = translators["transformer"]
+    settings, _ = translator.settings("beam", beam=3)
+    held = translator.search_ids(translator.subwords.encode_source(SENTENCES), settings, ranked=True).ranked()
+    for own, line in zip(held, translator.translate(SENTENCES, settings, n_best=3), strict=True):
+        texts = dict.fromkeys(translator.text([tokens for _, tokens in own]))
+        assert [one.text for one in line.hypotheses] == list(texts)
+        pieces = {tuple(translator.subwords.pieces_target(tokens)): score for score, tokens in own}
+        assert all(pieces[one.subwords] == one.score for one in line.hypotheses)
+
+
+@pytest.mark.parametrize("settings", [{"search": "ctc-greedy"}, {"search": "ctc-beam", "beam": 4}], ids=str)
+def test_origins_point_into_the_subwords_of_the_line(translators, settings):
+    translator = translators["nat"]
+    several = {"n_best": 4} if "beam" in settings else {}
+    *alone, line = translator.translate([*SENTENCES, LINE], **settings, **several, return_origins=True)
+    starts = [0, len(alone[0].source), len(alone[0].source) + len(alone[1].source)]
+    expected = [
+        start + origin for start, one in zip(starts, alone, strict=True) for origin in one.hypotheses[0].origins
+    ]
+    assert list(line.hypotheses[0].origins) == expected and line.source[len(alone[0].source) - 1] == "</s>"
+    for one in [*alone, line]:
+        for hypothesis in one.hypotheses:
+            assert len(hypothesis.origins) == len(hypothesis.subwords)
+            assert all(0 <= origin < len(one.source) for origin in hypothesis.origins)
+    # Slots are in the order of the source.
+    assert all(list(h.origins) == sorted(h.origins) for one in alone for h in one.hypotheses)
+    assert translator.translate(SENTENCES, **settings, return_origins=True, batch=1) == [
+        *translator.translate(SENTENCES, **settings, return_origins=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "fields"),
+    [
+        ("transformer", {"search": "greedy", "n_best": 2}, {"value": 2, "hint": "take search beam"}),
+        ("transformer", {"search": "beam", "beam": 4, "n_best": 5}, {"value": 5, "hint": "raise beam"}),
+        ("lvm", {"search": "delta", "n_best": 2}, {"value": 2, "hint": "take search latent-search"}),
+        ("lvm", {"n_best": 0}, {"setting": "n_best", "value": 0}),
+        ("lvm", {"n_best": "x"}, {"setting": "n_best", "value": "x"}),
+        ("lvm", {"return_origins": True}, {"setting": "return_origins", "mentions": ("delta",)}),
+    ],
+)
+def test_what_a_search_cannot_give_is_refused(translators, family, settings, fields):
+    for lines in ([], SENTENCES):
+        with pytest.raises(ConfigError) as refused:
+            translators[family].translate(lines, **settings)
+        assert fields_of(refused.value, fields) == fields
+
+
+def run(bundle, *words, capsys=None) -> list[str]:
+    """The command in this process; returns the lines of its output."""
+    command.main(["--bundle", str(bundle), "--device", "cpu", "--threads", "1", "--engine", "eager", *map(str, words)])
+    return capsys.readouterr().out.splitlines() if capsys else []
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "in.txt").write_text(f"{LINE}\n\n{SENTENCES[1]}\n")
+    return tmp_path / "in.txt"
+
+
+def test_the_command_writes_what_python_returns(bundles, translators, text, capsys):
+    lines = text.read_text().splitlines()
+    beam = ("--input", text, "--search", "beam", "--beam", 4)
+    wanted = translators["transformer"].translate(lines, search="beam", beam=4, n_best=3)
+    assert run(bundles["transformer"], *beam, capsys=capsys) == [line.text for line in wanted]
+    scored = run(bundles["transformer"], *beam, "--scores", capsys=capsys)
+    assert [line.split("\t", 1) for line in scored] == [[f"{line.score:.6f}", line.text] for line in wanted]
+    several = run(bundles["transformer"], *beam, "--n-best", 3, "--scores", capsys=capsys)
+    assert several == [
+        f"{number}\t{one.score:.6f}\t{one.text}" for number, line in enumerate(wanted, 1) for one in line.hypotheses
+    ]
+    whole = run(bundles["transformer"], *beam, "--no-split", capsys=capsys)
+    assert whole == translators["transformer"].translate(lines, search="beam", beam=4, split=False)
+
+
+def test_lines_of_json_have_origins_where_the_search_knows_them(bundles, translators, text, capsys):
+    lines = text.read_text().splitlines()
+    words = ("--input", text, "--output-format", "jsonl")
+    wanted = translators["nat"].translate(lines, search="ctc-beam", beam=4, n_best=2, return_origins=True)
+    found = run(bundles["nat"], *words, "--search", "ctc-beam", "--beam", 4, "--n-best", 2, capsys=capsys)
+    for row, line in zip(map(json.loads, found), wanted, strict=True):
+        assert (row["text"], row["score"], tuple(row["source"])) == (line.text, pytest.approx(line.score), line.source)
+        assert [tuple(one["origins"]) for one in row["hypotheses"]] == [one.origins for one in line.hypotheses]
+        assert [one["text"] for one in row["hypotheses"]] == [one.text for one in line.hypotheses]
+    (first, *_) = map(json.loads, run(bundles["lvm"], *words, capsys=capsys))
+    assert first["score"] < 0 and "origins" not in first["hypotheses"][0]
+
+
+def test_the_files_of_a_folder_are_translated_each_as_a_whole(bundles, translators, tmp_path, caplog):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text(f"{LINE}\n" * 3)
+    (folder / "deep/b.txt").write_text("der Hund\n" + "Hund " * 90 + "\n")
+    run(bundles["lvm"], "--input", folder, "--output", out)
+    for name in ("a.txt", "deep/b.txt"):
+        lines = (folder / name).read_text().splitlines()
+        assert (out / name).read_text().splitlines() == translators["lvm"].translate(lines)
+    assert caplog.records[0].args[:2] == (f"{folder / 'deep/b.txt'}, ", 2)
+    # Files before one that cannot be read are whole, and nothing is left of it and later ones.
+    shutil.rmtree(out)
+    (folder / "b.txt").write_bytes(b"der Hund\n\xff\n")
+    with pytest.raises(SystemExit) as left:
+        run(bundles["lvm"], "--input", folder, "--output", out)
+    assert f"{folder / 'b.txt'}, line 2" in str(left.value.code)
+    assert [str(path.relative_to(out)) for path in out.rglob("*")] == ["a.txt"]
+
+
+def test_chunks_end_with_many_lines_or_much_text():
+    lines = ["a" * length for length in (10, 100, 500, 1, 1, 1, 1)]
+    assert [len(chunk) for chunk in command._chunks(lines, 3)] == [3, 3, 1]
+    assert [len(chunk) for chunk in command._chunks(lines, 1)] == [1] * 7
+    assert [len(chunk) for chunk in command._chunks(["a" * 900] * 4, 8)] == [2, 2]
+
+
+def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypatch, capfd):
+    words = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundles["lvm"]), "--device", "cpu"]
+    words += ["--input", str(text), "--output", str(tmp_path / "out.txt")]
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, cwd=PROJECT, env=environment, timeout=120)
+    os.close(theirs)
+    shown = b""
+    while not shown.endswith(b"\x1b[2K"):
+        try:
+            shown += os.read(ours, 1 << 16)
+        except OSError:
+            break
+    assert (done.returncode, done.stdout) == (0, b"") and b"3/3" in shown and b"lines" in shown
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
+    # Colours in a pipe make no terminal of it.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run(bundles["lvm"], "--input", text, "--output", tmp_path / "out.txt")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_search_that_holds_several_says_how_many(translators):
+    """Whether a search can is what its declaration says: no list of names."""
+    able = {name for name, search in searches().items() if search.several}
+    assert {"beam", "ctc-beam", "npd", "latent-search"} <= able and not able & {"greedy", "ctc-greedy", "delta"}
+    assert search_of(translators["transformer"].settings("beam", beam=7)[0]).several

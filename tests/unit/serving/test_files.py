@@ -1,0 +1,60 @@
+"""Which files are read and written: names are kept, and nothing of the user's is overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from refusals import fields_of
+
+from workflow_src.errors import InputError
+from workflow_src.serving.files import STANDARD_INPUT, inputs_and_outputs
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name in ("a.txt", "in/b.txt", "in/deep/c.txt", "in/.hidden", "in/.git/x", "other/a.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_a_file_or_standard_input_has_one_output(texts):
+    assert inputs_and_outputs([], None) == [(STANDARD_INPUT, None)]
+    assert inputs_and_outputs([], Path("x")) == [(STANDARD_INPUT, Path("x"))]
+    assert inputs_and_outputs([texts / "a.txt"], None) == [(texts / "a.txt", None)]
+    # Whether it can be read and written shows when that is done.
+    assert inputs_and_outputs([Path("none")], texts) == [(Path("none"), texts)]
+
+
+def test_files_of_a_folder_keep_their_paths(texts):
+    out = texts / "out"
+    assert inputs_and_outputs([texts / "a.txt", texts / "in"], out) == [
+        (texts / "a.txt", out / "a.txt"),
+        (texts / "in/b.txt", out / "b.txt"),
+        (texts / "in/deep/c.txt", out / "deep/c.txt"),
+    ]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "fields"),
+    [
+        (["in"], None, {"setting": "--output"}),
+        (["a.txt", "in"], "a.txt", {"subject": "{root}/a.txt"}),
+        (["a.txt", "other/a.txt"], "out", {"setting": "--input", "value": "{root}/other/a.txt"}),
+        (["a.txt", "a.txt"], "out", {"setting": "--input", "value": "{root}/a.txt"}),
+        (["in"], "in", {"subject": "{root}/in/b.txt"}),
+        (["a.txt", "in/b.txt"], "in/../in", {"subject": "{root}/in/../in/b.txt"}),
+        (["empty"], "out", {"subject": "{root}/empty"}),
+        (["a.txt", "none"], "out", {"subject": "{root}/none"}),
+        (["in", "other/a.txt"], "taken", {"subject": "{root}/taken/a.txt"}),
+    ],
+)
+def test_what_clashes_is_refused(texts, inputs, output, fields):
+    (texts / "taken/a.txt").mkdir(parents=True)
+    fields = {name: value.format(root=texts) for name, value in fields.items()}
+    with pytest.raises(InputError) as caught:
+        inputs_and_outputs([texts / name for name in inputs], texts / output if output else None)
+    assert fields_of(caught.value, fields) == fields

@@ -1,0 +1,90 @@
+"""Hypotheses of lines from those of their sentences, against all combinations; and how they are written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+
+import pytest
+
+from workflow_src.serving.sentences import Part
+from workflow_src.serving.translations import (
+    Hypothesis,
+    Translation,
+    distinct,
+    json_line,
+    of_line,
+    of_lines,
+    text_lines,
+)
+
+
+def sentence(number: int, scores: list[float]) -> Translation:
+    hypotheses = [
+        Hypothesis(f"s{number}h{place}", score, (f"{place}",), (place % 2,)) for place, score in enumerate(scores)
+    ]
+    return Translation(tuple(hypotheses), (f"s{number}", "</s>"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_of_a_line_are_the_combinations_with_the_largest_sums(seed):
+    draw = random.Random(seed)
+    scores = [sorted((-draw.random() for _ in range(draw.randint(1, 4))), reverse=True) for _ in range(4)]
+    sentences = [sentence(number, own) for number, own in enumerate(scores)]
+    every = sorted(
+        (
+            (sum(one.score for one in chosen), chosen)
+            for chosen in itertools.product(*(s.hypotheses for s in sentences))
+        ),
+        key=lambda pair: -pair[0],
+    )
+    for count in (1, 3, 500):
+        line = of_line(sentences, ["", " ", "\t", " "], count)
+        assert len(line.hypotheses) == min(count, len(every))
+        for hypothesis, (total, chosen) in zip(line.hypotheses, every, strict=False):
+            assert hypothesis.score == pytest.approx(total) and hypothesis.text.split() == [one.text for one in chosen]
+        assert line.text == "s0h0 s1h0\ts2h0 s3h0" and line.score == pytest.approx(sum(own[0] for own in scores))
+
+
+def test_origins_of_a_line_count_from_its_first_subword():
+    line = of_line([sentence(0, [-1.0, -2.0]), sentence(1, [-1.0, -9.0])], ["", " "], 2)
+    assert line.source == ("s0", "</s>", "s1", "</s>")
+    assert [(one.subwords, one.origins) for one in line.hypotheses] == [(("0", "0"), (0, 2)), (("1", "0"), (1, 2))]
+    without = Translation((Hypothesis("x", -1.0),), ("x",))
+    assert of_line([sentence(0, [-1.0]), without], ["", ""], 1).hypotheses[0].origins is None
+
+
+def test_equal_sums_keep_the_order_and_equal_texts_are_one():
+    flat = [sentence(number, [-1.0] * 3) for number in range(3)]
+    assert of_line(flat, ["", " ", " "], 1).text == "s0h0 s1h0 s2h0"
+    same = [Hypothesis("a", -1.0), Hypothesis("b", -2.0), Hypothesis("a", -3.0), Hypothesis("c", -math.inf)]
+    assert distinct(same) == same[:2]
+    # What is the translation stays.
+    assert distinct(same[3:]) == same[3:]
+
+
+def test_lines_have_the_parts_of_their_number():
+    parts = [Part(0, "", "x"), Part(1, "", "x"), Part(1, " ", "x"), Part(2, "", "")]
+    lines = of_lines([sentence(number, [-1.0, -2.0, -3.0]) for number in range(4)], parts, ["", "", " ", ""], 2)
+    assert [line.text for line in lines] == ["s0h0", "s1h0 s2h0", "s3h0"]
+    assert [len(line.hypotheses) for line in lines] == [2, 2, 2]
+
+
+def test_written_forms():
+    line = sentence(0, [-1.0, -2.5])
+    assert list(text_lines(7, line, False, False)) == ["s0h0", "s0h1"]
+    assert list(text_lines(7, line, True, True)) == ["7\t-1.000000\ts0h0", "7\t-2.500000\ts0h1"]
+    content = json.loads(json_line(line))
+    assert content == {
+        "text": "s0h0",
+        "score": -1.0,
+        "source": ["s0", "</s>"],
+        "hypotheses": [
+            {"text": "s0h0", "score": -1.0, "subwords": ["0"], "origins": [0]},
+            {"text": "s0h1", "score": -2.5, "subwords": ["1"], "origins": [1]},
+        ],
+    }
+    plain = json.loads(json_line(Translation((Hypothesis("ä", -math.inf),))))
+    assert plain["score"] is None and "origins" not in plain["hypotheses"][0]

@@ -1,0 +1,96 @@
+"""Lines of any length as parts that a model can take, and the translations of parts as lines again."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+import sentencex
+
+from workflow_src.config.tokenisers import spaced
+from workflow_src.data.texts import two_letters
+
+# Where a clause ends: behind a mark with white space, and behind a full-width mark.
+CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
+WORD = re.compile(r"\s+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A sentence of a line, or a piece of one: the place of its line, the white space before it, and its text.
+
+    There is no white space before the first part of a line.
+    """
+
+    line: int
+    before: str
+    text: str
+
+
+def whole_lines(lines: Sequence[str]) -> list[Part]:
+    """Each line as one part."""
+    return [Part(number, "", line) for number, line in enumerate(lines)]
+
+
+def split_lines(lines: Sequence[str], language: str) -> list[Part]:
+    """The sentences of each line; a line without any text is one part.
+
+    `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
+    split as English.
+    """
+    code = two_letters(re.split("[-_]", language.lower())[0])
+    parts: list[Part] = []
+    for number, line in enumerate(lines):
+        before, first = "", len(parts)
+        for segment in sentencex.segment(code, line):
+            text = segment.strip()
+            left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
+            before += left
+            if text:
+                parts.append(Part(number, before if len(parts) > first else "", text))
+                before = right
+        if len(parts) == first:
+            parts.append(Part(number, "", line))
+    return parts
+
+
+def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
+    """Pieces of a part that fit: it is halved until all do.
+
+    A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
+    word; else inside a word.
+    """
+    if len(part.text) < 2 or fits(part.text):
+        return [part]
+    begin, end = _middle(part.text)
+    text = part.text
+    left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
+    return [*cut(left, fits), *cut(right, fits)]
+
+
+def _middle(text: str) -> tuple[int, int]:
+    """Where the white space begins and ends at which a text is halved."""
+    size = len(text)
+    for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
+        spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
+        if spans:
+            return min(spans, key=lambda span: abs(sum(span) - size))
+    return size // 2, size // 2
+
+
+def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:
+    """What stands before the translation of each part: its own white space, or a space where the target language has
+    spaces between words and the source language has none."""
+    space = " " if spaced(target) and not spaced(source) else ""
+    first = [number == 0 or parts[number - 1].line != part.line for number, part in enumerate(parts)]
+    return ["" if begins else part.before or space for begins, part in zip(first, parts, strict=True)]
+
+
+def join(texts: Sequence[str], before: Sequence[str]) -> str:
+    """The line of translations with the white space before each; empty translations are left out."""
+    line = ""
+    for text, gap in zip(texts, before, strict=True):
+        if text:
+            line += gap + text if line else text
+    return line
