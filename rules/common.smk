@@ -34,11 +34,10 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.plan import SPLITS
 from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
-from workflow_src.registry import engines, families, roles
+from workflow_src.registry import engines, families, metrics, roles
 from workflow_src.runtime import guard
 from workflow_src.spec import BASE
 
@@ -95,7 +94,7 @@ wildcard_constraints:
     teacher="|".join(plan.teachers) or "none",
     text="[^/]+",
     search="[^/]+",
-    split="train|dev|test",
+    split="|".join(["train", *plan.loaded.held_out]),
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
@@ -133,7 +132,7 @@ def training_inputs(wildcards):
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
-        "test": plan.encoded("raw", "test") + ".json",
+        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
@@ -222,6 +221,12 @@ def decoding_bundle(wildcards):
     return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
 
 
+def computed_figures(wildcards):
+    """Figures of a row's sentences that programs of metrics computed."""
+    decode = plan.decode(wildcards.system, wildcards.search)
+    return plan.computed_figures(decode, wildcards.seed, wildcards.split)
+
+
 def all_cores(wildcards):
     """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
     try:
@@ -265,6 +270,7 @@ def analysis_bundles(wildcards, input):
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
 # Rules whose families are counted at once, on one CPU.
 COUNTED = {family.training_rule for family in families().values() if family.fit}
+PROGRAMS = [metric for metric in metrics().values() if metric.program]
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.

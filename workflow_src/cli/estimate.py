@@ -40,7 +40,7 @@ from workflow_src.cli.work import (
 )
 from workflow_src.config.costs import WIDE, parameters, updates, vocabulary_size
 from workflow_src.config.plan import Plan
-from workflow_src.registry import engines
+from workflow_src.registry import engines, metrics
 
 BYTES_A_SUBWORD = 4.5
 
@@ -51,12 +51,13 @@ def jobs(plan: Plan) -> dict[str, int]:
     clean = {"clean": 1} if plan.loaded.cleaning else {}
     clean |= dict.fromkeys(("download_monolingual", "normalise_monolingual"), 1) if plan.reads_monolingual else {}
     counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1}
-    counts["encode"] = 2 + len(plan.encoded_texts)
+    counts["encode"] = len(plan.loaded.held_out) + len(plan.encoded_texts)
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.
     extra = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
+    programs, computed = plan.program_settings, [file for row in plan.rows for file in plan.computed_figures(*row)]
     exports = [engine.exports for engine in engines().values()]
     counts |= {
         "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
@@ -69,8 +70,9 @@ def jobs(plan: Plan) -> dict[str, int]:
         **{f"export_{folder}": seeds * len(plan.exported_to(folder)) for folder in exports if folder},
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
+        **{metrics()[name].rule: len(computed) // len(programs) for name in programs},
         "score_quality": len(plan.rows),
-        "compare_rows": 1,
+        **{plan.rule_on("compare_rows", name): 1 for name in plan.compared_sets},
         "measure_speed": 1,
         "analyse": 1,
         **{analysis.rule: 1 for analysis in analyses},

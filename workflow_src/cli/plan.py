@@ -26,6 +26,7 @@ from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_h
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
 from workflow_src.config.texts import base_of, system_behind
+from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
@@ -234,10 +235,14 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
         return "train", system
     if rule == "finish_bundle":
         return "bundles", ""
+    if any(rule == metrics()[name].rule for name in plan.program_settings):
+        return "translate", system
     if rule.startswith("export_"):
         return "export", system
     if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):
         return "analyse", ""
+    if any(rule == plan.rule_on("compare_rows", name) for name in plan.compared_sets):
+        return "compare_rows", ""
     return RULES.get(rule, rule), system
 
 

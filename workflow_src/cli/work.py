@@ -20,9 +20,10 @@ from workflow_src.config.costs import (
     training_pairs,
     updates,
 )
+from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.data.corpus import count_training_pairs
 from workflow_src.data.lines import count_lines
 from workflow_src.errors import ArtifactError, ConfigError
@@ -63,8 +64,11 @@ class Work:
 
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus; None without one."""
-    summary = Path(f"{plan.encoded('raw', 'train')}.json")
-    if not summary.exists():
+    # Augmented text has as many pairs, and a few more subwords.
+    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
+    summaries = [Path(f"{plan.encoded(name, 'train')}.json") for name in names]
+    summary = next((path for path in summaries if path.exists()), None)
+    if summary is None:
         return None
     counts = read_json(summary)
     try:
@@ -124,8 +128,8 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
 
 
 def held_out(plan: Plan, split: str) -> int:
-    """Sentences of dev or test: as configured, else assumed."""
-    dataset = plan.loaded.dataset
+    """Sentences of dev or of a test set: as configured, else assumed."""
+    dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
     cut = getattr(dataset.split, split, None) if dataset.split else None
     limits = {str(name): number for name, number in plan.recipe.limits.items()}
     return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT

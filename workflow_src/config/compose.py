@@ -167,8 +167,12 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """`own` laid over `parent`, of whose systems those stay that `only` names.
 
     Systems that `own` has settings of stay too, and all that a system which stays is built on or carries. What names
-    one of the others in `parent` goes; what `own` says is checked like any other setting. Raises ConfigError.
+    one of the others in `parent` goes; what `own` says is checked like any other setting. Test sets that `parent` picks
+    are of its dataset, and go with it. Raises ConfigError.
     """
+    recipe = own.get("recipe")
+    if isinstance(recipe, dict) and "dataset" in recipe:
+        parent = _without(parent, "test")
     only = own.get("only")
     own = {key: value for key, value in own.items() if key != "only"}
     merged = merge(parent, own)

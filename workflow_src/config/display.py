@@ -8,6 +8,7 @@ from typing import Any
 import pydantic
 
 from workflow_src.config import texts
+from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import (
     DecodeInfo,
@@ -110,6 +111,8 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
         metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
+        test_sets=tuple(content.get("test_sets", (TEST,))),
+        references=content.get("references", {}),
     )
 
 

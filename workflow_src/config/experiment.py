@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.datasets import FilePath, RecipeConfig
+from workflow_src.config.datasets import FilePath, RecipeConfig, SetName
 from workflow_src.config.sizes import (
     AUTO,
     LONGEST_UNSAVED,
@@ -231,7 +231,9 @@ class DecodeConfig(Frozen):
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs that each split is spread over")
-    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(("test",), min_length=1)
+    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(
+        ("test",), min_length=1, description="test: every test set"
+    )
 
 
 class SpeedConfig(Frozen):
@@ -315,6 +317,10 @@ class RuntimeConfig(Frozen):
     gpu_partition: Partition | None = Field(None, description="of jobs on GPUs; none: partition")
     longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
     largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
+    pythons: dict[str, FilePath] = Field(
+        {}, description="Pythons that run programs of metrics, by metric; default: the one of the rule's environment"
+    )
+    scoring_batch: int = Field(16, gt=0, description="sentences that the program of a metric computes together")
     download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
     download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
     download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
@@ -355,6 +361,9 @@ class WorkflowConfig(Frozen):
     # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig
+    test: Annotated[tuple[SetName, ...], AfterValidator(distinct)] | None = Field(
+        None, min_length=1, description="test sets of the dataset that are translated, the main one first; default: all"
+    )
     systems: dict[SystemName, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
     likelihood: dict[str, LikelihoodConfig] = {}

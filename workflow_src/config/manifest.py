@@ -12,6 +12,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.spec import Look, Metric
 
@@ -248,6 +249,19 @@ class Manifest:
     # Those that translations are scored with, the main one first.
     metrics: tuple[Metric, ...]
     grids: tuple[GridInfo, ...] = ()
+    # Splits, the main one first; and the references of a source by split, where there are several.
+    test_sets: tuple[str, ...] = (TEST,)
+    references: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def on(self, test_set: str) -> Manifest:
+        """The manifest for tables of another test set than the main one, of which no figures were published."""
+        report = self.report.model_copy(update={"expected": {}})
+        return dataclasses.replace(self, report=report, test_sets=(test_set,))
+
+    def head(self, metric: Metric) -> str:
+        """The heading of a metric's column in tables of the main test set."""
+        several = self.references.get(self.test_sets[0], 1) > 1
+        return f"{metric.head}, first reference" if several and metric.references == "first" else metric.head
 
     @functools.cached_property
     def _by_key(self) -> dict[Key, DecodeInfo]:

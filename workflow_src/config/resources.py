@@ -41,7 +41,7 @@ from workflow_src.config.costs import (
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.registry import search_of
+from workflow_src.registry import metrics, search_of
 
 # Pairs where neither the dataset nor the configuration says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -142,6 +142,9 @@ class Requests:
         pairs = self.lines if monolingual else self.pairs
         if rule in FIXED:
             return FIXED[rule]
+        for metric in metrics().values():
+            if metric.program and rule == metric.rule:
+                return metric.program.memory + (GPU_PROCESS if self.gpu else 0), metric.program.minutes
         if rule in CORPUS:
             bytes_a_pair, pairs_a_minute = CORPUS[rule]
             split = self.plan.loaded.dataset.split

@@ -37,6 +37,57 @@ def test_one_text_of_weight_1_is_that_text():
     assert plan_with({"systems": {"ctc": {"data": {"raw": 2}}}}).system("ctc").data == {"raw": 2.0}
 
 
+def test_an_augmented_text_is_another_one_of_the_same_files():
+    plan = plan_with({"systems": {"ctc": {"data": MIXED, "training": {"augment": {"upper": 0.25, "typos": 0.5}}}}})
+    texts_of_ctc = ["distilled-by-teacher+upper-0.25+typos-0.5", "raw+upper-0.25+typos-0.5"]
+    assert list(plan.system("ctc").texts) == texts_of_ctc and plan.system("ctc").teachers == ["teacher"]
+    # Each file is made once, and encoded once as it is and once augmented.
+    assert plan.distilled == [("teacher", "train")]
+    assert sorted(plan.texts) == sorted(["raw", "distilled-by-teacher", *texts_of_ctc])
+    assert jobs(plan)["encode"] == 2 + 4
+    for text in texts_of_ctc:
+        assert plan.source_text(text) == plan.source_text(texts.base_of(text))
+        assert plan.target_text(text) == plan.target_text(texts.base_of(text))
+    handed = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
+    assert handed == {
+        "source": "de",
+        "target": "en",
+        "upper": 0.25,
+        "title": 0,
+        "typos": 0.5,
+        "no_accents": 0,
+        "seed": 1,
+    }
+    # Without augmentation nothing differs, and trainings are handed nothing of it.
+    plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
+    assert plan.settings_training("ctc") == plain.settings_training("ctc")
+    assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": 64}'
+    assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
+        "distilled-by-teacher+title-1+seed-3": 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("augment", "more", "fields"),
+    [
+        ({"upper": -0.1}, {}, {"setting": ".upper", "value": -0.1}),
+        ({"upper": 0.6, "typos": 0.5}, {}, {"setting": "", "allowed": "more than 0, at most 1"}),
+        ({"upper": 0}, {}, {"setting": "", "allowed": "more than 0, at most 1"}),
+        ({"uper": 0.1}, {}, {"setting": ".uper", "nearest": "upper"}),
+        (
+            {"title": 0.1},
+            {"recipe": {"normalisation": {"lowercase": True, "references": "normalised"}}},
+            {"setting": ".title", "value": 0.1},
+        ),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(augment, more, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"ctc": {"training": {"augment": augment}}}} | more)
+    fields = fields | {"setting": f"systems.ctc.training.augment{fields['setting']}"}
+    assert fields_of(refused.value, fields) == fields
+
+
 def test_a_refiner_learns_from_the_mixture_of_its_base():
     plan = plan_with({"systems": {"lvm": {"data": MIXED}}})
     assert plan.system("score").texts == plan.system("lvm").texts == MIXED

@@ -12,7 +12,8 @@ from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
-from workflow_src.registry import controls, engines, named_systems, refinement, searches
+from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
+from workflow_src.spec import Frozen
 
 # What a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
@@ -193,9 +194,26 @@ class Graph(Paths):
         return {text: self.recipe.distilled[text] for text in names if text in self.recipe.distilled}
 
     @property
+    def program_settings(self) -> dict[str, Frozen]:
+        """Settings of the metrics of the experiment that have a program, by name."""
+        return {entry.metric.name: entry.settings for entry in self.loaded.metrics if entry.metric.program}
+
+    def program_files(self, metric: str) -> dict[str, str]:
+        """Files of the user's that a metric's program reads, by what they are; none where it is not measured."""
+        program, settings = metrics()[metric].program, self.program_settings.get(metric)
+        return dict(program.files(settings)) if program and settings else {}
+
+    def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
+        """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
+        tested = any(set(one.splits) - {"dev"} for one in self.loaded.decodes)
+        programs = [] if split == "dev" and tested else self.program_settings
+        return [self.computed(name, decode, seed, split) for name in programs]
+
+    @property
     def own_inputs(self) -> list[str]:
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
-        return [*self.own_weights.values(), *self.own_distilled.values()]
+        models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models]
 
     @property
     def exported(self) -> list[str]:
@@ -256,7 +274,7 @@ class Graph(Paths):
         keyed = [
             ((*search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if "test" in d.splits and (search := searches()[d.search]).reference
+            if self.test in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -265,7 +283,7 @@ class Graph(Paths):
         """Decodes on test that our own code computes, by system and search."""
         decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
-            if "test" in decode.splits and decode.own_engine:
+            if self.test in decode.splits and decode.own_engine:
                 decodes.setdefault((decode.system, decode.search), []).append(decode)
         return decodes
 
@@ -309,7 +327,7 @@ class Graph(Paths):
             return None
         more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | more).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 

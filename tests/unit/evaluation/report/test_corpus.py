@@ -92,8 +92,12 @@ def test_systems_of_one_mixture_share_a_sentence():
 def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
     files = {name: {"check": check} for name, check in checks.items()}
-    assert corpus.downloads({"downloads": files}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
-    assert corpus.downloads(CONTENT) == ""
+    assert (
+        corpus.downloads({"downloads": files}, {}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    )
+    more = {"downloads": {"e": {"check": "md5"}}}
+    assert corpus.downloads({"downloads": files}, more).endswith("compared by MD5: b, e; not compared: c")
+    assert corpus.downloads(CONTENT, {}) == ""
 
 
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
@@ -110,6 +114,13 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
     assert corpus.cleaning(CONTENT, {}, {}) == []
+
+
+def test_augmented_pairs_are_counted_in_sentences():
+    text = {"augmented": {"upper": 1200, "typos": 3, "too_long": 1}, "pairs": 9, "max_length": 64, "dropped": {}}
+    assert corpus.sentences({}, {"raw+upper-0.1": text}, {})[1] == (
+        "Pairs of training text raw+upper-0.1 that are changed: upper 1,200, typos 3; 1 stay, which would be too long."
+    )
 
 
 def test_placeholders_are_counted_in_sentences():
