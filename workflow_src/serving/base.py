@@ -183,10 +183,14 @@ class BaseTranslator(ABC):
                 )
                 for place, (score, tokens) in enumerate(own)
             ]
-            source = self.subwords.pieces_source([*sources[number], EOS]) if wanted.details else []
+            source = self._source_pieces(sources[number]) if wanted.details else []
             sentences.append(Translation(tuple(distinct(hypotheses_of_sentence)), tuple(source)))
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
+
+    def _source_pieces(self, source: Sequence[int]) -> list[str]:
+        """The subwords that the model reads of a source, to show."""
+        return self.subwords.pieces_source([*source, EOS])
 
     def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
@@ -283,7 +287,7 @@ class BaseTranslator(ABC):
         check_lines(lines)
         began = time.perf_counter()
         with _half_characters_named(lines, first_line):
-            sources = self.subwords.encode_source(self._normalised(lines, normalised))
+            sources = self._encoded(self._normalised(lines, normalised))
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return self.search_ids(sources, settings, systems, batch, trace, scored)
@@ -309,6 +313,10 @@ class BaseTranslator(ABC):
         """Normalised lines, of those that are `normalised` or not."""
         return lines if normalised else [self._source.line(line) for line in lines]
 
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        """The subwords that the model reads of normalised texts."""
+        return self.subwords.encode_source(texts)
+
     def _parts(
         self, lines: list[str], split: bool, normalised: bool, file: str | Path | None, first_line: int
     ) -> tuple[list[Part], list[str], list[list[int]]]:
@@ -318,11 +326,11 @@ class BaseTranslator(ABC):
         with _half_characters_named(lines, first_line):
             parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
             texts = self._normalised([part.text for part in parts], normalised)
-            sources = self.subwords.encode_source(texts)
+            sources = self._encoded(texts)
             if any(len(source) >= self._positions() for source in sources):
                 parts = self._cut(parts, sources, normalised, file, first_line)
                 texts = self._normalised([part.text for part in parts], normalised)
-                sources = self.subwords.encode_source(texts)
+                sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         return parts, texts, sources
 
@@ -336,7 +344,7 @@ class BaseTranslator(ABC):
     ) -> list[Part]:
         """Parts with pieces in place of those that are too long for the model, each with a warning."""
         limit, pieces = self._positions() - 1, []
-        fits = lambda text: len(self.subwords.encode_source(self._normalised([text], normalised))[0]) <= limit  # noqa: E731
+        fits = lambda text: len(self._encoded(self._normalised([text], normalised))[0]) <= limit  # noqa: E731
         for part, source in zip(parts, sources, strict=True):
             own = [part] if len(source) <= limit else cut(part, fits)
             if len(own) > 1:
