@@ -34,11 +34,10 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.plan import SPLITS
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
-from workflow_src.registry import engines, families, roles
+from workflow_src.registry import engines, families, metrics, roles
 from workflow_src.runtime import guard
 from workflow_src.spec import BASE
 
@@ -80,6 +79,7 @@ ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
 ENCODED = plan.encoded("{text}", "{split}")
+ARRAYS = [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"]
 SUBWORDS = f"{plan.subwords}/subwords.json"
 SYSTEMS = list(plan.loaded.systems)
 REPORT = f"{plan.report}/index.html"
@@ -94,7 +94,7 @@ wildcard_constraints:
     teacher="|".join(plan.teachers) or "none",
     text="[^/]+",
     search="[^/]+",
-    split="train|dev|test",
+    split="|".join(["train", *plan.loaded.held_out]),
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
@@ -137,7 +137,7 @@ def training_inputs(wildcards):
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
-        "test": plan.encoded("raw", "test") + ".json",
+        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
@@ -226,6 +226,12 @@ def decoding_bundle(wildcards):
     return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
 
 
+def computed_figures(wildcards):
+    """Figures of a row's sentences that programs of metrics computed."""
+    decode = plan.decode(wildcards.system, wildcards.search)
+    return plan.computed_figures(decode, wildcards.seed, wildcards.split)
+
+
 def all_cores(wildcards):
     """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
     try:
@@ -269,6 +275,7 @@ def analysis_bundles(wildcards, input):
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values() if not family.imported))
 # Rules whose families are counted at once, on one CPU.
 COUNTED = {family.training_rule for family in families().values() if family.fit}
+PROGRAMS = [metric for metric in metrics().values() if metric.program]
 IMPORTED = one_of(plan.imported)
 OWN_SYSTEMS = one_of([system for system in SYSTEMS if system not in plan.imported])
 EXPORTING = [engine for engine in engines().values() if engine.exports]

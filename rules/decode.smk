@@ -38,7 +38,7 @@ rule choose_settings:
         unpack(search_inputs),
         bundle=rules.export_bundle.output.bundle,
         source=plan.corpus("dev", "source"),
-        reference=plan.reference("dev"),
+        reference=plan.references("dev"),
     output:
         chosen=plan.chosen(ANY_DECODE, "{seed}"),
     log:

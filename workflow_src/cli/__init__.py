@@ -73,6 +73,8 @@ def check_files(plan: Plan) -> None:
             raise ArtifactError(path, f"{_lack(path)}{hint}", fix)
     others = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
     others += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
+    for metric in plan.program_settings:
+        others += [(f"{what} of metrics.{metric}", path) for what, path in plan.program_files(metric).items()]
     others += plan.own_monolingual.items() if plan.reads_monolingual else []
     others += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
     for setting, path in others:

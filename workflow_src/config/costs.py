@@ -109,6 +109,11 @@ def decoding_operations(plan: Plan, system: System, settings: SearchSettings, se
         ) from None
 
 
+def scoring_operations(plan: Plan, system: System, pairs: float, length: float) -> float:
+    """Floating-point operations of scoring `pairs` whose targets have `length` subwords, in one parallel pass each."""
+    return 2.0 * sum(products(system, vocabulary_size(plan)).values()) * pairs * (length + 1)
+
+
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
     """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
     operations = [

@@ -60,13 +60,14 @@ class System:
 
     @property
     def texts(self) -> dict[str, float]:
-        """Weights of its training texts by name."""
-        return weights_of(self.data)
+        """Weights of its training texts by name; augmented ones have another name."""
+        suffix = self.training.augment.suffix if self.training.augment else ""
+        return {text + suffix: weight for text, weight in weights_of(self.data).items()}
 
     @property
     def teachers(self) -> list[str]:
         """Systems that make its training texts."""
-        return list(dict.fromkeys(filter(None, map(system_behind, self.texts))))
+        return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data)))))
 
     @property
     def built_on(self) -> list[str]:
@@ -126,6 +127,21 @@ class Loaded:
     analyses: Mapping[str, AnalysisSettings]
     # Settings of the filters that clean the training text, by name, in their order.
     cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def test_sets(self) -> tuple[str, ...]:
+        """Names of the test sets that are translated; the main one first."""
+        return self.config.test or self.dataset.test_sets
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """Dev and all test sets of the dataset, translated or not: experiments of a recipe share its corpus."""
+        return ("dev", *self.dataset.test_sets)
+
+    def with_main_test_set(self, name: str) -> Loaded:
+        """The configuration with another one of its test sets in the main one's place."""
+        test = tuple(dict.fromkeys((name, *self.test_sets)))
+        return dataclasses.replace(self, config=self.config.model_copy(update={"test": test}))
 
     @property
     def monolingual_cleaning(self) -> dict[str, Frozen]:

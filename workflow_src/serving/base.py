@@ -152,7 +152,7 @@ class BaseTranslator(ABC):
         """
         settings = self._completed(settings)
         self._check_wanted(wanted, settings)
-        parts, sources = self._parts(lines, split and not normalised, normalised, file, first_line)
+        parts, normalised_texts, sources = self._parts(lines, split and not normalised, normalised, file, first_line)
         several = (wanted.n_best or 1) > 1
         hypotheses = self.search_ids(
             sources, settings, systems, batch, scored=wanted.details, ranked=several, watch=watch
@@ -166,11 +166,11 @@ class BaseTranslator(ABC):
             outputs = [[tokens for _, tokens in own] for own in ranked]
             origins = self._origins(sources, settings, systems, outputs, batch)
         removed = remove_repetitions or self._removal(settings)
-        placed = self._placed_sources([part.text for part in parts], normalised)
-        if placed is not None:
-            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, placed) or ():
+        placed = None
+        if self.subwords.placeholders is not None:
+            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ():
                 self.placeholders.update(outcome)
-            placed = [line for line, own in zip(placed, ranked, strict=True) for _ in own]
+            placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
         texts = iter(self.text([tokens for own in ranked for _, tokens in own], removed, placed))
         sentences = []
         for number, own in enumerate(ranked):
@@ -194,9 +194,7 @@ class BaseTranslator(ABC):
 
     def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
-        if self.subwords.placeholders is None:
-            return None
-        return lines if normalised else [self._source.line(line) for line in lines]
+        return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
 
     def _check_wanted(self, wanted: Wanted, settings: SearchSettings) -> None:
         """Raises ValueError for what a search cannot give beside the translation."""
@@ -289,7 +287,7 @@ class BaseTranslator(ABC):
         check_lines(lines)
         began = time.perf_counter()
         with _half_characters_named(lines, first_line):
-            sources = self._encoded(lines, normalised)
+            sources = self._encoded(self._normalised(lines, normalised))
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return self.search_ids(sources, settings, systems, batch, trace, scored)
@@ -311,39 +309,55 @@ class BaseTranslator(ABC):
         `watch` is called after every batch, as `search_rows` does.
         """
 
-    def _encoded(self, lines: list[str], normalised: bool) -> list[list[int]]:
-        return self.subwords.encode_source(lines if normalised else [self._source.line(line) for line in lines])
+    def _normalised(self, lines: list[str], normalised: bool) -> list[str]:
+        """Normalised lines, of those that are `normalised` or not."""
+        return lines if normalised else [self._source.line(line) for line in lines]
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        """The subwords that the model reads of normalised texts."""
+        return self.subwords.encode_source(texts)
 
     def _parts(
         self, lines: list[str], split: bool, normalised: bool, file: str | Path | None, first_line: int
-    ) -> tuple[list[Part], list[list[int]]]:
-        """Parts of lines that the model can take, and their subwords; long sentences are cut, with a warning."""
+    ) -> tuple[list[Part], list[str], list[list[int]]]:
+        """Parts of lines that the model can take, their normalised texts, and the subwords of these."""
         check_lines(lines)
         began = time.perf_counter()
-        limit = self._positions() - 1
         with _half_characters_named(lines, first_line):
             parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
-            sources = self._encoded([part.text for part in parts], normalised)
-            if any(len(source) > limit for source in sources):
-                pieces: list[Part] = []
-                for part, source in zip(parts, sources, strict=True):
-                    if len(source) <= limit:
-                        pieces.append(part)
-                        continue
-                    own = cut(part, lambda text: len(self._encoded([text], normalised)[0]) <= limit)
-                    pieces += own
-                    log.warning(
-                        "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut "
-                        "into %d parts",
-                        f"{file}, " if file else "",
-                        first_line + part.line,
-                        len(source),
-                        limit,
-                        len(own),
-                    )
-                parts, sources = pieces, self._encoded([part.text for part in pieces], normalised)
+            texts = self._normalised([part.text for part in parts], normalised)
+            sources = self._encoded(texts)
+            if any(len(source) >= self._positions() for source in sources):
+                parts = self._cut(parts, sources, normalised, file, first_line)
+                texts = self._normalised([part.text for part in parts], normalised)
+                sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
-        return parts, sources
+        return parts, texts, sources
+
+    def _cut(
+        self,
+        parts: Sequence[Part],
+        sources: Sequence[Sequence[int]],
+        normalised: bool,
+        file: str | Path | None,
+        first_line: int,
+    ) -> list[Part]:
+        """Parts with pieces in place of those that are too long for the model, each with a warning."""
+        limit, pieces = self._positions() - 1, []
+        fits = lambda text: len(self._encoded(self._normalised([text], normalised))[0]) <= limit  # noqa: E731
+        for part, source in zip(parts, sources, strict=True):
+            own = [part] if len(source) <= limit else cut(part, fits)
+            if len(own) > 1:
+                place = (f"{file}, " if file else "", first_line + part.line)
+                sizes = (len(source), limit, len(own))
+                log.warning(
+                    "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut into "
+                    "%d parts",
+                    *place,
+                    *sizes,
+                )
+            pieces += own
+        return pieces
 
     def source_text(self, line: str) -> str:
         """A normalised line of the source, put together like outputs: what to show of a corpus."""

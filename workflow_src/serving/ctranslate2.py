@@ -140,8 +140,8 @@ class ImportedTranslator(CTranslate2Translator):
         assert isinstance(network, ImportedModel)
         return network
 
-    def _encoded(self, lines: list[str], normalised: bool) -> list[list[int]]:
-        return [*self.network.encode(lines if normalised else [self._source.line(line) for line in lines])]
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [*self.network.encode(texts)]
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         return self.network.single.source_words(source)

@@ -9,11 +9,16 @@ from collections.abc import Callable, Sequence
 import sentencex
 
 from workflow_src.config.tokenisers import spaced
+from workflow_src.data.placeholders import Placeholders, put_back
 from workflow_src.data.texts import two_letters
 
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
+
+
+# Addresses, tags and the like, within which no sentence ends.
+SPANS = Placeholders()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +42,18 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
     """The sentences of each line; a line without any text is one part.
 
     `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
-    split as English.
+    split as English. No sentence ends within an address, a tag or the like.
     """
     code = two_letters(re.split("[-_]", language.lower())[0])
     parts: list[Part] = []
     for number, line in enumerate(lines):
         before, first = "", len(parts)
-        for segment in sentencex.segment(code, line):
+        segments = sentencex.segment(code, line)
+        if len(segments) > 1:
+            text_of_line, spans = SPANS.apart(line)
+            following = iter(spans)
+            segments = [put_back(segment, following) for segment in sentencex.segment(code, text_of_line)]
+        for segment in segments:
             text = segment.strip()
             left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
             before += left
@@ -59,7 +69,7 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
     """Pieces of a part that fit: it is halved until all do.
 
     A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
-    word; else inside a word.
+    word; else inside a word. An address, a tag or the like is cut only where it is all that is left.
     """
     if len(part.text) < 2 or fits(part.text):
         return [part]
@@ -71,12 +81,15 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
 
 def _middle(text: str) -> tuple[int, int]:
     """Where the white space begins and ends at which a text is halved."""
-    size = len(text)
+    size, whole = len(text), SPANS.places(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
-        if spans:
-            return min(spans, key=lambda span: abs(sum(span) - size))
-    return size // 2, size // 2
+        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]
+        if outside:
+            return min(outside, key=lambda span: abs(sum(span) - size))
+    edges = {edge for span in whole if span[0] < size // 2 < span[1] for edge in span} - {0, size}
+    middle = min(edges, key=lambda edge: abs(2 * edge - size), default=size // 2)
+    return middle, middle
 
 
 def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:

@@ -9,11 +9,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
+from workflow_src.config.augment import AugmentConfig
 from workflow_src.data import encoded
+from workflow_src.data.augment import Augmented, Augmenter
+from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.placeholders import words as counted_placeholders
@@ -29,8 +31,14 @@ CHUNK = 8192
 Pair = tuple[list[int], list[int]]
 
 
+class AugmentSettings(AugmentConfig):
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+
+
 class EncodingSettings(Frozen):
     max_length: int = Field(description="subwords of a training sentence; longer ones are left out")
+    augment: AugmentSettings | None = Field(None, description="shares of training pairs that are changed")
 
 
 class Inputs(JobInputs):
@@ -39,19 +47,45 @@ class Inputs(JobInputs):
     source: Path
     target: Path
     output_prefix: Path
-    split: Literal["train", "dev", "test"]
+    split: str = Field(description="train, dev or a test set")
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = 1
 
 
+def augmented_pairs(
+    subwords: Subwords, block: list[tuple[str, str]], augment: Augmenter, longest: int, counts: Counter[str]
+) -> list[Pair]:
+    """Ids of training pairs, changed as `augment` says and counted by modifier.
+
+    A pair that would be too long stays as it is.
+    """
+    # Pairs with an empty side are left out later.
+    changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
+    pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
+    changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
+    long = {row for row in changes if max(map(len, pairs[row])) > longest}
+    for row in long:
+        source, target = block[row]
+        [pairs[row]] = subwords.encode_pairs([source], [target])
+    counts.update(changed[row].modifier or "" for row in changes - long)
+    counts.update(too_long=sum(max(map(len, pairs[row])) <= longest for row in long))
+    return pairs
+
+
 def encoded_pairs(
-    subwords: Subwords, source: Path, target: Path, training: bool, placeholders: Counter[str]
+    subwords: Subwords, inputs: Inputs, placeholders: Counter[str], augmented: Counter[str]
 ) -> Iterator[Pair]:
-    """Ids of every pair of lines; memory for `CHUNK` of them. `placeholders` of training pairs are counted.
+    """Ids of every pair of lines; memory for `CHUNK` of them. What is done to training pairs is counted.
 
     In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
+    source, target, training, settings = inputs.source, inputs.target, inputs.split == "train", inputs.settings
+    augment = None
+    if settings.augment:
+        languages = settings.augment.source, settings.augment.target
+        augment = Augmenter(settings.augment, languages, subwords.placeholders)
+    longest = settings.max_length if inputs.longest is None else min(settings.max_length, inputs.longest)
     lines = zip(read_lines(source), read_lines(target), strict=True)
     while block := list(itertools.islice(lines, CHUNK)):
         sources, targets = zip(*block, strict=True)
@@ -61,7 +95,10 @@ def encoded_pairs(
         if subwords.placeholders:
             for pair in block:
                 placeholders.update(subwords.placeholders.count(*pair))
-        yield from subwords.encode_pairs(sources, targets)
+        if augment:
+            yield from augmented_pairs(subwords, block, augment, longest, augmented)
+        else:
+            yield from subwords.encode_pairs(sources, targets)
 
 
 def reason_to_drop(pair: Pair, max_length: int) -> str | None:
@@ -111,13 +148,13 @@ def run(inputs: Inputs) -> str:
     subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
     dropped: Counter[str] = Counter()
     placeholders: Counter[str] = Counter()
+    augmented: Counter[str] = Counter()
     training = inputs.split == "train"
 
     def kept() -> Iterator[Pair]:
         empty = True
         too_long: list[tuple[int, int, int]] = []
-        pairs = encoded_pairs(subwords, inputs.source, inputs.target, training, placeholders)
-        for row, pair in enumerate(pairs):
+        for row, pair in enumerate(encoded_pairs(subwords, inputs, placeholders, augmented)):
             # Dev and test stay as they are: their scores are about every sentence.
             reason = reason_to_drop(pair, max_length) if training else None
             if reason:
@@ -145,7 +182,7 @@ def run(inputs: Inputs) -> str:
         "source_vocabulary": subwords.source_size,
         "target_vocabulary": subwords.target_size,
         "provenance": provenance(
-            inputs.settings.model_dump(mode="json"),
+            inputs.settings.model_dump(mode="json", exclude_none=True),
             {
                 "source": inputs.source,
                 "target": inputs.target,
@@ -156,11 +193,14 @@ def run(inputs: Inputs) -> str:
     vocabulary = max(subwords.source_size, subwords.target_size)
     if training and subwords.placeholders:
         summary["placeholders"] = placeholders
+    if inputs.settings.augment:
+        summary["augmented"] = augmented
     whole = encoded.write_pairs(inputs.output_prefix, kept(), summary, vocabulary)
     return (
         f"encoded {whole['pairs']:,} pairs of {inputs.split}: {whole['source_tokens']:,} source and "
         f"{whole['target_tokens']:,} target subwords{left_out(dropped)}"
         + (f"; {counted_placeholders(placeholders)}" if placeholders else "")
+        + (f"; augmented: {augmented_words(augmented)}" if augmented else "")
     )
 
 

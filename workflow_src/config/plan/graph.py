@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.augment import AugmentConfig
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, kind_and_system
-from workflow_src.registry import controls, engines, named_systems, refinement, searches
+from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
+from workflow_src.spec import Frozen
 
 # What a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
@@ -59,8 +61,39 @@ class Graph(Paths):
     @property
     def distilled(self) -> list[tuple[str, str]]:
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
-        made = filter(None, map(kind_and_system, self.texts))
+        made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def scorers(self) -> list[str]:
+        """Systems that say which training pairs are likely."""
+        made = filter(None, map(kind_and_system, self.texts))
+        return [system for kind, system in made if kind == LIKELY]
+
+    @property
+    def encoded_texts(self) -> list[str]:
+        """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
+        texts = [text for text in self.texts if (kind_and_system(text) or ("", ""))[0] != LIKELY]
+        return [RAW, *texts] if self.scorers and RAW not in texts else texts
+
+    def likelihood(self, system: str) -> LikelihoodConfig:
+        return self.config.likelihood.get(system) or LikelihoodConfig()
+
+    def likelihood_weights(self, system: str) -> str:
+        """Weights of the system that scores the training pairs."""
+        seed = self.likelihood(system).seed
+        return self.weights(system, self.config.seeds[0] if seed is None else seed)
+
+    def likelihood_shards(self, system: str) -> list[str]:
+        """The shards of a system's scores of the training pairs."""
+        count = self.likelihood(system).shards
+        return [self.likelihood_shard(system, shard, count) for shard in range(count)]
+
+    @property
+    def augmentations(self) -> dict[str, AugmentConfig]:
+        """How training pairs are changed, by the names of augmented texts."""
+        systems = self.loaded.systems.values()
+        return {text: system.training.augment for system in systems if system.training.augment for text in system.texts}
 
     @property
     def reads_monolingual(self) -> bool:
@@ -73,12 +106,13 @@ class Graph(Paths):
         return [part.texts[self.recipe.source] for part in self.recipe.monolingual]
 
     def source_text(self, text: str) -> str:
-        """Path of the source side of a training text."""
-        made = kind_and_system(text)
+        """Path of the source side of a training text, before it is augmented."""
+        made = kind_and_system(base_of(text))
         return self.corpus(SPLITS_OF[made[0]] if made else "train", "source")
 
     def target_text(self, text: str) -> str:
-        """Path of the target side of a training text."""
+        """Path of the target side of a training text, before it is augmented."""
+        text = base_of(text)
         if text == RAW:
             return self.corpus("train", "target")
         made = kind_and_system(text)
@@ -182,13 +216,31 @@ class Graph(Paths):
     @property
     def own_distilled(self) -> dict[str, str]:
         """Files of the user's own distilled texts that systems learn from, by their name."""
-        return {text: self.recipe.distilled[text] for text in self.texts if text in self.recipe.distilled}
+        names = dict.fromkeys(map(base_of, self.texts))
+        return {text: self.recipe.distilled[text] for text in names if text in self.recipe.distilled}
+
+    @property
+    def program_settings(self) -> dict[str, Frozen]:
+        """Settings of the metrics of the experiment that have a program, by name."""
+        return {entry.metric.name: entry.settings for entry in self.loaded.metrics if entry.metric.program}
+
+    def program_files(self, metric: str) -> dict[str, str]:
+        """Files of the user's that a metric's program reads, by what they are; none where it is not measured."""
+        program, settings = metrics()[metric].program, self.program_settings.get(metric)
+        return dict(program.files(settings)) if program and settings else {}
+
+    def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
+        """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
+        tested = any(set(one.splits) - {"dev"} for one in self.loaded.decodes)
+        programs = [] if split == "dev" and tested else self.program_settings
+        return [self.computed(name, decode, seed, split) for name in programs]
 
     @property
     def own_inputs(self) -> list[str]:
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
+        models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
         imported = [path for system in self.imported for path in self.imported_files(system).values()]
-        return [*self.own_weights.values(), *self.own_distilled.values(), *imported]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported]
 
     @property
     def exported(self) -> list[str]:
@@ -252,7 +304,7 @@ class Graph(Paths):
         keyed = [
             ((d.own_engine, *search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if "test" in d.splits and (search := searches()[d.search]).reference
+            if self.test in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -261,7 +313,7 @@ class Graph(Paths):
         """Decodes on test that our own code computes, by system and search."""
         decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
-            if "test" in decode.splits and decode.own_engine:
+            if self.test in decode.splits and decode.own_engine:
                 decodes.setdefault((decode.system, decode.search), []).append(decode)
         return decodes
 
@@ -305,7 +357,7 @@ class Graph(Paths):
             return None
         more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | more).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 

@@ -1,0 +1,124 @@
+"""Augmented training pairs: how many are changed, in which way, and that all else stays."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.config.augment import MODIFIERS, AugmentConfig
+from workflow_src.data.augment import Augmenter, no_accents, title, typos, upper
+from workflow_src.data.placeholders import Placeholders
+
+PAIRS = [(f"der kleine Hund {number} schläft", f"the small dog {number} sleeps") for number in range(4000)]
+SHARES = {"upper": 0.1, "title": 0.2, "typos": 0.15, "no_accents": 0.05}
+lines = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).map(lambda text: " ".join(text.split()))
+
+
+def augmenter(languages=("de", "en"), placeholders=None, **shares):
+    return Augmenter(AugmentConfig(**shares), languages, placeholders)
+
+
+def test_shares_are_met_and_the_rest_is_untouched():
+    augment = augmenter(**SHARES)
+    changed = [augment(*pair) for pair in PAIRS]
+    counts = Counter(one.modifier for one in changed)
+    for name, share in (*SHARES.items(), (None, 1 - sum(SHARES.values()))):
+        # Five standard deviations of a binomial distribution.
+        bound = 5 * math.sqrt(len(PAIRS) * share * (1 - share))
+        assert abs(counts[name] - len(PAIRS) * share) < bound, name
+    for pair, one in zip(PAIRS, changed, strict=True):
+        if one.modifier is None:
+            assert one[:2] == pair
+        elif one.modifier == "upper":
+            assert one[:2] == (pair[0].upper(), pair[1].upper())
+        elif one.modifier == "title":
+            assert one.target == pair[1].title() and one.source == pair[0].title()
+        else:
+            assert one.target == pair[1] and one.source != pair[0]
+
+
+def test_a_pair_is_changed_alike_wherever_it_stands_and_otherwise_with_another_seed():
+    augment, other = augmenter(**SHARES), augmenter(**SHARES, seed=2)
+    order = list(PAIRS[:500])
+    random.Random(1).shuffle(order)
+    alone = {pair: augmenter(**SHARES)(*pair) for pair in PAIRS[:500]}
+    assert {pair: augment(*pair) for pair in order} == alone
+    assert {pair: other(*pair) for pair in order} != alone
+    # Known results, which other machines and versions must give too.
+    known = [None, "typos", None, None, "typos", None, None, "no_accents", "typos", None, None, None]
+    assert [augment(*pair).modifier for pair in PAIRS[:12]] == known
+
+
+@pytest.mark.parametrize(
+    "text, language, capitals, titles",
+    [
+        ("iyi ışık (istanbul'da)", "tr", "İYİ IŞIK (İSTANBUL'DA)", "İyi Işık (İstanbul'da)"),
+        ("iyi ışık", "en", "IYI IŞIK", "Iyi Işık"),
+        ("die straße", "de", "DIE STRASSE", "Die Straße"),
+        ("ßa «öl» 3d", "de", "SSA «ÖL» 3D", "Ssa «Öl» 3D"),
+        ("猫が 好き", "ja", "猫が 好き", "猫が 好き"),
+        ("ไทย हिन्दी עברית", "th", "ไทย हिन्दी עברית", "ไทย हिन्दी עברית"),
+        ("mcDonald", "en", "MCDONALD", "McDonald"),
+        ("", "de", "", ""),
+    ],
+)
+def test_capitals_follow_the_language(text, language, capitals, titles):
+    assert (upper(text, language), title(text, language)) == (capitals, titles)
+
+
+@pytest.mark.parametrize(
+    "text, plain",
+    [
+        ("schläft häufig à Paris, ş ğ İ", "schlaft haufig a Paris, s g I"),
+        ("Ελλάδα", "Ελλαδα"),
+        ("мой ёж", "мой ёж"),
+        ("हिन्दी がぎ שָׁלוֹם 각", "हिन्दी がぎ שָׁלוֹם 각"),
+    ],
+)
+def test_accents_go_from_latin_and_greek_letters_alone(text, plain):
+    assert no_accents(text) == plain
+
+
+def edits(one, other):
+    """Levenshtein's distance, where swapping two neighbours is one edit too."""
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        rows.append([i])
+        for j, b in enumerate(other, 1):
+            best = min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a != b))
+            if i > 1 and j > 1 and (a, b) == (other[j - 2], one[i - 2]):
+                best = min(best, rows[i - 2][j - 2] + 1)
+            rows[i].append(best)
+    return rows[-1][-1]
+
+
+def test_a_typing_error_is_one_edit_of_a_word_and_every_kind_occurs():
+    words, draw, lengths, kinds = "the small garden 1234 of xyz", random.Random(5), Counter(), Counter()
+    for _ in range(500):
+        mistyped = typos(words, draw)
+        pairs = list(zip(words.split(), mistyped.split(), strict=True))
+        lengths[sum(a != b for a, b in pairs)] += 1
+        for one, other in pairs:
+            assert edits(one, other) <= 1
+            if one != other:
+                assert one not in ("1234", "of")
+                kinds[("shorter", "same", "longer")[len(other) - len(one) + 1], sorted(one) == sorted(other)] += 1
+    assert min(lengths) == 1 and lengths[1] > lengths[2] > 0
+    # Left out, swapped, replaced by another key, doubled.
+    assert set(kinds) == {("shorter", False), ("same", True), ("same", False), ("longer", False)}
+    assert typos("a 12 猫", random.Random(1)) == "a 12 猫"
+
+
+@given(source=lines, target=lines, number=st.integers(0, 3))
+def test_any_text_can_be_changed_and_placeholders_stay(source, target, number):
+    placeholders = Placeholders()
+    augment = augmenter(("tr", "de"), placeholders, **{MODIFIERS[number]: 1})
+    spans = ["%s", "<b>", "http://x.org/straße", "&amp;"]
+    line = " ".join([*spans, source])
+    one = augment(line, f"{target} {spans[1]}")
+    assert placeholders.spans(one.source)[: len(spans)] == spans
+    assert placeholders.spans(one.target)[-1] == spans[1]
+    assert one.modifier in (MODIFIERS[number], None)

@@ -1,0 +1,160 @@
+"""Training pairs in capitals, as titles, with typing errors or without accents, so that models can read such text."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from workflow_src.config.augment import MODIFIERS, AugmentConfig
+from workflow_src.data.placeholders import Placeholders, put_back
+
+# Small i has a dot, and keeps it as a capital.
+DOTTED_I = ("tr", "az", "tur", "aze")
+# Letters of a row of keys, from left to right.
+ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+# A word has a typing error with this probability, and a sentence at least one. Shorter words have none.
+TYPO_RATE, SHORTEST = 0.2, 3
+WORD = re.compile(rf"[^\W\d_]{{{SHORTEST},}}")
+
+
+class Augmented(NamedTuple):
+    """A training pair, and which modifier has changed it, if any."""
+
+    source: str
+    target: str
+    modifier: str | None
+
+
+class Augmenter:
+    """Changes a share of training pairs. What becomes of a pair depends on its text and on `settings` alone.
+
+    Upper and title change both sides, typos and no_accents the source. Spans of `placeholders` stay.
+    """
+
+    def __init__(self, settings: AugmentConfig, languages: tuple[str, str], placeholders: Placeholders | None = None):
+        self.settings = settings
+        self.languages = languages
+        self._placeholders = placeholders
+
+    def __call__(self, source: str, target: str) -> Augmented:
+        draw = self._random(source, target)
+        modifier = self._drawn(draw.random())
+        changed = self._changed(source, target, modifier, draw) if modifier else (source, target)
+        return Augmented(*changed, modifier if changed != (source, target) else None)
+
+    def _random(self, source: str, target: str) -> random.Random:
+        """Random numbers of a pair, the same wherever it stands."""
+        text = f"{self.settings.seed}\n{source}\n{target}"
+        return random.Random(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest())
+
+    def _drawn(self, number: float) -> str | None:
+        """The modifier of a number in [0, 1), each as often as its share says."""
+        bound = 0.0
+        for name in MODIFIERS:
+            bound += getattr(self.settings, name)
+            if number < bound:
+                return name
+        return None
+
+    def _changed(self, source: str, target: str, modifier: str, draw: random.Random) -> tuple[str, str]:
+        if modifier in CASES:
+            case = CASES[modifier]
+            return (
+                self._apart(source, lambda text: case(text, self.languages[0])),
+                self._apart(target, lambda text: case(text, self.languages[1])),
+            )
+        if modifier == "typos":
+            return self._apart(source, lambda text: typos(text, draw)), target
+        return self._apart(source, no_accents), target
+
+    def _apart(self, text: str, change: Callable[[str], str]) -> str:
+        """`text` changed outside of its placeholders."""
+        if self._placeholders is None:
+            return change(text)
+        text, spans = self._placeholders.apart(text)
+        return put_back(change(text), spans)
+
+
+def upper(text: str, language: str) -> str:
+    """`text` in capitals."""
+    dotted = text.replace("i", "İ") if language in DOTTED_I else text
+    return unicodedata.normalize("NFC", dotted.upper())
+
+
+def title(text: str, language: str) -> str:
+    """`text` with a capital as the first letter of every word; other letters stay."""
+    return " ".join(_capitalised(word, language) for word in text.split(" "))
+
+
+def _capitalised(word: str, language: str) -> str:
+    for place, character in enumerate(word):
+        if character.isalpha():
+            # Signs that belong to the letter before them follow it.
+            first = "İ" if character == "i" and language in DOTTED_I else character.title()
+            return unicodedata.normalize("NFC", word[:place] + first + word[place + 1 :])
+    return word
+
+
+CASES: Mapping[str, Callable[[str, str], str]] = {"upper": upper, "title": title}
+
+
+def no_accents(text: str) -> str:
+    """`text` without the accents of Latin and Greek letters."""
+    kept: list[str] = []
+    base = False
+    for character in unicodedata.normalize("NFD", text):
+        if unicodedata.combining(character):
+            if not base:
+                kept.append(character)
+            continue
+        base = unicodedata.name(character, "").startswith(("LATIN", "GREEK"))
+        kept.append(character)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def typos(text: str, draw: random.Random) -> str:
+    """`text` with an error in one of five words, and in one at least, where it has words of three letters or more."""
+    words = list(WORD.finditer(text))
+    if not words:
+        return text
+    sure = draw.randrange(len(words))
+    parts, place = [], 0
+    for number, word in enumerate(words):
+        if number == sure or draw.random() < TYPO_RATE:
+            parts += [text[place : word.start()], _mistyped(word.group(), draw)]
+            place = word.end()
+    return unicodedata.normalize("NFC", "".join([*parts, text[place:]]))
+
+
+def _mistyped(word: str, draw: random.Random) -> str:
+    """A word with two neighbours swapped, a letter left out, doubled, or replaced by that of a neighbouring key."""
+    place = draw.randrange(len(word) - 1)
+    one, other = word[place], word[place + 1]
+    near = _near(one)
+    kind = draw.choice(("swap", "drop", "double", "near") if near else ("swap", "drop", "double"))
+    if kind == "swap" and one != other:
+        return word[:place] + other + one + word[place + 2 :]
+    if kind == "drop":
+        return word[:place] + word[place + 1 :]
+    if kind == "near":
+        return word[:place] + draw.choice(near) + word[place + 1 :]
+    return word[: place + 1] + word[place:]
+
+
+def _near(letter: str) -> str:
+    """Letters of the keys beside that of a letter, as capitals where it is one."""
+    for row in ROWS:
+        if (place := row.find(letter.lower())) >= 0 and len(letter.lower()) == 1:
+            near = row[max(place - 1, 0) : place] + row[place + 1 : place + 2]
+            return near.upper() if letter.isupper() else near
+    return ""
+
+
+def words(counts: Mapping[str, int]) -> str:
+    """Counts of augmented pairs, such as "upper 12, typos 30; 2 stay, which would be too long"."""
+    changed = ", ".join(f"{name} {counts[name]:,}" for name in MODIFIERS if counts.get(name)) or "none"
+    return changed + (f"; {counts['too_long']:,} stay, which would be too long" if counts.get("too_long") else "")
