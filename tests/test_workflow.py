@@ -918,7 +918,8 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
     others = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(more)]
     (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in others))
-    news = [german for german, _ in grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]]
+    drawn_more = grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]
+    news = [german for german, _ in with_placeholders(drawn_more)]
     held_out = [german for german, _ in drawn["test"][:5]]
     news = [*news, *news[:20], *held_out, "", "1 2 3"]
     (tmp_path / "planted/news.de").write_text("".join(f"{line}\n" for line in news))
@@ -944,12 +945,13 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     trained = json.loads((results / "systems/ctc/seed-1/config.json").read_text())["texts"]
     pairs = {text: json.loads((results / f"encoded/{text}/train.json").read_text())["pairs"] for text in trained}
     assert {text: counts["pairs"] for text, counts in trained.items()} == pairs
-    assert pairs["likely-by-teacher"] == round(0.8 * corpus["pairs"]["train"])
+    encoded = json.loads((results / "encoded/raw/train.json").read_text())
+    assert pairs["likely-by-teacher"] == round(0.8 * encoded["pairs"])
     assert pairs["monolingual-by-teacher"] <= monolingual["lines"]
     for words in (
         "Likelihood under teacher",
         "monolingual, German",
-        f"likely-by-teacher {pairs['likely-by-teacher']} of",
+        f"likely-by-teacher {trained['likely-by-teacher']['pairs_an_epoch']:g} of {pairs['likely-by-teacher']}",
     ):
         assert words in page
     assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
@@ -957,8 +959,8 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     for quality in results.glob("quality/*/*/*/plain.json"):
         outcomes = json.loads(quality.read_text())["placeholders"]
         assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
-    encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
-    assert 100 < encoded["pairs"] == encoded["spans"] and f"{encoded['pairs']} pairs with" in page
+    spans = encoded["placeholders"]
+    assert 100 < spans["pairs"] == spans["spans"] and f"{spans['pairs']} pairs with" in page
     assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
     _check_test_sets(results, corpus, page, drawn["more"], others)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}

@@ -298,6 +298,15 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
     return {name: _resolve(name, config) for name in names}
 
 
+def _check_likelihood(config: WorkflowConfig) -> None:
+    """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
+    for name, section in config.likelihood.items():
+        if name not in config.systems:
+            raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
+        if section.seed is not None and section.seed not in config.seeds:
+            raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
+
+
 def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
     """Check that a system is built on none that was made elsewhere. Raises ConfigError."""
     built_on = {"base": system.base, "init_from": system.init_from}
@@ -308,15 +317,6 @@ def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> 
             problem = f"models of family {family.name} are made elsewhere: they have no network to build on"
             hint = "name a system that is trained"
             raise ConfigError(f"systems.{name}.{setting}", other, problem=problem, hint=hint)
-
-
-def _check_likelihood(config: WorkflowConfig) -> None:
-    """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
-    for name, section in config.likelihood.items():
-        if name not in config.systems:
-            raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
-        if section.seed is not None and section.seed not in config.seeds:
-            raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
 
 
 def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
@@ -459,15 +459,14 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
-    # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
-    able = {
-        name: one
+    fits = [
+        name
         for name, one in families().items()
+        # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
         if {AUTOREGRESSIVE, trait} <= one.traits and not (trait == SCORER and one.imported)
-    }
-    if made and config.systems[made[1]].family not in able:
-        fits = " or ".join(able)
-        raise ConfigError(where, text, allowed=f"a system of family {fits}")
+    ]
+    if made and config.systems[made[1]].family not in fits:
+        raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 
 def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
