@@ -26,6 +26,7 @@ rule all:
 include: "rules/data.smk"
 include: "rules/clean.smk"
 include: "rules/train.smk"
+include: "rules/import.smk"
 include: "rules/distill.smk"
 include: "rules/likelihood.smk"
 include: "rules/decode.smk"

@@ -103,8 +103,13 @@ wildcard_constraints:
 
 def systems_of(rule_name):
     """Constraint of the wildcard `system` in a training rule: the systems that it makes."""
+    return one_of(plan.systems_of(rule_name))
+
+
+def one_of(systems):
+    """Constraint of the wildcard `system`: one of these names."""
     # A system's name has no space: nothing matches where an experiment has no such system.
-    return "|".join(plan.systems_of(rule_name)) or "no such system"
+    return "|".join(systems) or "no such system"
 
 
 def input_folder(name):
@@ -267,10 +272,12 @@ def analysis_bundles(wildcards, input):
 
 
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
-TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
+TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values() if not family.imported))
 # Rules whose families are counted at once, on one CPU.
 COUNTED = {family.training_rule for family in families().values() if family.fit}
 PROGRAMS = [metric for metric in metrics().values() if metric.program]
+IMPORTED = one_of(plan.imported)
+OWN_SYSTEMS = one_of([system for system in SYSTEMS if system not in plan.imported])
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
@@ -284,6 +291,7 @@ EXPORTED = {
 # For users; jobs read what is exported.
 FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 TRAINED = plan.trained
+IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
 TARGETS = {
     "normalised": plan.corpus_summary,
     "subwords": SUBWORDS,
@@ -292,9 +300,10 @@ TARGETS = {
         plan.weights(system, seed)
         for system, seed in TRAINED
         if plan.system(system).family.autoregressive and not plan.system(system).teachers
-    ],
+    ]
+    + IMPORTS,
     "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
-    "systems": [plan.weights(*trained) for trained in TRAINED],
+    "systems": [plan.weights(*trained) for trained in TRAINED] + IMPORTS,
     "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],
     "translations": [plan.translation(*row) for row in plan.rows],

@@ -10,6 +10,8 @@ rule export_bundle:
         f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
     benchmark:
         f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
+    wildcard_constraints:
+        system=OWN_SYSTEMS,
     conda:
         "../envs/cpu.yaml"
     threads: 1

@@ -164,6 +164,7 @@ files = {
     "train": system,
     "export_bundle": ["bundle.json"],
     "export_engine": ["bundle.json"],
+    "import_model": ["bundle.json"],
     "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }

@@ -117,8 +117,9 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         )
         if not re.fullmatch(r"train_\w+", family.training_rule):
             raise DeclarationError(where, f'has the rule "{family.training_rule}"', "name it train_NAME")
-        if not family.presets.is_file():
+        if not family.imported and not (family.presets and family.presets.is_file()):
             raise DeclarationError(where, f"has the file of presets {family.presets}", "write it")
+        _check_names(where, "engine", engines, filter(None, [family.engine]))
         _check_names(where, "search", searches, family.searches)
         for name in family.searches:
             _check_fits(where, family, searches[name])
@@ -285,7 +286,16 @@ def _check_traits(where: str, family: Family) -> None:
 
 
 def _check_learning(where: str, family: Family) -> None:
-    """A family is trained by updates, or fitted at once."""
+    """A family is trained by updates, fitted at once, or made elsewhere."""
+    if family.imported or family.engine:
+        if not (family.imported and family.engine):
+            raise DeclarationError(where, "has only one of files and engine", "declare both or none")
+        if family.build or family.loss or family.validation or family.fit or family.presets:
+            problem = "has files from elsewhere"
+            raise DeclarationError(where, problem, "leave out its build, presets, loss, validation and fit")
+        return
+    if family.build is None:
+        raise DeclarationError(where, "has no build", "name one")
     if family.fit is not None:
         if family.loss or family.validation or family.searches:
             raise DeclarationError(where, "is fitted at once", "leave out its loss, validation and searches")

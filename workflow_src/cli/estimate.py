@@ -60,11 +60,12 @@ def jobs(plan: Plan) -> dict[str, int]:
     programs, computed = plan.program_settings, [file for row in plan.rows for file in plan.computed_figures(*row)]
     exports = [engine.exports for engine in engines().values()]
     counts |= {
+        "import_model": len(plan.imports),
         "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
         "merge_distilled": len(plan.distilled),
         "score_pairs": sum(plan.likelihood(system).shards for system in plan.scorers),
         "keep_likely": len(plan.scorers),
-        "export_bundle": seeds * len(plan.exported) + len(extra),
+        "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(extra),
         "choose_settings": len(plan.tuned),
         "finish_bundle": len(plan.finished),
         **{f"export_{folder}": seeds * len(plan.exported_to(folder)) for folder in exports if folder},
@@ -107,6 +108,8 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
     subwords = plan.recipe.subwords
     rows: list[dict[str, Any]] = []
     for system in plan.loaded.systems.values():
+        if system.family.imported:
+            continue
         seeds = sum(name == system.name for name, _ in plan.trained)
         work = [work_of(plan, system.family.training_rule, {"system": system.name}, sizes)] * seeds
         weights = parameters(system, vocabulary_size(plan), subwords.joint)
@@ -138,13 +141,16 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
 
 
 def _disk(plan: Plan, pairs: int | None, length: float) -> float:
-    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state."""
+    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state.
+
+    Weights of models made elsewhere are taken to be in float32.
+    """
     subwords = plan.recipe.subwords
     texts = 0.0
     if pairs:
         characters = pairs * length * BYTES_A_SUBWORD
         texts = characters * (4 + len(plan.distilled)) + len(plan.texts) * pairs * 2 * length * 4
-    models = 0.0
+    models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
         others = map(plan.system, system.served_with.values())

@@ -31,6 +31,7 @@ from workflow_src.registry import metrics
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
     "data": "corpus, subwords",
+    "import": "import",
     "train": "train",
     "distil": "distil",
     "keep_likely": "keep likely pairs",
@@ -46,6 +47,7 @@ STAGES = {
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
+    "import_model": "import",
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
     "score_pairs": "keep_likely",
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),

@@ -249,9 +249,13 @@ def _engine(
 ) -> Engine:
     """The engine of a decode. Raises ConfigError where it does not serve."""
     selectable = {name: engine for name, engine in engines().items() if engine.selectable}
-    engine = selectable.get(section.engine) if section.engine else default_engine()
+    only = system.family.engine
+    engine = selectable.get(section.engine or only or default_engine().name)
     if engine is None:
         raise ConfigError(f"{where}.engine", section.engine, allowed=selectable)
+    if only and engine.name != only:
+        problem = f"it computes no models of family {system.family_name}"
+        raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
     if not engine.compute_types:
         if compute_type is not None:
             others = " or ".join(name for name, other in selectable.items() if other.compute_types)

@@ -139,7 +139,7 @@ class SystemConfig(Frozen):
     """One trained model. A text is raw, distilled-by-SYSTEM, or the name of the user's own distilled text."""
 
     family: str
-    preset: str
+    preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")
     data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
         None, description="a text, or texts with their weights; default: raw, or that of the base"
     )
@@ -154,7 +154,9 @@ class SystemConfig(Frozen):
     initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
     objective: dict[str, Any] = {}
-    training: TrainingConfig | None = Field(None, description="how long it learns; none where it is counted at once")
+    training: TrainingConfig | None = Field(
+        None, description="how long it learns; none where it is counted at once, or made elsewhere"
+    )
 
     @field_validator("data", mode="before")
     @classmethod

@@ -262,6 +262,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             other = getattr(system, role)
             if other is not None and other not in names:
                 raise ConfigError(f"{where}.{role}", other, allowed=names)
+        _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
             made = texts.kind_and_system(text)
             if made and made[1] not in names:
@@ -286,6 +287,10 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
                 problem=f"a system of family {family.name} cannot teach",
                 hint=f"name one of family {_families_with(AUTOREGRESSIVE)}, or remove it",
             )
+        if family.engine and distillation.engine not in ("auto", family.engine):
+            problem = f"it computes no models of family {family.name}"
+            allowed = ["auto", family.engine]
+            raise ConfigError(f"distillation.{name}.engine", distillation.engine, problem=problem, allowed=allowed)
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
     _check_likelihood(config)
@@ -300,6 +305,18 @@ def _check_likelihood(config: WorkflowConfig) -> None:
             raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
         if section.seed is not None and section.seed not in config.seeds:
             raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
+
+
+def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
+    """Check that a system is built on none that was made elsewhere. Raises ConfigError."""
+    built_on = {"base": system.base, "init_from": system.init_from}
+    built_on |= {f"roles.{role}": other for role, other in system.roles.items()}
+    for setting, other in built_on.items():
+        family = families().get(config.systems[other].family) if other in config.systems else None
+        if family and family.imported:
+            problem = f"models of family {family.name} are made elsewhere: they have no network to build on"
+            hint = "name a system that is trained"
+            raise ConfigError(f"systems.{name}.{setting}", other, problem=problem, hint=hint)
 
 
 def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
@@ -417,13 +434,15 @@ def _check_agree(system: System, other: System, setting: str) -> None:
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
-    """Settings of a system's training; no updates where its family is fitted by counting."""
-    if family.fit:
-        for setting in ("training", "init_from"):
-            if getattr(system, setting) is not None:
-                raise ConfigError(
-                    f"{where}.{setting}", problem=f"family {family.name} is counted at once", hint="remove it"
-                )
+    """Settings of a system's training; no updates where its family is fitted by counting, or made elsewhere."""
+    if not family.updated:
+        settings, problem = ["training", "init_from"], f"family {family.name} is counted at once"
+        if family.imported:
+            settings += ["data", "preset", "initial_weights", "objective", "carries"]
+            problem = f"models of family {family.name} are made elsewhere"
+        for setting in settings:
+            if getattr(system, setting):
+                raise ConfigError(f"{where}.{setting}", problem=problem, hint="remove it")
         return TrainingConfig(max_steps=0)
     if system.training is None:
         raise ConfigError(f"{where}.training", problem="missing", hint="add it")
@@ -440,9 +459,14 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
-    if made and not {AUTOREGRESSIVE, trait} <= families()[config.systems[made[1]].family].traits:
-        fits = " or ".join(name for name, one in families().items() if {AUTOREGRESSIVE, trait} <= one.traits)
-        raise ConfigError(where, text, allowed=f"a system of family {fits}")
+    fits = [
+        name
+        for name, one in families().items()
+        # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
+        if {AUTOREGRESSIVE, trait} <= one.traits and not (trait == SCORER and one.imported)
+    ]
+    if made and config.systems[made[1]].family not in fits:
+        raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 
 def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
@@ -459,6 +483,11 @@ def _check_augmented(systems: dict[str, System], normalisation: NormalisationCon
                 raise ConfigError(f"{where}.{name}", value, problem=problem, hint="remove one of the two")
 
 
+def _model_name(family: Family, model: Frozen) -> str:
+    """The name of the folder of a model that was made elsewhere: tables show it in place of a preset."""
+    return next(iter(family.files(model).values())).absolute().parent.name if family.files else ""
+
+
 def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
     family = families()[system.family]
@@ -469,13 +498,15 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     if family.fit and not isinstance(texts.canonical(data), str):
         problem = f"family {family.name} is counted at once"
         raise ConfigError(f"{where}.data", data, problem=problem, hint="name one text without a weight")
-    preset = read_preset(family.presets, system.preset, f"systems.{name}")
+    if family.presets and system.preset is None:
+        raise ConfigError(f"{where}.preset", problem="missing", hint="add it")
+    preset = read_preset(family.presets, system.preset, f"systems.{name}") if family.presets else {}
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(
         name=name,
         family_name=system.family,
-        preset=system.preset,
-        data=texts.canonical(data),
+        preset=system.preset or _model_name(family, model),
+        data={} if family.imported else texts.canonical(data),
         base=system.base,
         init_from=system.init_from,
         initial_weights=system.initial_weights,
@@ -498,6 +529,6 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
             _check_agree(resolved, built_on, setting)
     _check_continued(resolved, config, where)
     _check_started(resolved, config)
-    if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
+    if family.updated and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps", 0, problem="without initial_weights", allowed="1 or more")
     return resolved

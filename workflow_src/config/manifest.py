@@ -309,9 +309,9 @@ class Manifest:
     def reference(self) -> DecodeInfo | None:
         """The decode that others are compared with; None where the experiment has none."""
         ranked = [
-            ((*decode.reference, decode.system.name == "teacher"), decode)
+            ((decode.engine.own, *decode.reference, decode.system.name == "teacher"), decode)
             for decode in self.decodes
-            if decode.reference is not None and decode.engine.own
+            if decode.reference is not None
         ]
         return max(ranked, key=lambda pair: pair[0], default=(None, None))[1]
 

@@ -159,7 +159,7 @@ class Requests:
             return self._scoring(system, shards)
         if rule in ("decode", "decode_shard", "choose_settings"):
             return self._decoding(self.plan.decode(system, search), rule == "choose_settings", shards)
-        if rule.startswith("export_"):
+        if rule.startswith(("export_", "import_")):
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
         everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)
@@ -241,10 +241,15 @@ class Requests:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(name)
         vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
-        width = 2 * vocabulary + 40 * system.model.dim + 8 * _feed_forward(system.model)
+        width = 2 * vocabulary + 40 * _width(system.model) + 8 * _feed_forward(system.model)
         return 4 * hypotheses * 2 * self.length * width / 1e6
 
 
 def _feed_forward(model: Any) -> int:
     """Width of a model's feed-forward layers; four times its own where its settings do not say."""
-    return getattr(model, "feed_forward", 4 * model.dim)
+    return getattr(model, "feed_forward", 4 * _width(model))
+
+
+def _width(model: Any) -> int:
+    """Width of a model; one that is usual, where its settings do not say, as of models made elsewhere."""
+    return getattr(model, "dim", WIDE)

@@ -53,11 +53,11 @@ def words(data: Data) -> str:
 
 
 def kind_of(data: Data) -> str:
-    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds.
+    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds; `none` for models made elsewhere.
 
     Likely pairs are raw ones, texts of the user's own distilled ones.
     """
-    kinds = {_kind(text) for text in weights_of(data)}
+    kinds = {_kind(text) for text in weights_of(data)} or {"none"}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 

@@ -35,7 +35,8 @@ class Graph(Paths):
     @property
     def longest(self) -> int:
         """Subwords of a sentence that every system can read, without its end symbol."""
-        models = [system.model for system in self.loaded.systems.values()]
+        # Models made elsewhere have subwords of their own.
+        models = [system.model for system in self.loaded.systems.values() if not system.family.imported]
         # What is counted and not trained by updates reads sentences of any length.
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 
@@ -143,7 +144,31 @@ class Graph(Paths):
                 used.add(name)
                 waiting += [*systems[name].built_on, *systems[name].carries.values()]
         seeds = self.config.seeds
-        return [(name, seed) for name in systems for seed in (seeds if name in used else seeds[:1])]
+        trained = [name for name in systems if not systems[name].family.imported]
+        return [(name, seed) for name in trained for seed in (seeds if name in used else seeds[:1])]
+
+    @property
+    def imported(self) -> list[str]:
+        """Systems that were made elsewhere."""
+        return [name for name, system in self.loaded.systems.items() if system.family.imported]
+
+    @property
+    def imports(self) -> list[tuple[str, int]]:
+        """(system, seed) of every bundle of a system that was made elsewhere: it is the same for every seed."""
+        decoded = [(name, seed) for name in self.imported if name in self.exported for seed in self.config.seeds]
+        distilling = [(name, self.distillation_seed(name)) for name in self.imported if name in self.teachers]
+        return list(dict.fromkeys([*decoded, *distilling]))
+
+    def imported_files(self, system: str) -> dict[str, str]:
+        """The user's files of a system that was made elsewhere, by their names in its bundle."""
+        resolved = self.system(system)
+        assert resolved.family.files, "the system was made elsewhere"
+        return {name: str(path) for name, path in resolved.family.files(resolved.model).items()}
+
+    def teacher_file(self, teacher: str) -> str:
+        """The weights of a teacher; of one that was made elsewhere, the last file of its bundle."""
+        seed = self.distillation_seed(teacher)
+        return self.bundle_file(teacher, seed) if teacher in self.imported else self.weights(teacher, seed)
 
     @property
     def teachers(self) -> list[str]:
@@ -153,11 +178,12 @@ class Graph(Paths):
     @property
     def training_rules(self) -> list[str]:
         """Names of the rules that train, in the order of the systems."""
-        return list(dict.fromkeys(system.family.training_rule for system in self.loaded.systems.values()))
+        systems = self.loaded.systems.values()
+        return list(dict.fromkeys(system.family.training_rule for system in systems if not system.family.imported))
 
     def exported_to(self, export: str) -> list[str]:
         """Systems that some decode runs with the engine that reads such folders (`Engine.exports`)."""
-        return list(dict.fromkeys(d.system for d in self.loaded.decodes if engines()[d.engine].exports == export))
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if self.export_of(d) == export))
 
     def initial_weights(self, system: str, seed: int | str) -> str | None:
         """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
@@ -213,7 +239,13 @@ class Graph(Paths):
     def own_inputs(self) -> list[str]:
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
         models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
-        return [*self.own_weights.values(), *self.own_distilled.values(), *models]
+        imported = [path for system in self.imported for path in self.imported_files(system).values()]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported, *self.own_subwords]
+
+    @property
+    def own_subwords(self) -> list[str]:
+        """The description of the subwords that the recipe takes from elsewhere, if it does."""
+        return [f"{self.recipe.subwords_from}/subwords.json"] if self.recipe.subwords_from else []
 
     @property
     def exported(self) -> list[str]:
@@ -241,7 +273,7 @@ class Graph(Paths):
             decode
             for decode in self.loaded.decodes
             if decode.system == system
-            and engines()[decode.engine].exports == export
+            and self.export_of(decode) == export
             and (decode.tune or "dev" in decode.splits)
             and all(carries.get(role) == other for role, other in self.systems_in_roles(decode).items())
         ]
@@ -270,9 +302,12 @@ class Graph(Paths):
 
     @cached_property
     def _reference(self) -> Decode | None:
-        """The row on test that others are compared with: the largest one of a reference search; the teacher's."""
+        """The row on test that others are compared with: the largest one of a reference search; the teacher's.
+
+        Rows of other engines count where our own code computes none.
+        """
         keyed = [
-            ((*search.reference(d.values), d.system == "teacher"), d)
+            ((d.own_engine, *search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
             if self.test in d.splits and (search := searches()[d.search]).reference
         ]

@@ -119,9 +119,14 @@ class Paths:
         """The last file of the folder that a finished bundle is made from."""
         return self.export_file(export, system, seed) if export else self.bundle_file(system, seed)
 
+    def export_of(self, decode: Decode) -> str | None:
+        """The export that the engine of a decode reads; None where it reads the bundle, as of models made elsewhere."""
+        imported = self.loaded.systems[decode.system].family.imported
+        return None if imported else engines()[decode.engine].exports
+
     def decoded_with(self, decode: Decode, seed: int | str) -> str:
         """The last file of the folder that a decode translates with."""
-        return self.exported_file(decode.system, seed, engines()[decode.engine].exports)
+        return self.exported_file(decode.system, seed, self.export_of(decode))
 
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""

@@ -12,7 +12,7 @@ from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW
-from workflow_src.registry import engines, followed, searches
+from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
 
@@ -102,6 +102,19 @@ class Settings(Graph):
                 "data": resolved.data,
                 "model": resolved.model.model_dump(mode="json"),
                 **({} if resolved.family.fit else learning),
+            }
+        )
+
+    def settings_import(self, system: str) -> str:
+        """What a bundle says of a system that was made elsewhere, beside its files."""
+        resolved = self.system(system)
+        return _json(
+            {
+                "system": system,
+                "family": resolved.family_name,
+                "model": resolved.model.model_dump(mode="json"),
+                "source": self.recipe.source,
+                "target": self.recipe.target,
             }
         )
 
@@ -337,7 +350,7 @@ class Settings(Graph):
                     "system": decode.system,
                     "name": decode.name,
                     "translations": self.translation(decode, seed, split),
-                    "bundle": self.finished_bundle(decode.system, seed, engines()[decode.engine].exports),
+                    "bundle": self.finished_bundle(decode.system, seed, self.export_of(decode)),
                     "systems": {
                         role: self.finished_bundle(other, seed) for role, other in self.systems_in_roles(decode).items()
                     },

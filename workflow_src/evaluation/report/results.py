@@ -42,7 +42,9 @@ class Row(Strict):
     autoregressive: bool = Field(description="whether the family is")
     aligned: bool = Field(description="whether outputs are read off alignments")
     preset: str = Field(min_length=1)
-    data: Literal["raw", "distilled", "monolingual", "mixed"]
+    data: Literal["raw", "distilled", "monolingual", "mixed", "none"] = Field(
+        description="none: the model was made elsewhere"
+    )
     seed: int
     name: str = Field(description="of the decode; distinguishes rows that differ in other settings")
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")

@@ -155,7 +155,8 @@ def _order(line: Line) -> tuple[bool, int, bool, float]:
 
 
 def group_title(head: SystemInfo) -> str:
-    return f"{head.title} “{head.name}”, {head.preset}, {head.data_kind} data"
+    data = "" if head.data_kind == "none" else f", {head.data_kind} data"
+    return f"{head.title} “{head.name}”, {head.preset}{data}"
 
 
 def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:

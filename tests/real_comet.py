@@ -1,5 +1,6 @@
-"""Write a miniature checkpoint in COMET's own format: `PYTHON comet_checkpoint.py FOLDER SEED`, with a Python that has
-unbabel-comet.
+"""Write a miniature checkpoint in COMET's own format: `PYTHON real_comet.py FOLDER SEED < SENTENCES`.
+
+PYTHON has unbabel-comet. Prints figures of the sentences, computed one by one, and the arguments of COMET's functions.
 
 The encoder is a BERT of two layers with random weights; its vocabulary is the letters. COMET's `RegressionMetric` and
 Lightning write FOLDER/checkpoints/model.ckpt and FOLDER/hparams.yaml.
@@ -7,18 +8,20 @@ Lightning write FOLDER/checkpoints/model.ckpt and FOLDER/hparams.yaml.
 
 from __future__ import annotations
 
+import inspect
 import json
 import string
 import sys
 from pathlib import Path
 
+import comet
 import pytorch_lightning
 import torch
 import yaml
 from comet.models import RegressionMetric
 
 
-def write(folder: Path, seed: int) -> None:
+def write(folder: Path, seed: int) -> RegressionMetric:
     encoder = folder / "encoder"
     encoder.mkdir(parents=True)
     letters = list(string.ascii_lowercase)
@@ -36,7 +39,18 @@ def write(folder: Path, seed: int) -> None:
     trainer.save_checkpoint(folder / "checkpoints" / "model.ckpt", weights_only=False)
     settings = {name: value for name, value in model.hparams.items()} | {"class_identifier": "regression_metric"}
     (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    return model.eval()
+
+
+def figure(model: RegressionMetric, source: str, hypothesis: str, reference: str) -> float:
+    """The figure of one sentence, without COMET's batches."""
+    inputs = model.prepare_sample([{"src": source, "mt": hypothesis, "ref": reference}], stage="predict")
+    with torch.inference_mode():
+        return float(model(**inputs).score)
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]))
+    network = write(Path(sys.argv[1]), int(sys.argv[2]))
+    functions = (comet.load_from_checkpoint, comet.download_model, RegressionMetric.predict)
+    arguments = {each.__name__: list(inspect.signature(each).parameters) for each in functions}
+    print(json.dumps({"figures": [figure(network, *line) for line in json.load(sys.stdin)], "arguments": arguments}))
