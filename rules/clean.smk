@@ -7,7 +7,7 @@ rule clean:
         scores=rules.download.output.scores,
         summary=rules.download.output.summary,
     output:
-        texts=[plan.cleaned(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        texts=plan.raw_texts(plan.cleaned),
         summary=plan.cleaned("raw", "json"),
     log:
         f"{LOGS}/clean.log",

@@ -34,11 +34,10 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.plan import SPLITS
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
-from workflow_src.registry import engines, families, roles
+from workflow_src.registry import engines, families, metrics, roles
 from workflow_src.runtime import guard
 from workflow_src.spec import BASE
 
@@ -80,6 +79,7 @@ ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
 ENCODED = plan.encoded("{text}", "{split}")
+ARRAYS = [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"]
 SUBWORDS = f"{plan.subwords}/subwords.json"
 SYSTEMS = list(plan.loaded.systems)
 REPORT = f"{plan.report}/index.html"
@@ -94,7 +94,7 @@ wildcard_constraints:
     teacher="|".join(plan.teachers) or "none",
     text="[^/]+",
     search="[^/]+",
-    split="train|dev|test",
+    split="|".join(["train", *plan.loaded.held_out]),
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
@@ -103,8 +103,13 @@ wildcard_constraints:
 
 def systems_of(rule_name):
     """Constraint of the wildcard `system` in a training rule: the systems that it makes."""
+    return one_of(plan.systems_of(rule_name))
+
+
+def one_of(systems):
+    """Constraint of the wildcard `system`: one of these names."""
     # A system's name has no space: nothing matches where an experiment has no such system.
-    return "|".join(plan.systems_of(rule_name)) or "no such system"
+    return "|".join(systems) or "no such system"
 
 
 def input_folder(name):
@@ -132,7 +137,7 @@ def training_inputs(wildcards):
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
-        "test": plan.encoded("raw", "test") + ".json",
+        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
@@ -221,6 +226,12 @@ def decoding_bundle(wildcards):
     return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
 
 
+def computed_figures(wildcards):
+    """Figures of a row's sentences that programs of metrics computed."""
+    decode = plan.decode(wildcards.system, wildcards.search)
+    return plan.computed_figures(decode, wildcards.seed, wildcards.split)
+
+
 def all_cores(wildcards):
     """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
     try:
@@ -261,9 +272,12 @@ def analysis_bundles(wildcards, input):
 
 
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
-TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
+TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values() if not family.imported))
 # Rules whose families are counted at once, on one CPU.
 COUNTED = {family.training_rule for family in families().values() if family.fit}
+PROGRAMS = [metric for metric in metrics().values() if metric.program]
+IMPORTED = one_of(plan.imported)
+OWN_SYSTEMS = one_of([system for system in SYSTEMS if system not in plan.imported])
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
@@ -277,6 +291,7 @@ EXPORTED = {
 # For users; jobs read what is exported.
 FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 TRAINED = plan.trained
+IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
 TARGETS = {
     "normalised": plan.corpus_summary,
     "subwords": SUBWORDS,
@@ -285,9 +300,10 @@ TARGETS = {
         plan.weights(system, seed)
         for system, seed in TRAINED
         if plan.system(system).family.autoregressive and not plan.system(system).teachers
-    ],
+    ]
+    + IMPORTS,
     "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
-    "systems": [plan.weights(*trained) for trained in TRAINED],
+    "systems": [plan.weights(*trained) for trained in TRAINED] + IMPORTS,
     "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],
     "translations": [plan.translation(*row) for row in plan.rows],

@@ -8,7 +8,7 @@ localrules:
 
 rule download:
     output:
-        texts=[plan.raw(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        texts=plan.raw_texts(plan.raw),
         scores=[plan.scores] if plan.loaded.needs_scores else [],
         summary=plan.raw("raw", "json"),
     log:
@@ -77,7 +77,7 @@ rule normalise_monolingual:
     input:
         text=rules.download_monolingual.output.text,
         summary=rules.download_monolingual.output.summary,
-        held_out=[plan.corpus(split, "source") for split in ("dev", "test")],
+        held_out=[plan.corpus(split, "source") for split in plan.loaded.held_out],
     output:
         text=plan.corpus(MONOLINGUAL, "source"),
         summary=plan.monolingual_summary,
@@ -105,11 +105,11 @@ rule normalise_monolingual:
 
 rule normalise:
     input:
-        texts=[plan.to_normalise(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
+        texts=plan.raw_texts(plan.to_normalise),
         summary=plan.to_normalise("raw", "json"),
     output:
-        texts=[plan.corpus(split, code) for split in SPLITS for code in LANGUAGES],
-        references=[plan.reference(split) for split in ("dev", "test")],
+        texts=[plan.corpus(split, code) for split in ["train", *plan.loaded.held_out] for code in LANGUAGES],
+        references=[file for split in plan.loaded.held_out for file in plan.references(split)],
         summary=plan.corpus_summary,
     log:
         f"{LOGS}/normalise.log",
@@ -173,11 +173,14 @@ rule encode:
         ),
     output:
         summary=f"{ENCODED}.json",
-        arrays=multiext(ENCODED, ".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"),
+        arrays=multiext(ENCODED, *ARRAYS),
     log:
         f"{LOGS}/encode/{{text}}-{{split}}.log",
     benchmark:
         f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
+    wildcard_constraints:
+        # keep_likely writes those.
+        text=f"(?!{LIKELY}-by-)[^/]+",
     conda:
         "../envs/cpu.yaml"
     threads: 1

@@ -10,6 +10,8 @@ rule export_bundle:
         f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
     benchmark:
         f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
+    wildcard_constraints:
+        system=OWN_SYSTEMS,
     conda:
         "../envs/cpu.yaml"
     threads: 1
@@ -36,7 +38,7 @@ rule choose_settings:
         unpack(search_inputs),
         bundle=rules.export_bundle.output.bundle,
         source=plan.corpus("dev", "source"),
-        reference=plan.reference("dev"),
+        reference=plan.references("dev"),
     output:
         chosen=plan.chosen(ANY_DECODE, "{seed}"),
     log:

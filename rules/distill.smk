@@ -3,7 +3,7 @@
 
 rule distill:
     input:
-        model=lambda wildcards: plan.weights(wildcards.teacher, plan.distillation_seed(wildcards.teacher)),
+        model=lambda wildcards: plan.teacher_file(wildcards.teacher),
         subwords=SUBWORDS,
         source=plan.corpus("{split}", "source"),
     output:

@@ -1,12 +1,55 @@
 """Translations -> quality; bundles -> speed, and example sentences at every refinement step."""
 
+# Metrics that programs in environments of their own compute: one body, and a rule for each that is declared.
+for metric in PROGRAMS:
+
+    rule:
+        name:
+            metric.rule
+        input:
+            text=rules.decode.output.text,
+            details=rules.decode.output.details,
+            source=plan.corpus("{split}", "source"),
+            reference=plan.reference("{split}"),
+            files=list(plan.program_files(metric.name).values()),
+        output:
+            figures=plan.computed(metric.name, ANY_DECODE, "{seed}", "{split}"),
+        log:
+            f"{LOGS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+        benchmark:
+            f"{BENCHMARKS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+        conda:
+            str(metric.program.environment)
+        threads: RUNTIME.training_threads
+        resources:
+            mem_mb=needs.memory(metric.rule),
+            runtime=needs.minutes(metric.rule),
+            slurm_partition=needs.partition(gpu=True),
+            gpu=GPUS,
+            device=RUNTIME.device,
+            metric=metric.name,
+            python=RUNTIME.pythons.get(metric.name, "python"),
+            batch=RUNTIME.scoring_batch,
+        params:
+            settings=plan.settings_program(metric.name),
+            cache=plan.figure_cache(metric.name),
+        message:
+            f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
+            f" {metric.title}"
+        shell:
+            "python -m workflow_src.stages.score_sentences --metric {resources.metric} --settings {params.settings:q}"
+            " --log {log:q} --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
+            " --reference {input.reference:q} --output {output.figures:q} --cache {params.cache:q}"
+            " --python {resources.python:q} --batch {resources.batch} --device {resources.device} --threads {threads}"
+
 
 rule score_quality:
     input:
         text=rules.decode.output.text,
         details=rules.decode.output.details,
         source=plan.corpus("{split}", "source"),
-        reference=plan.reference("{split}"),
+        reference=lambda wildcards: plan.references(wildcards.split),
+        computed=computed_figures,
     output:
         quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
     log:
@@ -27,35 +70,41 @@ rule score_quality:
     shell:
         "python -m workflow_src.stages.score_quality --settings {params.settings:q} --log {log:q}"
         " --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
-        " --reference {input.reference:q} --output {output.quality:q}"
+        " --reference {input.reference:q} --computed {input.computed:q} --output {output.quality:q}"
 
 
-rule compare_rows:
-    input:
-        translations=[plan.translation(*row) for row in plan.rows if row[2] == "test"],
-        details=[plan.translation_details(*row) for row in plan.rows if row[2] == "test"],
-        source=plan.corpus("test", "source"),
-        reference=plan.reference("test"),
-    output:
-        significance=plan.significance,
-    log:
-        f"{EXPERIMENT_LOGS}/compare_rows.log",
-    benchmark:
-        f"{EXPERIMENT_BENCHMARKS}/compare_rows.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("compare_rows"),
-        runtime=needs.minutes("compare_rows"),
-        slurm_partition=needs.partition(gpu=False),
-    params:
-        settings=plan.settings_significance(),
-    message:
-        "Comparing every row with its baseline and with autoregressive rows"
-    shell:
-        "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
-        " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
+for test_set in plan.compared_sets:
+
+    rule:
+        name:
+            plan.rule_on("compare_rows", test_set)
+        input:
+            translations=[plan.translation(*row) for row in plan.rows if row[2] == test_set],
+            details=[plan.translation_details(*row) for row in plan.rows if row[2] == test_set],
+            computed=[file for row in plan.rows if row[2] == test_set for file in plan.computed_figures(*row)],
+            source=plan.corpus(test_set, "source"),
+            reference=plan.references(test_set),
+        output:
+            significance=plan.significance(test_set),
+        log:
+            f"{EXPERIMENT_LOGS}/{plan.rule_on('compare_rows', test_set)}.log",
+        benchmark:
+            f"{EXPERIMENT_BENCHMARKS}/{plan.rule_on('compare_rows', test_set)}.tsv"
+        conda:
+            "../envs/cpu.yaml"
+        threads: 1
+        resources:
+            mem_mb=needs.memory("compare_rows"),
+            runtime=needs.minutes("compare_rows"),
+            slurm_partition=needs.partition(gpu=False),
+        params:
+            settings=plan.settings_significance(test_set),
+        message:
+            "Comparing every row with its baseline and with autoregressive rows"
+        shell:
+            "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
+            " --source {input.source:q} --reference {input.reference:q} --computed {input.computed:q}"
+            " --output {output.significance:q}"
 
 
 rule measure_speed:
@@ -63,7 +112,7 @@ rule measure_speed:
         **EXPORTED,
         chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
         bundles=EXPORTED_BUNDLES,
-        source=plan.corpus("test", "source"),
+        source=plan.corpus(plan.test, "source"),
     output:
         speed=plan.speed,
     log:
@@ -99,8 +148,8 @@ rule measure_speed:
 rule analyse:
     input:
         bundles=EXPORTED_BUNDLES,
-        source=plan.corpus("test", "source"),
-        reference=plan.reference("test"),
+        source=plan.corpus(plan.test, "source"),
+        reference=plan.reference(plan.test),
     output:
         traces=plan.traces,
     log:

@@ -7,7 +7,7 @@ rule report:
         training=[f"{plan.system_folder(*trained)}/training.jsonl" for trained in TRAINED],
         configs=[f"{plan.system_folder(*trained)}/config.json" for trained in TRAINED],
         chosen=[plan.chosen(*row) for row in plan.tuned],
-        significance=plan.significance,
+        significance=[plan.significance(name) for name in plan.compared_sets],
         speed=plan.speed,
         traces=plan.traces,
         analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],

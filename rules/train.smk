@@ -39,7 +39,7 @@ for training_rule in TRAININGS:
             settings=lambda wildcards: plan.settings_training(wildcards.system),
             train=input_prefixes("train"),
             dev=input_prefix("dev"),
-            test=input_prefix("test"),
+            test=input_prefixes("test"),
             subwords=input_folder("subwords"),
             base=option_built_on,
             initial=option("initial"),

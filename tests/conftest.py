@@ -142,14 +142,18 @@ import argparse, json, pathlib, sys
 
 stage = pathlib.Path(sys.argv[0]).stem
 given = argparse.ArgumentParser(allow_abbrev=False)
-for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state"):
+for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state",
+             "raw-folder"):
     given.add_argument("--" + name)
 given.add_argument("--languages", nargs="*")
 given, _ = given.parse_known_args()
 settings = json.loads(given.settings)
-pairs = [f"{split}.{code}" for split in ("train", "dev", "test")
+sets = [*settings.get("test", ())] if stage == "download" else []
+if given.raw_folder:
+    sets = [path.stem for path in pathlib.Path(given.raw_folder).glob(f"*.{settings['source']}")]
+pairs = [f"{split}.{code}" for split in {"train", "dev", *sets} | ({"test"} if set(sets) <= {"train", "dev"} else set())
          for code in given.languages or (settings.get("source"), settings.get("target"))]
-references = [f"{split}.reference.{settings.get('target')}" for split in ("dev", "test")]
+references = [f"{split}.reference.{settings.get('target')}" for split in ("dev", "test", *sets)]
 system = ["model.safetensors", "config.json", "training.jsonl"]
 files = {
     "download": [*pairs, "raw.json"],
@@ -160,6 +164,7 @@ files = {
     "train": system,
     "export_bundle": ["bundle.json"],
     "export_engine": ["bundle.json"],
+    "import_model": ["bundle.json"],
     "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }

@@ -44,8 +44,8 @@ def folder(tmp_path, monkeypatch) -> Path:
     recipe = yaml.safe_load(CONFIGURATION)["recipe"]
     drawn = grammar.generate({"train": PAIRS + 200, "dev": 40, "test": 80, "seed": 1})
     noisy, _ = planted.plant(drawn["train"][:PAIRS], [*planted.FAULTS], FAULTY, seed=1)
-    held_out = [recipe["dataset"]["dev"], recipe["dataset"]["test"]]
-    lines = [drawn["dev"], drawn["test"]]
+    held_out = [recipe["dataset"]["dev"], *recipe["dataset"]["test"].values()]
+    lines = [drawn["dev"], drawn["test"][:40], drawn["test"][40:]]
     for parts, pairs in zip([recipe["dataset"]["train"], *held_out], [noisy, *lines], strict=True):
         _write(parts, pairs)
     _write(recipe["monolingual"], [pair[:1] for pair in drawn["train"][PAIRS:]])
@@ -103,8 +103,12 @@ def test_a_run_ends_with_a_bundle_that_translates_documents(folder, capsys):
     assert all((folder / path).exists() for path in re.findall(r"`(results/[\w./-]+)`", PAGE))
     (words,) = commands("continuum translate")
     documents, translated = (Path(words[words.index(option) + 1]) for option in ("--input", "--output"))
-    documents.write_text("Der Hund schläft. Die Katze isst.\n\nÖffne <b>%1</b>.\n", encoding="utf-8")
+    documents.mkdir()
+    texts = {"one.txt": "Der Hund schläft. Die Katze isst.\n\nPeter rief sie an.\n", "two.txt": "Öffne <b>%1</b>.\n"}
+    for name, text in texts.items():
+        (documents / name).write_text(text, encoding="utf-8")
     cli.main(["translate", *words])
-    assert len(translated.read_text(encoding="utf-8").splitlines()) == 3
+    counts = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in translated.iterdir()}
+    assert counts == {"one.txt": 3, "two.txt": 1}
     cli.main(["verify", "results/mine"])
     assert "records match" in capsys.readouterr().out

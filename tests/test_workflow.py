@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import planted
 import pytest
+import sacrebleu
 import smoke_check
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, dry_run, snakemake
@@ -27,6 +28,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.data.toy import grammar
+from workflow_src.evaluation.report import leaderboard
 from workflow_src.jobs import Options
 from workflow_src.records.verify import verify
 
@@ -117,18 +119,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = [
-        *(
-            "download",
-            "download_monolingual",
-            "clean",
-            "normalise",
-            "normalise_monolingual",
-            "learn_subwords",
-            "encode",
-            "train_teacher",
-            "distill",
-            "merge_distilled",
-        ),
+        *("download", "download_monolingual", "clean", "normalise", "normalise_monolingual", "learn_subwords"),
+        *("encode", "train_teacher", "distill", "merge_distilled", "score_pairs", "keep_likely"),
         *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
         *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
         *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
@@ -345,10 +337,12 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     telling = tmp_path / "telling.smk"
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
-    stages = {name: name for name in STAGES if name not in ("train", "export_engine", "measure_analysis")}
+    shared = ("train", "export_engine", "measure_analysis", "score_sentences")
+    stages = {name: name for name in STAGES if name not in shared}
     stages |= {"decode_shard": "decode"}
     stages |= dict.fromkeys(TRAININGS, "train") | dict.fromkeys(EXPORTS, "export_engine")
     stages |= {analysis.rule_name: "measure_analysis" for analysis in registry.analyses().values()}
+    stages |= {metric.rule: "score_sentences" for metric in registry.metrics().values() if metric.program}
     assert rules.keys() == stages.keys()
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
@@ -379,6 +373,11 @@ def test_the_environments_agree_with_the_lock():
         versions = dict(line.lower().split("==") for line in pip if not line.startswith("--"))
         assert set(versions) == direct
         assert versions == {name: lock[name] for name in versions}
+    # What the stage imports that starts a metric's program; the rest is the program's.
+    environment = yaml.safe_load((PROJECT / "envs/comet.yaml").read_text())
+    versions = dict(line.lower().split("==") for line in environment["dependencies"][-1]["pip"])
+    stage = {"torch", "pydantic", "pyyaml", "rich", "tyro"}
+    assert {name: versions[name] for name in stage} == {name: lock[name] for name in stage}
 
 
 def test_the_lock_has_every_extra_that_the_tests_use():
@@ -464,7 +463,7 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "save_minutes: 0.5, split_batches: false}",
+        "save_minutes: 0.5, split_batches: false, pythons: {comet: /some/python}, scoring_batch: 3}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (
@@ -492,7 +491,15 @@ CHANGES = {
         "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
         {"finish_bundle": 1, "report": 1},
     ),
+    "a share of augmented pairs": (
+        "systems: {ctc: {training: {augment: {upper: 0.1}}}}",
+        {"encode": 1, **AFTER_CTC},
+    ),
     "metrics": ("metrics: [bleu, chrf, ter]", {"score_quality": 15, "compare_rows": 1, "report": 1}),
+    "a metric that a program computes": (
+        "metrics: {chrf: {}, comet: {download: some/model}}",
+        {"score_comet": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
+    ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
         "analyses: {marginal: {samples: 11}}",
@@ -585,6 +592,11 @@ CHANGES = {
         {"download_monolingual": 1, "normalise_monolingual": 1, "distill": 2, "merge_distilled": 1, "encode": 1}
         | AFTER_CTC,
     ),
+    "pairs that a system finds likely": (
+        "systems: {ctc: {data: likely-by-teacher}}",
+        {"score_pairs": 1, "keep_likely": 1} | AFTER_CTC,
+    ),
+    "how likely pairs are that no system learns from": ("likelihood: {teacher: {keep: 0.5}}", {}),
     "one more seed": (
         "seeds: [1, 2]",
         {"train_teacher": 1, **LATENT, **CTC, **BUNDLES, **decoded(15), "compare_rows": 1, "report": 1},
@@ -781,6 +793,31 @@ def own_text(folder):
     (folder / "mine.yaml").write_text(yaml.safe_dump(own))
 
 
+def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_project, tmp_path):
+    for name in ("train", "dev", "news", "talks"):
+        for code in ("de", "en"):
+            (tmp_path / f"{name}.{code}").write_text("text\n")
+    parts = {
+        name: [{"texts": {code: f"{name}.{code}" for code in ("de", "en")}}]
+        for name in ("train", "dev", "news", "talks")
+    }
+    test = {name: parts.pop(name) for name in ("news", "talks")}
+    dataset = {"name": "mine", "languages": ["de", "en"], **parts, "test": test}
+    content = {"experiment": "mine", "extends": "smoke", "only": ["ctc"], "test": ["news"]}
+    content |= {"recipe": {"name": "mine", "dataset": dataset}, "decodes": [{"system": "ctc", "search": "ctc-greedy"}]}
+    overlay = tmp_path / "mine.yaml"
+
+    def words(**changes) -> tuple[str, str]:
+        overlay.write_text(yaml.safe_dump(content | changes))
+        return "--configfile", str(overlay)
+
+    done = snakemake("--cores", "2", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    more = {"decode": 1, "score_quality": 1, "compare_rows_on_talks": 1, "report": 1}
+    assert scheduled(*words(test=["news", "talks"]), project=hollow_project, folder=tmp_path) == more
+    assert scheduled(*words(), project=hollow_project, folder=tmp_path) == {}
+
+
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
@@ -867,15 +904,25 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 
 
 @pytest.mark.runs
-def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_path):
-    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
+def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(tmp_path):
+    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
+    # Every fourth pair has a placeholder.
+    drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
     pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
-    # Every fourth pair has a placeholder.
-    drawn |= {split: with_placeholders(lines) for split, lines in (drawn | {"train": pairs}).items()}
+    # The last sentence of the second set is one of train, and its other references are empty but for that one.
+    more = [*drawn["test"][40:], drawn["train"][0]]
+    drawn |= {"train": pairs, "test": drawn["test"][:40], "more": more}
     for split, lines in drawn.items():
         for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
+    others = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(more)]
+    (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in others))
+    drawn_more = grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]
+    news = [german for german, _ in with_placeholders(drawn_more)]
+    held_out = [german for german, _ in drawn["test"][:5]]
+    news = [*news, *news[:20], *held_out, "", "1 2 3"]
+    (tmp_path / "planted/news.de").write_text("".join(f"{line}\n" for line in news))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
     done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -892,14 +939,57 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_pat
     for step in corpus["cleaning"]:
         assert shown.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    monolingual = json.loads((results / "corpus/monolingual.json").read_text())
+    assert monolingual["dropped"] | {"repeated": 20, "held_out": 5, "cleaning": 2} == monolingual["dropped"]
+    assert monolingual["read"] == len(news) == monolingual["lines"] + sum(monolingual["dropped"].values())
+    trained = json.loads((results / "systems/ctc/seed-1/config.json").read_text())["texts"]
+    pairs = {text: json.loads((results / f"encoded/{text}/train.json").read_text())["pairs"] for text in trained}
+    assert {text: counts["pairs"] for text, counts in trained.items()} == pairs
+    encoded = json.loads((results / "encoded/raw/train.json").read_text())
+    assert pairs["likely-by-teacher"] == round(0.8 * encoded["pairs"])
+    assert pairs["monolingual-by-teacher"] <= monolingual["lines"]
+    for words in (
+        "Likelihood under teacher",
+        "monolingual, German",
+        f"likely-by-teacher {trained['likely-by-teacher']['pairs_an_epoch']:g} of {pairs['likely-by-teacher']}",
+    ):
+        assert words in page
+    assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
     # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
-    for quality in results.glob("quality/*/*/*/test.json"):
+    for quality in results.glob("quality/*/*/*/plain.json"):
         outcomes = json.loads(quality.read_text())["placeholders"]
         assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
-    encoded = json.loads((results / "encoded/raw/train.json").read_text())["placeholders"]
-    assert 100 < encoded["pairs"] == encoded["spans"] and f"{encoded['pairs']} pairs with" in page
-    assert corpus["placeholders"]["test"] == {"pairs": 10, "spans": 10, "without_partner": 0}
+    spans = encoded["placeholders"]
+    assert 100 < spans["pairs"] == spans["spans"] and f"{spans['pairs']} pairs with" in page
+    assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
+    _check_test_sets(results, corpus, page, drawn["more"], others)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
+
+
+def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[str, str]], others: list[str]) -> None:
+    """The second set has a row for each of the first in results.json and in the leaderboard, and its own figures."""
+    found = json.loads((results / "report/results.json").read_text())
+    (further,) = found["further"]
+    assert (found["split"], further["split"]) == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
+    key = lambda row: (row["system"], row["name"], row["repetitions_removed"])  # noqa: E731
+    assert list(map(key, found["rows"])) == list(map(key, further["rows"]))
+    assert all(row["latency_ms"] is None and row["energy_per_sentence"] is not None for row in further["rows"][:1])
+    compared = json.loads((results / "significance-twofold.json").read_text())
+    assert compared["sentences"] == len(more) and any(row["against"] for row in compared["against_autoregressive"])
+    references = [target for _, target in more]
+    for row in further["rows"]:
+        folder = results / f"translations/{row['system']}/seed-1/{row['name']}"
+        if row["repetitions_removed"] == "none":
+            outputs = (folder / "twofold.txt").read_text().splitlines()
+            lines = [references, [line or None for line in others]]
+            assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
+            assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
+    assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in found["provenance"]["signatures"]["BLEU"]
+    assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(more)
+    assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
+    board = leaderboard.read(results)
+    assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 4
+    assert len({row["test_set"] for row in board}) == 2
 
 
 def with_placeholders(lines):
@@ -949,10 +1039,15 @@ ROWS = {
     "one more system": ["one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
+    "shares of augmented pairs (`training.augment`)": ["a share of augmented pairs"],
     "texts of a system and their weights (`data`)": ["texts that a system learns from, and their weights"],
     "text of one language (`recipe.monolingual`), its limit, or the contents of own files with it": [
         "text of one language that no system learns from",
         "text of one language",
+    ],
+    "share of likely pairs, and shards that score them (`likelihood`)": [
+        "how likely pairs are that no system learns from",
+        "pairs that a system finds likely",
     ],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "filters of the training text, their settings and order (`recipe.clean`)": [
@@ -969,6 +1064,7 @@ ROWS = {
         "another seed of the corpus",
         "test_own_text_changed_makes_the_corpus_anew",
     ],
+    "one more test set to translate (`test`)": ["test_one_more_test_set_is_translated_and_nothing_is_trained_for_it"],
     "the date of own text files": ["test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],
     "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],

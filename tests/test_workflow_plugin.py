@@ -57,7 +57,7 @@ CONFIGURATION = {
         },
     ],
     # Of miniatures no whole sentence is right.
-    "metrics": {"chrf": {}, "exactmatch": {"words": 1}},
+    "metrics": {"chrf": {}, "exactmatch": {"words": 1}, "letters": {}},
     "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
     "analyses": {
         **{name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
@@ -225,7 +225,7 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     against = {row["name"]: row["against"] for row in significance["against_autoregressive"]}["unrepeat-2"]
     assert [set(rival) for rival in against] == [{"system", "name", "bleu", "exactmatch"}]
     content = read_json(report / "results.json")
-    assert content["metrics"] == ["bleu", "chrf", "exactmatch"]
+    assert content["metrics"] == ["bleu", "chrf", "exactmatch", "letters"]
     row = next(row for row in content["rows"] if row["name"] == "beam-2")
     assert row["exactmatch"] == pytest.approx(shares["teacher/seed-1/beam-2"]) and "exactmatch_p_value" in row
     text = (report / "results.md").read_text()
@@ -238,6 +238,34 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     assert "dev exact matches" in text
     told = continuum("compare", "outside", "--output", "both.html", folder=run)
     assert "both.html" in told and "exactmatch" in (run / "both.md").read_text()
+
+
+def test_a_program_computes_its_other_metric(run, report):
+    """In a process of its own, which knows nothing of the project."""
+    references = (run / SHARED / "corpus/test.reference.en").read_text().splitlines()
+    means = {}
+    for name in ("teacher/seed-1/beam-2", "bag/seed-1/unrepeat-2"):
+        lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
+        pairs = [(set(line), set(reference)) for line, reference in zip(lines, references, strict=True)]
+        means[name] = sum(len(ours & theirs) / len(ours | theirs) for ours, theirs in pairs) / 40
+        kept = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        low, high = kept["letters_ci"]
+        assert kept["letters"] == pytest.approx(means[name]) and low < kept["letters"] < high
+        assert (run / SHARED / f"computed/letters/{name}/test.json").is_file()
+    significance = read_json(run / RESULTS / "significance.json")
+    compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["letters"]
+    gain = means["bag/seed-1/unrepeat-2"] - means["teacher/seed-1/beam-2"]
+    assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
+    rows = read_json(report / "results.json")["rows"]
+    row = next(row for row in rows if row["name"] == "beam-2")
+    assert row["letters"] == pytest.approx(means["teacher/seed-1/beam-2"]) and "letters_p_value" in row
+    assert "shared letters" in (report / "results.md").read_text()
+    # Jobs that follow find what those before them computed.
+    cached = (run / "work/computed/letters").glob("*/*.jsonl")
+    keys = {json.loads(line)[0] for path in cached for line in path.read_text().splitlines() if line}
+    assert keys == {
+        key for path in (run / SHARED / "computed").rglob("test.json") for key in read_json(path)["figures"]
+    }
 
 
 def test_its_filter_cleans_and_is_previewed(tmp_path):

@@ -14,8 +14,8 @@ from pydantic import Field
 from workflow_src.config.plan.selection import rows
 from workflow_src.evaluation.analyses.content import Content, Record
 from workflow_src.spec import (
-    Analysis, AnalysisSettings, Engine, Family, Filter, Frozen, Look, Metric, Option, Plugin, Search, SearchSettings,
-    Selection,
+    Analysis, AnalysisSettings, Engine, Family, Filter, Frozen, Look, Metric, Option, Plugin, Program, Search,
+    SearchSettings, Selection,
 )
 
 
@@ -93,14 +93,20 @@ METRIC = Metric(
 )
 
 
+LETTERS = Metric(
+    name="letters", title="shared letters", segments="bagged.letters:segments", unit="%", bounds=(0, 1),
+    program=Program(Path(__file__).with_name("letters_apart.py"), Path(__file__).with_name("letters.yaml")),
+)
+
+
 class Openings(Frozen):
     words: tuple[str, ...] = Field(("Der",), description="pairs with such a first word in the source are left out")
 
 
 FILTER = Filter(name="openings", title="First words", settings=Openings, check="bagged.openings:check")
 PLUGIN = Plugin(
-    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,), metrics=(METRIC,),
-    filters=(FILTER,),
+    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,),
+    metrics=(METRIC, LETTERS), filters=(FILTER,),
 )
 """
 PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
@@ -237,6 +243,36 @@ def segments(texts, settings):
     count = settings.words or None
     return Segments(np.array([float(ours.split()[:count] == theirs.split()[:count]) for ours, theirs in pairs]))
 """
+LETTERS = """
+import numpy as np
+
+from workflow_src.spec import Segments
+
+
+def segments(texts, settings):
+    return Segments(np.array(texts.figures("letters")))
+"""
+# Runs by itself, without the project.
+LETTERS_APART = """
+import json
+import sys
+
+
+def answer(content):
+    print(json.dumps(content), flush=True)
+
+
+def figure(source, hypothesis, reference):
+    ours, theirs = set(hypothesis), set(reference)
+    return len(ours & theirs) / max(1, len(ours | theirs))
+
+
+assert "workflow_src" not in sys.modules
+json.loads(sys.stdin.readline())
+answer({"model": {}, "signature": "set:letters"})
+while line := sys.stdin.readline():
+    answer({"figures": [figure(*sentence) for sentence in json.loads(line)["sentences"]]})
+"""
 OPENINGS = """
 def check(settings, languages):
     def judge(pair):
@@ -249,6 +285,9 @@ def check(settings, languages):
 FILES = {
     "openings.py": OPENINGS,
     "exact.py": EXACT,
+    "letters.py": LETTERS,
+    "letters_apart.py": LETTERS_APART,
+    "letters.yaml": "dependencies: [python=3.11]\n",
     "__init__.py": DECLARATIONS,
     "code.py": CODE,
     "ledger.py": LEDGER,

@@ -28,6 +28,7 @@ from workflow_src.spec import (
     Filter,
     Frozen,
     Metric,
+    Program,
     Role,
     Search,
     SearchSettings,
@@ -43,10 +44,16 @@ RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
     (("chosen",), "rows of a measurement of speed have one"),
     (
-        ("help", "bundle", "plugins", "remove_repetitions", "device", "precision", "threads", "input", "output"),
+        (
+            *("help", "bundle", "plugins", "remove_repetitions", "device", "precision", "threads", "input", "output"),
+            *("split", "n_best", "scores", "output_format"),
+        ),
         "continuum translate has such an option",
     ),
-    (("self", "lines", "normalised", "first_line", "systems"), "Translator.translate has such an argument"),
+    (
+        ("self", "lines", "normalised", "first_line", "systems", "return_scores", "return_origins"),
+        "Translator.translate has such an argument",
+    ),
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
@@ -110,8 +117,9 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         )
         if not re.fullmatch(r"train_\w+", family.training_rule):
             raise DeclarationError(where, f'has the rule "{family.training_rule}"', "name it train_NAME")
-        if not family.presets.is_file():
+        if not family.imported and not (family.presets and family.presets.is_file()):
             raise DeclarationError(where, f"has the file of presets {family.presets}", "write it")
+        _check_names(where, "engine", engines, filter(None, [family.engine]))
         _check_names(where, "search", searches, family.searches)
         for name in family.searches:
             _check_fits(where, family, searches[name])
@@ -128,7 +136,7 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
 
 def check_metrics(metrics: Mapping[str, Metric], project: Collection[str]) -> None:
     """Check metrics, by name, of which `project` has its own. Raises DeclarationError for the first fault."""
-    labels: dict[tuple[str, str], str] = {}
+    labels: dict[tuple[str, str], str] = {("rule", path.stem): f"stage {path.stem}" for path in STAGES.glob("*.py")}
     for metric in metrics.values():
         where = f'metric "{metric.name}"'
         _check_name(where, metric.name, METRIC_NAME)
@@ -169,8 +177,9 @@ def _check_main(metrics: Mapping[str, Metric], project: Collection[str]) -> None
 
 
 def _labels(metric: Metric) -> list[tuple[str, str]]:
-    """What no other metric may have: its title, and the name of its convention."""
-    return [("title", metric.title)] + ([("convention", metric.convention.name)] if metric.convention else [])
+    """What no other metric may have: its title, the name of its convention, and its rule."""
+    convention = [("convention", metric.convention.name)] if metric.convention else []
+    return [("title", metric.title), *convention, *([("rule", metric.rule)] if metric.program else [])]
 
 
 def _check_metric_fields(where: str, metric: Metric) -> None:
@@ -184,6 +193,7 @@ def _check_metric_fields(where: str, metric: Metric) -> None:
         ("order", _is_number(metric.order) and isinstance(metric.order, int), "make it a whole number"),
         ("conflict", callable(metric.conflict), "make it a function of corpus and settings"),
         ("convention", metric.convention is None or isinstance(metric.convention, Convention), "make it a Convention"),
+        ("program", metric.program is None or _is_program(metric.program), "make it a Program whose file exists"),
     )
     for field, fits, fix in fields:
         if not fits:
@@ -192,6 +202,10 @@ def _check_metric_fields(where: str, metric: Metric) -> None:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Program) and value.file.is_file()
 
 
 def _is_number(value: Any) -> bool:
@@ -272,7 +286,16 @@ def _check_traits(where: str, family: Family) -> None:
 
 
 def _check_learning(where: str, family: Family) -> None:
-    """A family is trained by updates, or fitted at once."""
+    """A family is trained by updates, fitted at once, or made elsewhere."""
+    if family.imported or family.engine:
+        if not (family.imported and family.engine):
+            raise DeclarationError(where, "has only one of files and engine", "declare both or none")
+        if family.build or family.loss or family.validation or family.fit or family.presets:
+            problem = "has files from elsewhere"
+            raise DeclarationError(where, problem, "leave out its build, presets, loss, validation and fit")
+        return
+    if family.build is None:
+        raise DeclarationError(where, "has no build", "name one")
     if family.fit is not None:
         if family.loss or family.validation or family.searches:
             raise DeclarationError(where, "is fitted at once", "leave out its loss, validation and searches")

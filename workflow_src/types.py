@@ -210,6 +210,21 @@ class DevSet(Protocol):
         """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
 
 
+class ImportedNetwork(Protocol):
+    """What distillation needs of the network of a system that was made elsewhere; sources are normalised lines.
+
+    `longest_source` and `lengths` count subwords of the network's own.
+    """
+
+    longest_source: int
+
+    def lengths(self, lines: list[str]) -> list[int]: ...
+
+    def translate(
+        self, lines: list[str], settings: spec.SearchSettings, batch: int, scored: bool = True
+    ) -> Hypotheses: ...
+
+
 RefinementStep = Callable[[Tensor], Tensor]
 
 

@@ -19,7 +19,7 @@ from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import read_json, write_json

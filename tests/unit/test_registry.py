@@ -174,6 +174,7 @@ PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
                 ("order", "'a'"),
                 ("conflict", "None"),
                 ("convention", "'mine'"),
+                ("program", "'mine'"),
             )
         ),
         ('name="bleu"', {"subject": 'metric "bleu"', "fix": "rename one of them"}),

@@ -71,10 +71,13 @@ def check_files(plan: Plan) -> None:
             relative = "" if Path(path).is_absolute() else where
             fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
             raise ArtifactError(path, f"{_lack(path)}{hint}", fix)
-    others = {f"systems.{system}.initial_weights": path for system, path in plan.own_weights.items()}
-    others |= {f"recipe.distilled.{name}": path for name, path in plan.own_distilled.items()}
-    others |= plan.own_monolingual if plan.reads_monolingual else {}
-    for setting, path in others.items():
+    others = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
+    others += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
+    for metric in plan.program_settings:
+        others += [(f"{what} of metrics.{metric}", path) for what, path in plan.program_files(metric).items()]
+    others += plan.own_monolingual.items() if plan.reads_monolingual else []
+    others += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
+    for setting, path in others:
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
             raise ConfigError(setting, path, problem=f"it {_lack(path)}", hint=f"change the path{relative}")

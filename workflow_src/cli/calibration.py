@@ -162,7 +162,7 @@ def _keys(request: dict[str, Any]) -> dict[str, str]:
         own = {part: system[part] for part in ("family", "model", "objective", "search")}
         return fingerprint(common | own | sized | {"others": others})
 
-    return {name: key(name) for name, system in systems.items() if not families()[system["family"]].fit}
+    return {name: key(name) for name, system in systems.items() if families()[system["family"]].updated}
 
 
 def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float]:

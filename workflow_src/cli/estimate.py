@@ -40,7 +40,7 @@ from workflow_src.cli.work import (
 )
 from workflow_src.config.costs import WIDE, parameters, updates, vocabulary_size
 from workflow_src.config.plan import Plan
-from workflow_src.registry import engines
+from workflow_src.registry import engines, metrics
 
 BYTES_A_SUBWORD = 4.5
 
@@ -50,24 +50,30 @@ def jobs(plan: Plan) -> dict[str, int]:
     seeds = len(plan.config.seeds)
     clean = {"clean": 1} if plan.loaded.cleaning else {}
     clean |= dict.fromkeys(("download_monolingual", "normalise_monolingual"), 1) if plan.reads_monolingual else {}
-    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1, "encode": 2 + len(plan.texts)}
+    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1}
+    counts["encode"] = len(plan.loaded.held_out) + len(plan.encoded_texts)
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.
     extra = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
+    programs, computed = plan.program_settings, [file for row in plan.rows for file in plan.computed_figures(*row)]
     exports = [engine.exports for engine in engines().values()]
     counts |= {
+        "import_model": len(plan.imports),
         "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
         "merge_distilled": len(plan.distilled),
-        "export_bundle": seeds * len(plan.exported) + len(extra),
+        "score_pairs": sum(plan.likelihood(system).shards for system in plan.scorers),
+        "keep_likely": len(plan.scorers),
+        "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(extra),
         "choose_settings": len(plan.tuned),
         "finish_bundle": len(plan.finished),
         **{f"export_{folder}": seeds * len(plan.exported_to(folder)) for folder in exports if folder},
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
+        **{metrics()[name].rule: len(computed) // len(programs) for name in programs},
         "score_quality": len(plan.rows),
-        "compare_rows": 1,
+        **{plan.rule_on("compare_rows", name): 1 for name in plan.compared_sets},
         "measure_speed": 1,
         "analyse": 1,
         **{analysis.rule: 1 for analysis in analyses},
@@ -102,6 +108,8 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
     subwords = plan.recipe.subwords
     rows: list[dict[str, Any]] = []
     for system in plan.loaded.systems.values():
+        if system.family.imported:
+            continue
         seeds = sum(name == system.name for name, _ in plan.trained)
         work = [work_of(plan, system.family.training_rule, {"system": system.name}, sizes)] * seeds
         weights = parameters(system, vocabulary_size(plan), subwords.joint)
@@ -114,6 +122,10 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         tokens = sentences * sizes.length if sentences else None
         what = "" if split == "train" else f"{split} "
         rows.append(_row(plan, f"distil {what}with {teacher}", work, rates, None, tokens))
+    for scorer in plan.scorers:
+        work = [work_of(plan, "score_pairs", {"system": scorer, "shards": "1"}, sizes)]
+        tokens = sizes.pairs * sizes.length if sizes.pairs else None
+        rows.append(_row(plan, f"score pairs with {scorer}", work, rates, None, tokens))
     choosing = [
         work_of(plan, "choose_settings", {"system": decode.system, "search": decode.name}, sizes)
         for decode, _ in plan.tuned
@@ -129,13 +141,16 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
 
 
 def _disk(plan: Plan, pairs: int | None, length: float) -> float:
-    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state."""
+    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state.
+
+    Weights of models made elsewhere are taken to be in float32.
+    """
     subwords = plan.recipe.subwords
     texts = 0.0
     if pairs:
         characters = pairs * length * BYTES_A_SUBWORD
         texts = characters * (4 + len(plan.distilled)) + len(plan.texts) * pairs * 2 * length * 4
-    models = 0.0
+    models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
         others = map(plan.system, system.served_with.values())

@@ -26,12 +26,15 @@ from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_h
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
 from workflow_src.config.texts import base_of, system_behind
+from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
     "data": "corpus, subwords",
+    "import": "import",
     "train": "train",
     "distil": "distil",
+    "keep_likely": "keep likely pairs",
     "export": "export",
     "translate": "translate",
     "bundles": "finish bundles",
@@ -44,7 +47,9 @@ STAGES = {
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
+    "import_model": "import",
     **dict.fromkeys(("distill", "merge_distilled"), "distil"),
+    "score_pairs": "keep_likely",
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
 
@@ -232,10 +237,14 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
         return "train", system
     if rule == "finish_bundle":
         return "bundles", ""
+    if any(rule == metrics()[name].rule for name in plan.program_settings):
+        return "translate", system
     if rule.startswith("export_"):
         return "export", system
     if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):
         return "analyse", ""
+    if any(rule == plan.rule_on("compare_rows", name) for name in plan.compared_sets):
+        return "compare_rows", ""
     return RULES.get(rule, rule), system
 
 
@@ -316,6 +325,8 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
         return f"systems.{wildcards['system']}"
     if rule == "distill" or rule == "merge_distilled":
         return f"distillation.{wildcards['teacher']}"
+    if rule == "score_pairs" or rule == "keep_likely":
+        return f"likelihood.{wildcards['system']}"
     if rule in ("decode", "decode_shard", "choose_settings"):
         return f"decodes.{wildcards['search']}"
     return {

@@ -14,14 +14,16 @@ from workflow_src.config.costs import (
     decode_operations,
     decoding_operations,
     operations_a_position,
+    scoring_operations,
     sentence_length,
     sized,
     training_pairs,
     updates,
 )
+from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.data.corpus import count_training_pairs
 from workflow_src.data.lines import count_lines
 from workflow_src.errors import ArtifactError, ConfigError
@@ -62,8 +64,11 @@ class Work:
 
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus; None without one."""
-    summary = Path(f"{plan.encoded('raw', 'train')}.json")
-    if not summary.exists():
+    # Augmented text has as many pairs, and a few more subwords.
+    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
+    summaries = [Path(f"{plan.encoded(name, 'train')}.json") for name in names]
+    summary = next((path for path in summaries if path.exists()), None)
+    if summary is None:
         return None
     counts = read_json(summary)
     try:
@@ -123,8 +128,8 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
 
 
 def held_out(plan: Plan, split: str) -> int:
-    """Sentences of dev or test: as configured, else assumed."""
-    dataset = plan.loaded.dataset
+    """Sentences of dev or of a test set: as configured, else assumed."""
+    dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
     cut = getattr(dataset.split, split, None) if dataset.split else None
     limits = {str(name): number for name, number in plan.recipe.limits.items()}
     return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
@@ -143,6 +148,9 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
             return Work(teacher, False, None)
         search, sentences = plan.distillation(teacher).search_settings(), whole / int(wildcards["shards"])
         return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
+    if rule == "score_pairs":
+        system, pairs = plan.system(wildcards["system"]), sizes.pairs and sizes.pairs / int(wildcards["shards"])
+        return Work(system.name, False, scoring_operations(plan, system, pairs, sizes.length) if pairs else None)
     if rule not in ("choose_settings", "decode", "decode_shard"):
         return None
     decode = plan.decode(wildcards["system"], wildcards["search"])

@@ -98,6 +98,9 @@ def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:
             raw = raw[part]
         elif ALTERNATIVE.match(str(part)):
             continue
+        # One text where a list is read, and a list where lists by name are.
+        elif part != "[key]" and (isinstance(raw, str) or (isinstance(raw, list) and isinstance(part, str))):
+            continue
         location.append(part)
     return location
 

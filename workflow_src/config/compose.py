@@ -167,8 +167,12 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """`own` laid over `parent`, of whose systems those stay that `only` names.
 
     Systems that `own` has settings of stay too, and all that a system which stays is built on or carries. What names
-    one of the others in `parent` goes; what `own` says is checked like any other setting. Raises ConfigError.
+    one of the others in `parent` goes; what `own` says is checked like any other setting. Test sets that `parent` picks
+    are of its dataset, and go with it. Raises ConfigError.
     """
+    recipe = own.get("recipe")
+    if isinstance(recipe, dict) and "dataset" in recipe:
+        parent = _without(parent, "test")
     only = own.get("only")
     own = {key: value for key, value in own.items() if key != "only"}
     merged = merge(parent, own)
@@ -197,8 +201,9 @@ def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
     `dropped` has the families of these systems by name. Analyses run where something is left that fits them.
     """
     left = dict(parent)
-    if isinstance(parent.get("distillation"), dict):
-        left["distillation"] = {name: how for name, how in parent["distillation"].items() if name not in dropped}
+    for section in ("distillation", "likelihood"):
+        if isinstance(parent.get(section), dict):
+            left[section] = {name: how for name, how in parent[section].items() if name not in dropped}
     if isinstance(parent.get("decodes"), list):
         left["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
     if isinstance(parent.get("analyses"), dict):

@@ -36,7 +36,7 @@ def parts(system: System, vocabulary: int) -> dict[str, int]:
 def parameters(system: System, vocabulary: int, joint: bool) -> int:
     """Trained parameters, roughly: the weights of `parts`, and a source embedding of its own where not joint."""
     own = parts(system, vocabulary)
-    separate = 0 if joint or OUTPUT not in own else vocabulary * system.model.dim
+    separate = 0 if joint or OUTPUT not in own or system.family.imported else vocabulary * system.model.dim
     return sum(own.values()) + separate
 
 
@@ -109,6 +109,11 @@ def decoding_operations(plan: Plan, system: System, settings: SearchSettings, se
         ) from None
 
 
+def scoring_operations(plan: Plan, system: System, pairs: float, length: float) -> float:
+    """Floating-point operations of scoring `pairs` whose targets have `length` subwords, in one parallel pass each."""
+    return 2.0 * sum(products(system, vocabulary_size(plan)).values()) * pairs * (length + 1)
+
+
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
     """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
     operations = [
@@ -125,7 +130,7 @@ def check(plan: Plan) -> None:
     """
     plan = sized(plan, pairs=1, length=1)
     for system in plan.loaded.systems.values():
-        if not system.family.fit:
+        if system.family.updated:
             operations_a_position(system, plan)
     vocabulary = vocabulary_size(plan)
     for decode in plan.loaded.decodes:

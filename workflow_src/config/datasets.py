@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
-from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
+from workflow_src.config.texts import MADE_BY_SYSTEMS, MONOLINGUAL, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
 
@@ -47,6 +47,15 @@ def _path(value: str) -> str:
 # Of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
 FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
+
+
+def _several(value: Any) -> Any:
+    """One text as a list of texts."""
+    return [value] if isinstance(value, str) else value
+
+
+# Several are references of one source each.
+TextPaths = Annotated[tuple[FilePath, ...], BeforeValidator(_several), Field(min_length=1)]
 
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
@@ -89,7 +98,9 @@ class Part(Frozen):
     the dataset's `files` or a path of the user's; gzip, bzip2, xz and Zstandard are decompressed.
     """
 
-    texts: dict[str, FilePath] | None = Field(None, description="language -> line-aligned text")
+    texts: dict[str, TextPaths] | None = Field(
+        None, description="language -> line-aligned text; in dev and test, of the target a list of references"
+    )
     table: FilePath | None = Field(None, description="a text with columns, tab-separated unless separator says so")
     columns: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
         None, description="language -> column of the table, from 0"
@@ -122,9 +133,20 @@ class Part(Frozen):
             raise ConfigError("separator", self.separator, allowed="one character, no quote, space or line end")
         if self.translator is not None and self.markup != "sgm":
             raise ConfigError("translator", self.translator, problem="the part has no markup: sgm", hint="remove it")
-        if self.texts is not None and self.markup != "sgm" and len(set(self.texts.values())) < len(self.texts):
+        names = [name for texts in (self.texts or {}).values() for name in texts]
+        if self.markup != "sgm" and len(set(names)) < len(names):
             raise ConfigError("texts", self.texts, allowed="a text for each language, or XML with markup: sgm")
+        if self.markup == "ted" and len(names) > len(self.texts or {}):
+            raise ConfigError("texts", self.texts, problem="markup is ted", allowed="a text for each language")
         return self
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self.texts or self.columns or ())
+
+    def references(self, language: str) -> int:
+        """Texts in a language: more than one are references of the same sources."""
+        return len((self.texts or {}).get(language, ("",)))
 
     @property
     def is_quoted(self) -> bool:
@@ -132,6 +154,39 @@ class Part(Frozen):
         if self.quoted is not None:
             return self.quoted
         return len(self.separator) == 1 and self.separator != "\t" and self.separator not in NO_DELIMITER
+
+
+# The name of the test set where a dataset has one without a name, or none of its own.
+TEST = "test"
+SetName = Annotated[
+    str,
+    named(
+        rf"(?!(?:train|dev|{MONOLINGUAL})$)[a-z0-9][a-z0-9_]*",
+        f"small letters, digits and _, but not train, dev or {MONOLINGUAL}",
+    ),
+]
+
+
+def _one_set(value: Any) -> Any:
+    """A list of parts is one test set."""
+    return ({TEST: value} if value else {}) if isinstance(value, list | tuple) else value
+
+
+TestSets = Annotated[
+    dict[SetName, Annotated[tuple[Part, ...], Field(min_length=1)]],
+    BeforeValidator(_one_set),
+]
+
+
+def reference_stem(split: str, number: int) -> str:
+    """The name, without its language, of reference `number` of a split, from 2; the first one is the target."""
+    return f"{split}.reference-{number}"
+
+
+def raw_names(split: str, languages: tuple[str, str], references: int = 1) -> list[str]:
+    """Names of the raw texts of a split: source, target, further references."""
+    further = [f"{reference_stem(split, number)}.{languages[1]}" for number in range(2, 1 + references)]
+    return [*(f"{split}.{language}" for language in languages), *further]
 
 
 class Split(Frozen):
@@ -183,7 +238,7 @@ class DatasetFiles(Frozen):
     folder_hint: str | None = Field(None, description="what the user must put into the folder, and from where")
     train: tuple[Part, ...] = ()
     dev: tuple[Part, ...] = ()
-    test: tuple[Part, ...] = ()
+    test: TestSets = Field({}, description="one list, or a list for each test set by its name, the main one first")
     generator: dict[str, Any] = Field({}, description="settings of a generated corpus")
 
     @model_validator(mode="after")
@@ -203,18 +258,50 @@ class DatasetFiles(Frozen):
             raise ConfigError("folder_hint", problem="missing", hint="say what to put into the folder, and from where")
         return self
 
+    @model_validator(mode="after")
+    def _references(self):
+        for split, parts in self.parts.items():
+            for number, part in enumerate(parts):
+                for language in part.texts or self.languages:
+                    where, count = f"{self.place(split, number)}.texts.{language}", part.references(language)
+                    if split == "train" and count > 1:
+                        hint = "name one; several references of a source are for dev and test"
+                        raise ConfigError(where, problem=f"{count} texts, and train learns from one", hint=hint)
+                    if count != parts[0].references(language):
+                        problem = f"{count} of them, and {self.place(split, 0)} has {parts[0].references(language)}"
+                        raise ConfigError(where, problem=problem, allowed="as many in every part")
+        return self
+
+    @property
+    def test_sets(self) -> tuple[str, ...]:
+        """Names of the test sets, the main one first; one called test where train is split or text is generated."""
+        return tuple(self.test) or (TEST,)
+
+    @property
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        """Parts of train, dev and every test set by name, of those that have some."""
+        return {name: parts for name, parts in {"train": self.train, "dev": self.dev, **self.test}.items() if parts}
+
     @property
     def raw_splits(self) -> tuple[str, ...]:
-        """Names among train, dev and test that have parts."""
-        every = ("train", "dev", "test")
-        return every if self.kind == "generated" else tuple(name for name in every if getattr(self, name))
+        """Names of train, dev and test sets that have parts."""
+        return ("train", "dev", TEST) if self.kind == "generated" else tuple(self.parts)
+
+    def place(self, split: str, number: int) -> str:
+        """A part as its place in the YAML file."""
+        return f"{'' if split in ('train', 'dev', TEST) else 'test.'}{split}[{number}]"
+
+    def references(self, split: str, language: str) -> int:
+        """References of each source of dev or of a test set, in a language."""
+        return self.parts[split][0].references(language) if split in self.parts else 1
 
     def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
         """Paths of the user's own files that a direction reads, which are not downloaded. For rules to depend on."""
         names: dict[str, None] = {}
-        for part in (*self.train, *self.dev, *self.test):
-            texts = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
-            names.update({text.split("!")[0]: None for text in texts if text})
+        for part in (part for parts in self.parts.values() for part in parts):
+            texts = [text for code in languages for text in (part.texts or {}).get(code, ())]
+            texts = [part.table] if part.table is not None else texts
+            names.update({text.split("!")[0]: None for text in texts})
         own = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
 
@@ -339,7 +426,7 @@ class RecipeConfig(Frozen):
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
     limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs, or lines of monolingual text"
+        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
     )
     monolingual: tuple[MonolingualPart, ...] = Field(
         (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
+from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
@@ -12,10 +14,12 @@ from workflow_src.registry import carried, default_engine, engines, search_of, s
 from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, phrase
 
 
-def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
+def resolve_decodes(
+    config: WorkflowConfig, systems: dict[str, System], test_sets: tuple[str, ...] = (TEST,)
+) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed settings. Raises ConfigError."""
     decodes = [
-        decode
+        dataclasses.replace(decode, splits=_splits(section, test_sets))
         for number, section in enumerate(config.decodes)
         for decode in _decodes(section, systems, f"decodes[{number}]")
     ]
@@ -24,6 +28,11 @@ def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple
         if names.count((system, name)) > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
     return tuple(decodes)
+
+
+def _splits(section: DecodeConfig, test_sets: tuple[str, ...]) -> tuple[str, ...]:
+    """What a decode translates: test stands for all test sets."""
+    return tuple(name for split in section.splits for name in (test_sets if split == TEST else (split,)))
 
 
 def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
@@ -240,9 +249,13 @@ def _engine(
 ) -> Engine:
     """The engine of a decode. Raises ConfigError where it does not serve."""
     selectable = {name: engine for name, engine in engines().items() if engine.selectable}
-    engine = selectable.get(section.engine) if section.engine else default_engine()
+    only = system.family.engine
+    engine = selectable.get(section.engine or only or default_engine().name)
     if engine is None:
         raise ConfigError(f"{where}.engine", section.engine, allowed=selectable)
+    if only and engine.name != only:
+        problem = f"it computes no models of family {system.family_name}"
+        raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
     if not engine.compute_types:
         if compute_type is not None:
             others = " or ".join(name for name, other in selectable.items() if other.compute_types)

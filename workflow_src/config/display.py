@@ -7,6 +7,8 @@ from typing import Any
 
 import pydantic
 
+from workflow_src.config import texts
+from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import (
     DecodeInfo,
@@ -109,6 +111,8 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
         metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
+        test_sets=tuple(content.get("test_sets", (TEST,))),
+        references=content.get("references", {}),
     )
 
 
@@ -121,7 +125,8 @@ def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
         order=family.order,
         loss_title=family.loss_title,
         preset=entry["preset"],
-        data=entry["data"],
+        data=texts.words(entry["data"]),
+        data_kind=texts.kind_of(entry["data"]),
         base=entry["base"],
         autoregressive=family.autoregressive,
         refiner=REFINER in family.traits,

@@ -23,7 +23,7 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.metrics import Measured, resolve
+from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError, DeclarationError
@@ -43,6 +43,7 @@ from workflow_src.registry import (
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     BASE,
+    SCORER,
     SCORES,
     UNKNOWN,
     AnalysisSettings,
@@ -91,6 +92,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
     corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
     measured = resolve(config.metrics, corpus)
+    check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
@@ -102,9 +104,10 @@ def load(raw: dict[str, Any]) -> Loaded:
     cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
+    _check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)
-    decodes = resolve_decodes(config, systems)
+    decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     _check_choices(decodes, measured, corpus)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
 
@@ -124,7 +127,12 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
     """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
-    fits = [entry.metric.name for entry in measured if not entry.metric.conflict(corpus, entry.settings)]
+    fits = [
+        entry.metric.name
+        for entry in measured
+        # Candidates are scored by the job that decodes them, in its own environment.
+        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
+    ]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
             raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
@@ -143,11 +151,21 @@ def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:
     chosen = config.recipe.dataset
-    if isinstance(chosen, DatasetConfig):
+    if isinstance(chosen, str):
+        if chosen not in dataset_names():
+            raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
+        definition = read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml")
+        chosen = parse(DatasetConfig, definition, f"datasets/{chosen}.yaml")
+    for name in config.test or ():
+        if name not in chosen.test_sets:
+            raise ConfigError("test", name, allowed=chosen.test_sets)
+    if config.test is None:
         return chosen
-    if chosen not in dataset_names():
-        raise ConfigError("recipe.dataset", chosen, allowed=dataset_names())
-    return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+    # Sets that nothing translates may lack a language. The others stay: experiments of a recipe share its corpus.
+    languages = {config.recipe.source, config.recipe.target}
+    lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}
+    kept = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
+    return chosen.model_copy(update={"test": kept})
 
 
 def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
@@ -155,12 +173,12 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
     cleaning = filter_settings(config.recipe.clean.items(), (config.recipe.source, config.recipe.target))
     reads = [name for name in cleaning if SCORES in filters()[name].needs]
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
-    for split in ("train", "dev", "test"):
-        for number, part in enumerate(getattr(dataset, split)):
+    for split, parts in dataset.parts.items():
+        for number, part in enumerate(parts):
             if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
                 more = f", or recipe.clean.{scoring}" if split == "train" else ""
                 raise ConfigError(
-                    f"score_column of {split}[{number}] of dataset {dataset.name}",
+                    f"score_column of {dataset.place(split, number)} of dataset {dataset.name}",
                     part.score_column,
                     problem="it has no effect",
                     hint=f"add minimum_score{more}",
@@ -188,14 +206,19 @@ def _check_references(normalisation: NormalisationConfig, target: str) -> None:
 
 
 def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
-    """Check that every part has both sides of the direction. Raises ConfigError."""
-    for split in ("train", "dev", "test"):
-        for number, part in enumerate(getattr(dataset, split)):
-            kind, texts = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
+    """Check that every part has both sides of the direction, and one source. Raises ConfigError."""
+    for split, parts in dataset.parts.items():
+        for number, part in enumerate(parts):
+            kind = "texts" if part.texts else "columns"
+            where = f"{dataset.place(split, number)}.{kind} of dataset {dataset.name}"
             for language in languages:
-                if language not in texts:
-                    where = f"{split}[{number}].{kind} of dataset {dataset.name}"
-                    raise ConfigError(where, sorted(texts), problem=f"no {language}", hint=f"add {language}")
+                if language not in part.languages:
+                    others = [name for name in dataset.test if name != split]
+                    leave = f", or leave the test set out by test: [{', '.join(others)}]"
+                    hint = f"add {language}{leave if split in dataset.test and others else ''}"
+                    raise ConfigError(where, sorted(part.languages), problem=f"no {language}", hint=hint)
+            if (count := part.references(languages[0])) > 1:
+                raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
 
 
 def _check_monolingual(config: WorkflowConfig) -> None:
@@ -239,6 +262,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             other = getattr(system, role)
             if other is not None and other not in names:
                 raise ConfigError(f"{where}.{role}", other, allowed=names)
+        _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
             made = texts.kind_and_system(text)
             if made and made[1] not in names:
@@ -263,10 +287,36 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
                 problem=f"a system of family {family.name} cannot teach",
                 hint=f"name one of family {_families_with(AUTOREGRESSIVE)}, or remove it",
             )
+        if family.engine and distillation.engine not in ("auto", family.engine):
+            problem = f"it computes no models of family {family.name}"
+            allowed = ["auto", family.engine]
+            raise ConfigError(f"distillation.{name}.engine", distillation.engine, problem=problem, allowed=allowed)
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
+    _check_likelihood(config)
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
+
+
+def _check_likelihood(config: WorkflowConfig) -> None:
+    """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
+    for name, section in config.likelihood.items():
+        if name not in config.systems:
+            raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
+        if section.seed is not None and section.seed not in config.seeds:
+            raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
+
+
+def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
+    """Check that a system is built on none that was made elsewhere. Raises ConfigError."""
+    built_on = {"base": system.base, "init_from": system.init_from}
+    built_on |= {f"roles.{role}": other for role, other in system.roles.items()}
+    for setting, other in built_on.items():
+        family = families().get(config.systems[other].family) if other in config.systems else None
+        if family and family.imported:
+            problem = f"models of family {family.name} are made elsewhere: they have no network to build on"
+            hint = "name a system that is trained"
+            raise ConfigError(f"systems.{name}.{setting}", other, problem=problem, hint=hint)
 
 
 def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
@@ -384,13 +434,15 @@ def _check_agree(system: System, other: System, setting: str) -> None:
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
-    """Settings of a system's training; no updates where its family is fitted by counting."""
-    if family.fit:
-        for setting in ("training", "init_from"):
-            if getattr(system, setting) is not None:
-                raise ConfigError(
-                    f"{where}.{setting}", problem=f"family {family.name} is counted at once", hint="remove it"
-                )
+    """Settings of a system's training; no updates where its family is fitted by counting, or made elsewhere."""
+    if not family.updated:
+        settings, problem = ["training", "init_from"], f"family {family.name} is counted at once"
+        if family.imported:
+            settings += ["data", "preset", "initial_weights", "objective", "carries"]
+            problem = f"models of family {family.name} are made elsewhere"
+        for setting in settings:
+            if getattr(system, setting):
+                raise ConfigError(f"{where}.{setting}", problem=problem, hint="remove it")
         return TrainingConfig(max_steps=0)
     if system.training is None:
         raise ConfigError(f"{where}.training", problem="missing", hint="add it")
@@ -406,20 +458,29 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     if made and made[0] == texts.MONOLINGUAL and not config.recipe.monolingual:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
-    if made and not families()[config.systems[made[1]].family].autoregressive:
-        raise ConfigError(where, text, allowed=f"a system of family {_families_with(AUTOREGRESSIVE)}")
+    trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
+    if made and not {AUTOREGRESSIVE, trait} <= families()[config.systems[made[1]].family].traits:
+        fits = " or ".join(name for name, one in families().items() if {AUTOREGRESSIVE, trait} <= one.traits)
+        raise ConfigError(where, text, allowed=f"a system of family {fits}")
 
 
-def _check_augmented(system: System, config: WorkflowConfig, where: str) -> None:
-    """Refuse capitals where normalisation takes them away. Raises ConfigError."""
-    augment, recipe = system.training.augment, config.recipe
-    if augment and recipe.normalisation.get("lowercase"):
-        for name in ("upper", "title"):
-            if value := getattr(augment, name):
+def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
+    """Refuse likely pairs, and capitals where normalisation takes them away. Raises ConfigError."""
+    for system in systems.values():
+        where, augment = f"systems.{system.name}.training.augment", system.training.augment
+        kinds = filter(None, map(texts.kind_and_system, texts.weights_of(system.data)))
+        if augment and any(kind == texts.LIKELY for kind, _ in kinds):
+            problem = "likely pairs are kept of encoded ones, which stay as they are"
+            raise ConfigError(where, problem=problem, hint="name other texts in data, or remove it")
+        for name in ("upper", "title") if normalisation.lowercase else ():
+            if value := getattr(augment, name, 0):
                 problem = "recipe.normalisation.lowercase is true, and models read no capitals"
-                raise ConfigError(
-                    f"{where}.training.augment.{name}", value, problem=problem, hint="remove one of the two"
-                )
+                raise ConfigError(f"{where}.{name}", value, problem=problem, hint="remove one of the two")
+
+
+def _model_name(family: Family, model: Frozen) -> str:
+    """The name of the folder of a model that was made elsewhere: tables show it in place of a preset."""
+    return next(iter(family.files(model).values())).absolute().parent.name if family.files else ""
 
 
 def _resolve(name: str, config: WorkflowConfig) -> System:
@@ -432,13 +493,15 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     if family.fit and not isinstance(texts.canonical(data), str):
         problem = f"family {family.name} is counted at once"
         raise ConfigError(f"{where}.data", data, problem=problem, hint="name one text without a weight")
-    preset = read_preset(family.presets, system.preset, f"systems.{name}")
+    if family.presets and system.preset is None:
+        raise ConfigError(f"{where}.preset", problem="missing", hint="add it")
+    preset = read_preset(family.presets, system.preset, f"systems.{name}") if family.presets else {}
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(
         name=name,
         family_name=system.family,
-        preset=system.preset,
-        data=texts.canonical(data),
+        preset=system.preset or _model_name(family, model),
+        data={} if family.imported else texts.canonical(data),
         base=system.base,
         init_from=system.init_from,
         initial_weights=system.initial_weights,
@@ -449,7 +512,6 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         carries=system.carries,
         search_defaults=system.search_defaults,
     )
-    _check_augmented(resolved, config, where)
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(where, problem=reason)
     for role, name in resolved.filled.items():
@@ -462,6 +524,6 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
             _check_agree(resolved, built_on, setting)
     _check_continued(resolved, config, where)
     _check_started(resolved, config)
-    if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
+    if family.updated and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps", 0, problem="without initial_weights", allowed="1 or more")
     return resolved

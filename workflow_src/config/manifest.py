@@ -12,8 +12,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import Removal, ReportConfig, removal
-from workflow_src.config.texts import Data, kind_of
 from workflow_src.spec import Look, Metric
 
 # How a member is drawn that declares no colour or no marker.
@@ -43,7 +43,7 @@ def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], na
 
 @dataclasses.dataclass(frozen=True)
 class SystemInfo:
-    """A system: its family as tables say it, its data, and what it is built on."""
+    """A system: its family as tables say it, its training texts and their kind in words, and what it is built on."""
 
     name: str
     family: str
@@ -51,7 +51,8 @@ class SystemInfo:
     order: int
     loss_title: str
     preset: str
-    data: Data
+    data: str
+    data_kind: str
     base: str | None
     autoregressive: bool
     refiner: bool
@@ -61,11 +62,6 @@ class SystemInfo:
     def group(self) -> str:
         """The system that heads its group of table rows: the model that it refines, or itself."""
         return self.base or self.name
-
-    @property
-    def data_kind(self) -> str:
-        """What kind of text its targets are."""
-        return kind_of(self.data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +249,19 @@ class Manifest:
     # Those that translations are scored with, the main one first.
     metrics: tuple[Metric, ...]
     grids: tuple[GridInfo, ...] = ()
+    # Splits, the main one first; and the references of a source by split, where there are several.
+    test_sets: tuple[str, ...] = (TEST,)
+    references: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def on(self, test_set: str) -> Manifest:
+        """The manifest for tables of another test set than the main one, of which no figures were published."""
+        report = self.report.model_copy(update={"expected": {}})
+        return dataclasses.replace(self, report=report, test_sets=(test_set,))
+
+    def head(self, metric: Metric) -> str:
+        """The heading of a metric's column in tables of the main test set."""
+        several = self.references.get(self.test_sets[0], 1) > 1
+        return f"{metric.head}, first reference" if several and metric.references == "first" else metric.head
 
     @functools.cached_property
     def _by_key(self) -> dict[Key, DecodeInfo]:
@@ -300,9 +309,9 @@ class Manifest:
     def reference(self) -> DecodeInfo | None:
         """The decode that others are compared with; None where the experiment has none."""
         ranked = [
-            ((*decode.reference, decode.system.name == "teacher"), decode)
+            ((decode.engine.own, *decode.reference, decode.system.name == "teacher"), decode)
             for decode in self.decodes
-            if decode.reference is not None and decode.engine.own
+            if decode.reference is not None
         ]
         return max(ranked, key=lambda pair: pair[0], default=(None, None))[1]
 

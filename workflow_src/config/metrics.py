@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workflow_src.config.base import Frozen, parse
@@ -39,8 +39,17 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
                 where, problem=f"it needs {' and '.join(missing)}, not installed", hint="install it, or remove it"
             )
         if reason := metric.conflict(corpus, entry.settings):
-            raise ConfigError(where, problem=f"it {reason}", hint="remove it")
+            hint = "change its settings, or remove it" if type(entry.settings).model_fields else "remove it"
+            raise ConfigError(where, problem=f"it {reason}", hint=hint)
     return resolved
+
+
+def check_pythons(names: Iterable[str]) -> None:
+    """Check that every metric that has a Python of its own has a program. Raises ConfigError."""
+    programs = [name for name, metric in metrics().items() if metric.program]
+    for name in names:
+        if name not in programs:
+            raise ConfigError(f"runtime.pythons.{name}", problem="no metric with a program", allowed=programs)
 
 
 def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measured, ...]:

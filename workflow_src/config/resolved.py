@@ -129,6 +129,21 @@ class Loaded:
     cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
 
     @property
+    def test_sets(self) -> tuple[str, ...]:
+        """Names of the test sets that are translated; the main one first."""
+        return self.config.test or self.dataset.test_sets
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """Dev and all test sets of the dataset, translated or not: experiments of a recipe share its corpus."""
+        return ("dev", *self.dataset.test_sets)
+
+    def with_main_test_set(self, name: str) -> Loaded:
+        """The configuration with another one of its test sets in the main one's place."""
+        test = tuple(dict.fromkeys((name, *self.test_sets)))
+        return dataclasses.replace(self, config=self.config.model_copy(update={"test": test}))
+
+    @property
     def monolingual_cleaning(self) -> dict[str, Frozen]:
         """Settings of those filters that can judge text of one language."""
         return {name: settings for name, settings in self.cleaning.items() if filters()[name].each_side}

@@ -30,6 +30,7 @@ from workflow_src.config.costs import (
     layers,
     operations_a_position,
     parameters,
+    scoring_operations,
     sentence_length,
     sized,
     training_pairs,
@@ -40,7 +41,7 @@ from workflow_src.config.costs import (
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.registry import search_of
+from workflow_src.registry import metrics, search_of
 
 # Pairs where neither the dataset nor the configuration says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -73,6 +74,7 @@ CORPUS = {
     "learn_subwords": (1500, 50_000),
     "encode": (200, 50_000),
     "merge_distilled": (500, 500_000),
+    "keep_likely": (300, 100_000),
 }
 # Bytes a pair where the corpus is held in memory, to be split by connected groups.
 SPLIT_BYTES = 2500
@@ -140,6 +142,9 @@ class Requests:
         pairs = self.lines if monolingual else self.pairs
         if rule in FIXED:
             return FIXED[rule]
+        for metric in metrics().values():
+            if metric.program and rule == metric.rule:
+                return metric.program.memory + (GPU_PROCESS if self.gpu else 0), metric.program.minutes
         if rule in CORPUS:
             bytes_a_pair, pairs_a_minute = CORPUS[rule]
             split = self.plan.loaded.dataset.split
@@ -150,9 +155,11 @@ class Requests:
             return self._training(system)
         if rule == "distill":
             return self._distillation(system, pairs, shards)
+        if rule == "score_pairs":
+            return self._scoring(system, shards)
         if rule in ("decode", "decode_shard", "choose_settings"):
             return self._decoding(self.plan.decode(system, search), rule == "choose_settings", shards)
-        if rule.startswith("export_"):
+        if rule.startswith(("export_", "import_")):
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
         everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)
@@ -203,6 +210,12 @@ class Requests:
         hypotheses = settings.batch * search_of(search).width(search)
         return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
 
+    def _scoring(self, system: str, shards: int) -> tuple[float, float]:
+        """A shard of the training pairs, scored in parallel passes."""
+        operations = scoring_operations(self.plan, self.plan.system(system), self.pairs / shards, self.length)
+        held = self._weights_mb(system, 3) + self._hypotheses_mb(system, self.plan.likelihood(system).batch)
+        return self._process + self.pairs * 16 / 1e6 + held, self._minutes(operations)
+
     def _held_out(self) -> float:
         """Sentences of the larger one of dev and test."""
         limits, generator = self.plan.recipe.limits, self.plan.loaded.dataset.generator
@@ -228,10 +241,15 @@ class Requests:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(name)
         vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
-        width = 2 * vocabulary + 40 * system.model.dim + 8 * _feed_forward(system.model)
+        width = 2 * vocabulary + 40 * _width(system.model) + 8 * _feed_forward(system.model)
         return 4 * hypotheses * 2 * self.length * width / 1e6
 
 
 def _feed_forward(model: Any) -> int:
     """Width of a model's feed-forward layers; four times its own where its settings do not say."""
-    return getattr(model, "feed_forward", 4 * model.dim)
+    return getattr(model, "feed_forward", 4 * _width(model))
+
+
+def _width(model: Any) -> int:
+    """Width of a model; one that is usual, where its settings do not say, as of models made elsewhere."""
+    return getattr(model, "dim", WIDE)

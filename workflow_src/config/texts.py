@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 RAW = "raw"
-# Kinds of texts that a system of the experiment makes: its translations of the training source, and of text of the
-# source language.
+# Kinds of texts that a system of the experiment makes: its translations of the training source, those of text of the
+# source language, and the training pairs that it finds likely.
 DISTILLED: Literal["distilled"] = "distilled"
 MONOLINGUAL: Literal["monolingual"] = "monolingual"
-MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL)
+LIKELY: Literal["likely"] = "likely"
+MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL, LIKELY)
 
 # What a system learns from: one text, or several with their weights.
 Data = str | dict[str, float]
@@ -52,14 +53,18 @@ def words(data: Data) -> str:
 
 
 def kind_of(data: Data) -> str:
-    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds. The user's own are distilled ones."""
-    kinds = {_kind(text) for text in weights_of(data)}
+    """`raw`, `distilled`, `monolingual`, or `mixed` for texts of several kinds; `none` for models made elsewhere.
+
+    Likely pairs are raw ones, texts of the user's own distilled ones.
+    """
+    kinds = {_kind(text) for text in weights_of(data)} or {"none"}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def _kind(text: str) -> str:
     made = kind_and_system(text)
-    return made[0] if made else RAW if text == RAW else DISTILLED
+    kind = made[0] if made else RAW if text == RAW else DISTILLED
+    return RAW if kind == LIKELY else kind
 
 
 def named_in(data: object) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sacrebleu
@@ -20,9 +21,15 @@ def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
     return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 
-def corpus_bleu(hypotheses: list[str], references: list[str], tokeniser: str, **settings: Any) -> float:
-    """BLEU in [0, 100] of detokenised text against one reference each."""
-    score = bleu_metric(tokeniser, **settings).corpus_score(hypotheses, [references])
+def corpus_bleu(
+    hypotheses: list[str],
+    references: Sequence[str],
+    tokeniser: str,
+    more: Sequence[Sequence[str]] = (),
+    **settings: Any,
+) -> float:
+    """BLEU in [0, 100] of detokenised text against one reference each, or against `more` references too."""
+    score = bleu_metric(tokeniser, **settings).corpus_score(hypotheses, [references, *more])
     return percent(score.score)
 
 

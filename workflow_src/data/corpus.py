@@ -19,6 +19,7 @@ from workflow_src.errors import ArtifactError, ConfigError, nearest
 
 Pair = tuple[str, str]
 Line = TypeVar("Line")
+Other = TypeVar("Other")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -26,7 +27,7 @@ class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
     Lines of generated corpora have no names. In SGML and XML, segments are counted. Rows of tables with a score_column
-    have a score.
+    have a score. `more` are further references, where a source has several.
     """
 
     first: str
@@ -34,14 +35,15 @@ class RawPair(NamedTuple):
     names: tuple[str, str]
     number: int
     score: float | None = None
+    more: tuple[str, ...] = ()
 
 
 class RawCorpus:
-    """Pairs of a dataset in one direction: those of its parts under `train`, `dev` and `test`.
+    """Pairs of a dataset in one direction, source and target: those of its parts under train, dev and each test set.
 
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
-    manager. Texts are streamed. `dropped` counts what is left out, by `train`, `dev` or `test` and by reason: `markup`
+    manager. Texts are streamed. `dropped` counts what is left out, by train, dev or test set and by reason: `markup`
     (lines that are tags) and `minimum_score`.
     """
 
@@ -68,7 +70,7 @@ class RawCorpus:
         self._archives.__exit__()
 
     def parts(self) -> Iterator[tuple[str, Iterable[RawPair]]]:
-        """(`train`, `dev` or `test`, the pairs of its parts) for those that the dataset has; take the pairs of one
+        """(train, dev or a test set, the pairs of its parts) for those that the dataset has; take the pairs of one
         before asking for the next.
 
         Raises ConfigError or ArtifactError with one sentence.
@@ -97,16 +99,28 @@ class RawCorpus:
     def parts_of(self, split: str) -> Iterator[RawPair]:
         """The pairs of the parts under one of them."""
         dropped = self.dropped[split]
-        for number, part in enumerate(getattr(self.dataset, split)):
+        for number, part in enumerate(self.dataset.parts[split]):
             by_language = part.texts or part.columns or {}
             for language in self.languages:
                 if language not in by_language:
-                    raise ConfigError(f"language of {split}[{number}]", language, allowed=by_language)
+                    where = f"language of {self.dataset.place(split, number)}"
+                    raise ConfigError(where, language, allowed=by_language)
             first, second = self.languages
             if part.texts is not None:
-                yield from self._texts(part, (part.texts[first], part.texts[second]), dropped)
+                yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
             elif part.table is not None and part.columns is not None:
                 yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
+
+    def _with_references(
+        self, part: Part, source: str, targets: tuple[str, ...], dropped: Counter[str]
+    ) -> Iterator[RawPair]:
+        """The pairs of a source and its first target, with the lines of the other targets as further references."""
+        first, *others = targets
+        pairs = self._texts(part, (source, first), dropped)
+        for name in others:
+            lines = (pair.second for pair in self._texts(part, (source, name), Counter()))
+            pairs = (pair._replace(more=(*pair.more, line)) for pair, line in aligned(pairs, lines, first, name))
+        yield from pairs
 
     def _texts(self, part: Part, names: tuple[str, str], dropped: Counter[str]) -> Iterator[RawPair]:
         first, second = names
@@ -196,7 +210,7 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
     Uncompressed lines are counted without decoding them; compressed ones, tables and markup are read as `RawCorpus`
     does.
     """
-    names = [part.table or (part.texts or {})[languages[0]] for part in dataset.train]
+    names = [part.table or (part.texts or {})[languages[0]][0] for part in dataset.train]
     if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
         return None
     if all(part.table is None and part.markup == "none" for part in dataset.train) and not any(
@@ -267,8 +281,8 @@ def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
 
 
 def aligned(
-    left: Iterator[Line], right: Iterator[Line], left_name: str, right_name: str
-) -> Iterator[tuple[Line, Line]]:
+    left: Iterator[Line], right: Iterator[Other], left_name: str, right_name: str
+) -> Iterator[tuple[Line, Other]]:
     """Pairs of lines (or segments); ArtifactError with both names and counts when one text is longer."""
     count = 0
     for a, b in itertools.zip_longest(left, right):

@@ -22,6 +22,7 @@ REASONS = {
     "target-empty": "empty target",
     "source-too-long": "source over max_length",
     "target-too-long": "target over max_length",
+    "unlikely": "unlikely",
 }
 
 

@@ -44,6 +44,10 @@ class Placeholders:
         self.kinds = [kind for kind in PATTERNS if kind in set(kinds)]
         self._pattern = re.compile("|".join(PATTERNS[kind] for kind in self.kinds))
 
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Where spans begin and end, in their order."""
+        return [match.span() for match in self._pattern.finditer(text)]
+
     def spans(self, text: str) -> list[str]:
         """Spans in their order; none overlap, and of two that do, the one that begins first counts."""
         return [match.group() for match in self._pattern.finditer(text)]

@@ -16,6 +16,8 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import checksum, read_json, sha256
 from workflow_src.records.provenance import write_record
 
+# The key of a line's score.
+SCORE = "score"
 AGAIN = "delete it and run again: the others are kept"
 
 
@@ -36,10 +38,13 @@ def write_shard_record(
     write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **more)
 
 
-def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> Iterator[dict[str, Any]]:
+def read_shards(
+    paths: list[Path], settings: Any, inputs: dict[str, Path], pairs: int | None = None
+) -> Iterator[dict[str, Any]]:
     """The JSON lines of shards in the order given, which must be that of the shards.
 
-    `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Raises
+    `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Without it, lines have
+    scores alone, of so many `pairs`. Raises
     ArtifactError, before the first line, naming the shard that is another one than its place says or was made with
     other settings or from other files; then the one that is missing or damaged, or that has another number of lines
     than it should.
@@ -49,7 +54,7 @@ def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> It
         if provenance.get("shard") != [number, len(paths)]:
             raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
     _check_made_from(paths, records, settings, inputs)
-    total = count_lines(inputs["source"])
+    total = count_lines(inputs["source"]) if pairs is None else pairs
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
             raise ArtifactError(path, "is missing or damaged: its record has another checksum", AGAIN)
@@ -57,7 +62,7 @@ def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> It
         count = 0
         for line in read_lines(path):
             count += 1
-            yield _parsed(line, path, count)
+            yield _parsed(line, path, count, texts=pairs is None)
         if count != last - first:
             raise ArtifactError(path, f"has {count} lines, {last - first} were expected", AGAIN)
 
@@ -108,10 +113,10 @@ def _record(path: Path) -> dict[str, Any]:
     return provenance
 
 
-def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
+def _parsed(line: str, path: Path, number: int, texts: bool) -> dict[str, Any]:
     try:
         record = json.loads(line)
-        f"{record['score']:f}" + record["text"]
+        f"{record[SCORE]:f}" + (record["text"] if texts else "")
     except (KeyError, TypeError, ValueError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", AGAIN, line=number) from None
     return record
@@ -120,3 +125,12 @@ def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
 def distillation_files(model: Path, subwords: Path, source: Path) -> dict[str, Path]:
     """Files that distilled text is made from, by the names that records give them; `subwords` is a folder."""
     return {"model": model, "subwords": subwords / "subwords.json", "source": source}
+
+
+def scoring_files(model: Path, subwords: Path, pairs: Path) -> dict[str, Path]:
+    """Files that scores of encoded pairs are made from, as `distillation_files`; `pairs` is their prefix."""
+    return {
+        "model": model,
+        "subwords": subwords / "subwords.json",
+        "pairs": pairs.with_name(f"{pairs.name}.json"),
+    }

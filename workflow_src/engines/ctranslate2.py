@@ -8,6 +8,7 @@ there, the library stops.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,21 @@ def device_and_index(device: str) -> tuple[str, int]:
     return kind, int(index or 0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Affixes:
+    """Tokens around sentences that models made elsewhere need, and the one that ends an output."""
+
+    source_prefix: tuple[str, ...] = ()
+    source_suffix: tuple[str, ...] = ()
+    target_prefix: tuple[str, ...] = ()
+    end: str | None = None
+
+
 class Engine:
     """A CTranslate2 model folder, loaded. `pieces` name the ids of both sides, as they did when it was written.
 
-    `inter_threads` batches are decoded beside each other, each with `intra_threads` threads.
+    `inter_threads` batches are decoded beside each other, each with `intra_threads` threads. `affixes` stand around
+    sentences, and are no part of sources and outputs here.
     """
 
     def __init__(
@@ -51,6 +63,7 @@ class Engine:
         compute_type: str = "float32",
         inter_threads: int = 1,
         intra_threads: int = 1,
+        affixes: Affixes | None = None,
     ):
         if compute_type not in COMPUTE_TYPES:
             raise ValueError(f'unknown compute_type "{compute_type}"; allowed: {", ".join(COMPUTE_TYPES)}.')
@@ -77,13 +90,15 @@ class Engine:
         self.max_positions = max_positions
         self.source_pieces = pieces["source"]
         self.target_ids = {piece: number for number, piece in enumerate(pieces["target"])}
-        self.end = pieces["target"][EOS]
+        self.affixes = affixes or Affixes()
+        self.end = self.affixes.end or pieces["target"][EOS]
+        self.target_pieces = pieces["target"]
         # Sentences of the last search (positions in `sources`) of which a limit cut a hypothesis.
         self.cut: list[int] = []
 
     def limit(self, length: int, ratio: float) -> int:
         """The longest output of a source of `length` subwords, as `beam.limits` has it."""
-        return min(int(length * ratio + 10), self.max_positions - 1)
+        return min(int(length * ratio + 10), self.max_positions - 1 - len(self.affixes.target_prefix))
 
     def decode(
         self,
@@ -117,7 +132,7 @@ class Engine:
         called after every batch.
         """
         limits = [self.limit(len(source), max_length_ratio) for source in sources]
-        words = [[self.source_pieces[i] for i in source] for source in sources]
+        words = [self.source_words(source) for source in sources]
         # With a penalty of exactly 0 the library ends a search earlier than ours does.
         penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
         options: dict[str, Any] = {
@@ -137,7 +152,8 @@ class Engine:
         self.cut = []
         for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
             for i, result in zip(group, results, strict=True):
-                if any(len(hypothesis) > limits[i] + 1 for hypothesis in result.hypotheses):
+                longest = limits[i] + 1 + len(self.affixes.target_prefix)
+                if any(len(hypothesis) > longest for hypothesis in result.hypotheses):
                     ((_, (result,)),) = self._translate(words, [[i]], limits, options, False)
                 ended = self._ended(result, limits[i], i)
                 hypotheses.scores[i], hypotheses.tokens[i] = ended[0]
@@ -150,10 +166,12 @@ class Engine:
 
     def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):
         """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
+        prefix = list(self.affixes.target_prefix)
         started = [
             self.translator.translate_batch(
                 [words[i] for i in group],
-                max_decoding_length=max(limits[i] for i in group) + 1,
+                target_prefix=[prefix] * len(group) if prefix else None,
+                max_decoding_length=max(limits[i] for i in group) + 1 + len(prefix),
                 asynchronous=asynchronous,
                 **options,
             )
@@ -162,16 +180,37 @@ class Engine:
         for group, results in zip(groups, started, strict=True):
             yield group, [result.result() for result in results] if asynchronous else results
 
+    def source_words(self, source: Sequence[int]) -> list[str]:
+        """Tokens of a source with those around it."""
+        affixes = self.affixes
+        return [*affixes.source_prefix, *(self.source_pieces[i] for i in source), *affixes.source_suffix]
+
+    def score(self, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int) -> list[float]:
+        """log p(y|x) of every output and its end."""
+        if not sources:
+            return []
+        prefix = list(self.affixes.target_prefix)
+        results = self.translator.score_batch(
+            [self.source_words(source) for source in sources],
+            [[*prefix, *(self.target_pieces[i] for i in output)] for output in outputs],
+            max_batch_size=batch,
+            max_input_length=0,
+            # The prefix is no choice of the model.
+            offset=len(prefix),
+        )
+        return [sum(result.log_probs) for result in results]
+
     def _ended(self, result: Any, limit: int, sentence: int) -> Ranked:
         """Scores (0 where there are none) and ids of the hypotheses that ended, best first; of the best at all, where
         none did."""
         scores = result.scores or [0.0] * len(result.hypotheses)
+        outputs = [pieces[len(self.affixes.target_prefix) :] for pieces in result.hypotheses]
         ended = [
             (score, pieces[:-1])
-            for score, pieces in zip(scores, result.hypotheses, strict=True)
+            for score, pieces in zip(scores, outputs, strict=True)
             if pieces and pieces[-1] == self.end
         ]
         if len(ended) < len(result.hypotheses):
             self.cut.append(sentence)
-        hypotheses = ended or [(scores[0], result.hypotheses[0][:limit])]
+        hypotheses = ended or [(scores[0], outputs[0][:limit])]
         return [(score, [self.target_ids[piece] for piece in pieces]) for score, pieces in hypotheses]

@@ -31,6 +31,8 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
         )
     more, joint = len(declared.symbols), sizes["joint"]
     source = sizes["source"] + (more if joint else 0)
+    if declared.build is None:
+        raise ConfigError("family", family, problem="its models are made elsewhere: they have no network here")
     network = import_object(declared.build)(config, source, sizes["target"] + more, joint)
     network.symbols = Symbols(declared.symbols, sizes["target"])
     return network

@@ -37,8 +37,8 @@ def smoothed_cross_entropy(
     over all V classes (Szegedy et al. 2016, section 7). The second value carries no gradient.
 
     Logits are never held for all positions at once: gradients are computed with the loss, a block of rows at a time.
-    torch.nn.functional.linear_cross_entropy (PyTorch 2.13) gives the same values; on a CPU it takes 1.1 to 2.4 times the
-    time and three times the memory (tests/benchmarks/output_loss.py).
+    torch.nn.functional.linear_cross_entropy (PyTorch 2.13) gives the same values; on a CPU it takes 1.1 to 2.4 times
+    the time and three times the memory (tests/benchmarks/output_loss.py).
     """
     return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)
 

@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,11 @@ def provenance(
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **more,
     }
+
+
+def numbered(name: str, paths: Sequence[Path]) -> dict[str, Path]:
+    """Inputs of one kind by names: `name` for the first, then `name 2` and so on."""
+    return {f"{name} {number}" if number > 1 else name: path for number, path in enumerate(paths, 1)}
 
 
 def write_record(

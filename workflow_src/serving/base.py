@@ -29,7 +29,7 @@ from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Translation, Wanted, of_lines, of_sentences
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
-from workflow_src.types import Hypotheses
+from workflow_src.types import EOS, Hypotheses
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
@@ -171,9 +171,15 @@ class BaseTranslator(ABC):
                 self.placeholders.update(outcome)
             placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
         texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
-        sentences = of_sentences(ranked, texts, origins, sources, self.subwords if wanted.details else None)
+        source_pieces = map(self._source_pieces, sources) if wanted.details else [[] for _ in sources]
+        pieces = self.subwords.pieces_target if wanted.details else None
+        sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
+
+    def _source_pieces(self, source: Sequence[int]) -> list[str]:
+        """The subwords that the model reads of a source, to show."""
+        return self.subwords.pieces_source([*source, EOS])
 
     def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
@@ -270,7 +276,7 @@ class BaseTranslator(ABC):
         check_lines(lines)
         began = time.perf_counter()
         with _half_characters_named(lines, first_line):
-            sources = self.subwords.encode_source(self._normalised(lines, normalised))
+            sources = self._encoded(self._normalised(lines, normalised))
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return self.search_ids(sources, settings, systems, batch, trace, scored)
@@ -296,6 +302,10 @@ class BaseTranslator(ABC):
         """Normalised lines, of those that are `normalised` or not."""
         return lines if normalised else [self._source.line(line) for line in lines]
 
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        """The subwords that the model reads of normalised texts."""
+        return self.subwords.encode_source(texts)
+
     def _parts(
         self, lines: list[str], split: bool, normalised: bool, file: str | Path | None, first_line: int
     ) -> tuple[list[Part], list[str], list[list[int]]]:
@@ -305,13 +315,13 @@ class BaseTranslator(ABC):
         with _half_characters_named(lines, first_line):
             parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
             texts = self._normalised([part.text for part in parts], normalised)
-            sources = self.subwords.encode_source(texts)
+            sources = self._encoded(texts)
             limit = self._positions() - 1
             if any(len(source) > limit for source in sources):
-                size = lambda text: len(self.subwords.encode_source(self._normalised([text], normalised))[0])  # noqa: E731
-                parts = cut_long(parts, size, limit, f"{file}, " if file else "", first_line)
+                size = lambda text: len(self._encoded(self._normalised([text], normalised))[0])  # noqa: E731
+                parts = cut_long(parts, list(map(len, sources)), limit, size, f"{file}, " if file else "", first_line)
                 texts = self._normalised([part.text for part in parts], normalised)
-                sources = self.subwords.encode_source(texts)
+                sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         return parts, texts, sources
 

@@ -1,4 +1,7 @@
-"""Translating with a CTranslate2 folder as with any bundle: `Translator.load` opens both."""
+"""Translating with a CTranslate2 folder as with any bundle: `Translator.load` opens both.
+
+The folder has an export of a system, or a model that was made elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import torch
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
-from workflow_src.engines.ctranslate2 import Engine, device_and_index
+from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Engine, device_and_index
+from workflow_src.engines.ctranslate2_imported import ImportedModel, Pieces
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
@@ -19,7 +23,7 @@ from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator, check_roles
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import SearchSettings, check_beams
 from workflow_src.types import Hypotheses
 
 
@@ -38,7 +42,9 @@ class CTranslate2Translator(BaseTranslator):
     def open(
         cls, folder: Path, description: dict[str, Any], device: str, precision: str, threads: int | None
     ) -> CTranslate2Translator:
-        """Read a folder that the rule export_ctranslate2 made. `precision`: float32, int8, float16 or auto.
+        """Read a folder that the rule export_ctranslate2 or import_model made.
+
+        `precision`: float32, int8, float16 or auto.
 
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.
@@ -47,8 +53,8 @@ class CTranslate2Translator(BaseTranslator):
         if others:
             raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
         part = description["models"][name]
-        declared = families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        family = families()[part["family"]]
+        settings: Any = checked(family.model, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
         weights = folder / part["weights"]
         if not weights.is_file() or sha256(weights) != part["sha256"]:
             raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
@@ -59,12 +65,25 @@ class CTranslate2Translator(BaseTranslator):
         set_threads(threads)
         subwords = Subwords.load(folder / "subwords")
         # The library chooses its device itself; the runtime has the kind of device.
-        translator = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
-        common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
-        translator.single = Engine(*common, inter_threads=1, intra_threads=threads)
+        runtime = Runtime(torch.device(kind), torch.float32)
+        if family.imported:
+            pieces = Pieces(folder, settings)
+            names, affixes = pieces.names, pieces.affixes
+            # What ranks outputs is opened as our own networks are, in the precision of the machine.
+            precision = precision if precision in COMPUTE_TYPES else "float32"
+        else:
+            names, affixes = subwords.names(), None
+        common = (folder, names, settings.max_positions, device, precision)
+        single = Engine(*common, inter_threads=1, intra_threads=threads, affixes=affixes)
         several = threads > 1 and kind == "cpu"
-        translator.parallel = Engine(*common, inter_threads=threads, intra_threads=1) if several else translator.single
-        translator._precision = precision
+        parallel = Engine(*common, inter_threads=threads, intra_threads=1, affixes=affixes) if several else single
+        if family.imported:
+            translator: CTranslate2Translator = ImportedTranslator(description, {}, subwords, runtime)
+            model = ImportedModel(single, parallel, pieces, subwords, translator._source, translator._target)
+            translator.models = {name: model.eval()}
+        else:
+            translator = cls(description, {}, subwords, runtime)
+        translator.single, translator.parallel, translator._precision = single, parallel, precision
         return translator
 
     @property
@@ -91,8 +110,55 @@ class CTranslate2Translator(BaseTranslator):
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         self._check_room(settings, sources, batch)
+        return self._decode(sources, settings, batch, scored, ranked, watch)
+
+    def _decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool,
+        ranked: bool,
+        watch: Watch | None,
+    ) -> Hypotheses:
         engine = self.parallel if len(sources) > batch else self.single
         return engine.decode(sources, settings, batch, scored, ranked, watch)
 
     def _positions(self) -> int:
         return self.single.max_positions
+
+
+class ImportedTranslator(CTranslate2Translator):
+    """A model that was made elsewhere, over the subwords of a recipe: it also scores outputs of other systems.
+
+    Ids of sources are those of the model's own subwords, ids of outputs those of the recipe.
+    """
+
+    @property
+    def network(self) -> ImportedModel:
+        network = super().network
+        assert isinstance(network, ImportedModel)
+        return network
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [*self.network.encode(texts)]
+
+    def _source_pieces(self, source: Sequence[int]) -> list[str]:
+        return self.network.single.source_words(source)
+
+    def _decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool,
+        ranked: bool,
+        watch: Watch | None,
+    ) -> Hypotheses:
+        return self.network.search(sources, settings, batch, scored, ranked, watch)
+
+    def _check_room(self, settings: SearchSettings, _sources: Sequence[Sequence[int]], _batch: int) -> None:
+        check_beams(settings, len(self.network.pieces.names["target"]))
+
+    def _positions(self) -> int:
+        return self.network.longest_source + 1

@@ -23,7 +23,8 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
     if not serves(engine, family):
-        served = ", ".join(other.name for other in families().values() if serves(engine, other))
+        own = [other for other in families().values() if not other.imported]
+        served = ", ".join(other.name for other in own if serves(engine, other))
         raise ArtifactError(
             source, f"holds {bundle.description['system']}", f"{engine.title} can hold systems of family {served} only"
         )

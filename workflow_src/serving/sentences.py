@@ -71,7 +71,7 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
     """Pieces of a part that fit: it is halved until all do.
 
     A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
-    word; else inside a word.
+    word; else inside a word. An address, a tag or the like is cut only where it is all that is left.
     """
     if len(part.text) < 2 or fits(part.text):
         return [part]
@@ -82,15 +82,21 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
 
 
 def cut_long(
-    parts: Sequence[Part], size: Callable[[str], int], most: int, place: str = "", first_line: int = 1
+    parts: Sequence[Part],
+    sizes: Sequence[int],
+    most: int,
+    size: Callable[[str], int],
+    place: str = "",
+    first_line: int = 1,
 ) -> list[Part]:
-    """Parts of at most `most` subwords, as `size` counts them: longer ones are cut, with a warning.
+    """Parts of at most `most` subwords: longer ones are cut, with a warning.
 
-    Warnings begin with `place`, and count lines from `first_line`.
+    `sizes` are those of parts in subwords, `size` counts those of a text. Warnings begin with `place`, and count lines
+    from `first_line`.
     """
     pieces: list[Part] = []
-    for part in parts:
-        own = cut(part, lambda text: size(text) <= most)
+    for part, number in zip(parts, sizes, strict=True):
+        own = [part] if number <= most else cut(part, lambda text: size(text) <= most)
         pieces += own
         if len(own) > 1:
             log.warning(
@@ -98,7 +104,7 @@ def cut_long(
                 "parts",
                 place,
                 first_line + part.line,
-                size(part.text),
+                number,
                 most,
                 len(own),
             )
@@ -107,12 +113,15 @@ def cut_long(
 
 def _middle(text: str) -> tuple[int, int]:
     """Where the white space begins and ends at which a text is halved."""
-    size = len(text)
+    size, whole = len(text), SPANS.places(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
-        if spans:
-            return min(spans, key=lambda span: abs(sum(span) - size))
-    return size // 2, size // 2
+        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]
+        if outside:
+            return min(outside, key=lambda span: abs(sum(span) - size))
+    edges = {edge for span in whole if span[0] < size // 2 < span[1] for edge in span} - {0, size}
+    middle = min(edges, key=lambda edge: abs(2 * edge - size), default=size // 2)
+    return middle, middle
 
 
 def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:

@@ -20,7 +20,7 @@ from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch, longest_first, search_all, search_rows
-from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_not
+from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine, why_not
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
@@ -67,7 +67,9 @@ class Translator(BaseTranslator):
         check_threads(threads)
         description = read_bundle(folder)
         if "engine" in description:
-            if engine != "auto":
+            imported = any(registry.families()[part["family"]].imported for part in description["models"].values())
+            # A model that was made elsewhere has no other engine.
+            if engine != "auto" and not (imported and engine == EAGER):
                 raise ValueError(f"engine {engine} is for bundles, and {folder} is a folder of another; remove it.")
             opens = registry.import_object(registry.engines()[description["engine"]].open)
             return opens.open(folder, description, device, precision, threads)

@@ -9,13 +9,16 @@ from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Us
 from workflow_src.spec.filters import SCORES, Filter, Pair, Verdict
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.metrics import (
+    Computed,
     Convention,
     Corpus,
     Metric,
     NoSettings,
+    Program,
     Score,
     Segments,
     Texts,
+    sentence_key,
     spaced_words_only,
 )
 from workflow_src.spec.sections import UNKNOWN, Frozen, place, refused
@@ -73,6 +76,7 @@ __all__ = [
     "VECTOR_FIELD",
     "Analysis",
     "AnalysisSettings",
+    "Computed",
     "Convention",
     "Corpus",
     "Engine",
@@ -86,6 +90,7 @@ __all__ = [
     "Option",
     "Pair",
     "Plugin",
+    "Program",
     "Role",
     "Score",
     "Search",
@@ -101,6 +106,7 @@ __all__ = [
     "phrase",
     "place",
     "refused",
+    "sentence_key",
     "single",
     "spaced_words_only",
 ]

@@ -55,12 +55,15 @@ class Family:
     """A kind of model: how it is configured, built, trained and validated, and what can decode it.
 
     model           settings; they have `dim` (width) and `max_positions`
-    presets         file of presets
+    presets         file of presets; None for models made elsewhere
     build           (model settings, source size, target size, joint) -> nn.Module
     loss            (objective settings) -> Objective
     validation      (Dev, objective settings, the base or None, other roles by name as keywords) -> Validation
     fit             for what is counted and not trained by updates, in place of loss and validation: (model, train and
                     dev corpora, subwords, a file of the user's or None) -> figures on dev
+    files           for models made elsewhere, in place of presets, build, loss, validation and fit: (model settings) ->
+                    the user's files by the names that they have in a bundle. The rule import_model makes the bundle
+    engine          for these models: name of the engine that computes them; its `open` reads the bundle
     searches        names of searches, the first is the default
     weights         (model settings, vocabulary) -> weights of matrix products by part; "output" is the projection onto
                     the vocabulary
@@ -95,12 +98,14 @@ class Family:
     title: str
     model: type[Frozen]
     objective: type[Frozen]
-    presets: Path
-    build: str
     weights: Callable[[Any, int], dict[str, int]]
+    presets: Path | None = None
+    build: str | None = None
     loss: str | None = None
     validation: str | None = None
     fit: str | None = None
+    files: Callable[[Any], Mapping[str, Path]] | None = None
+    engine: str | None = None
     searches: tuple[str, ...] = ()
     repeats: Callable[[Any], Mapping[str, float]] | None = None
     layers: Callable[[Any], int] | None = None
@@ -122,6 +127,16 @@ class Family:
     @property
     def training_rule(self) -> str:
         return self.rule or f"train_{self.name.replace('-', '_')}"
+
+    @property
+    def imported(self) -> bool:
+        """True for models made elsewhere, which nothing here trains."""
+        return self.files is not None
+
+    @property
+    def updated(self) -> bool:
+        """True for models that are trained by updates."""
+        return self.fit is None and not self.imported
 
     @property
     def autoregressive(self) -> bool:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from workflow_src.errors import InputError
 from workflow_src.spec.sections import Frozen
 
 if TYPE_CHECKING:
@@ -31,14 +36,49 @@ def spaced_words_only(corpus: Corpus, _settings: Frozen) -> str | None:
     return f"counts words between spaces and is not measured for target {corpus.target}"
 
 
+def sentence_key(source: str, hypothesis: str, reference: str) -> str:
+    """The digest that a translated sentence has in files of computed figures."""
+    return hashlib.sha256(json.dumps([source, hypothesis, reference]).encode()).hexdigest()[:32]
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed:
+    """Figures of sentences by their `sentence_key`, as the program of a metric computed them, and its signature."""
+
+    figures: Mapping[str, float]
+    signature: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """Detokenised, cased texts, a sentence each: translations with their references and sources."""
+    """Detokenised, cased texts, a sentence each: translations with their references and sources.
+
+    Where a source has several references, `references` are the first ones and `more` has the lines of each other one,
+    empty where it lacks a sentence. A metric that takes all of them says so (`Metric.references`).
+    `computed` has what programs computed, by the names of their metrics.
+    """
 
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str]
     corpus: Corpus
+    more: tuple[Sequence[str], ...] = ()
+    computed: Mapping[str, Computed] = dataclasses.field(default_factory=dict)
+
+    @property
+    def all_references(self) -> list[list[str]]:
+        """The lines of every reference as sacreBLEU takes them: None, of which its types say nothing, where a further
+        one lacks a sentence."""
+        further = [[line or None for line in lines] for lines in self.more]
+        return [list(self.references), *cast(list[list[str]], further)]
+
+    def figures(self, metric: str) -> list[float]:
+        """Figures of the sentences by a metric with a program. Raises InputError where one was not computed."""
+        figures, lines = self.computed[metric].figures, zip(self.sources, self.hypotheses, self.references, strict=True)
+        try:
+            return [figures[sentence_key(*line)] for line in lines]
+        except KeyError:
+            raise InputError(metric, "was computed of other sentences than these", "compute it again") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +120,27 @@ class NoSettings(Frozen):
 
 
 @dataclasses.dataclass(frozen=True)
+class Program:
+    """A program that computes figures of sentences in an environment of its own, whose packages need other versions.
+
+    A rule of its own, score_NAME, starts it for every row whose split tables are of. `stages/score_sentences.py` says
+    what the program reads and writes.
+
+    file         in Python, with nothing but its standard library and packages of the environment
+    environment  a YAML file of Conda's. It also has pydantic, PyYAML, rich and tyro
+    files        settings -> the user's files that it reads, by the settings that name them
+    memory       megabytes that a job requests
+    minutes      that a job requests
+    """
+
+    file: Path
+    environment: Path
+    files: Callable[[Any], Mapping[str, str]] = lambda _settings: {}
+    memory: int = 8000
+    minutes: int = 240
+
+
+@dataclasses.dataclass(frozen=True)
 class Metric:
     """A measure of translations. It has `segments`, or `score`, or both.
 
@@ -92,7 +153,9 @@ class Metric:
     unit         "%": figures are shares, shown as percentages
     better       which figures are better
     bounds       of its figures, None where there is no such bound
+    references   which it takes where a source has several: "all", the "first", or "none" where it needs no reference
     packages     those that it imports and that may not be installed
+    program      computes figures of sentences outside of this environment; `segments` and `score` read them from Texts
     conflict     (Corpus, settings) -> None, or why it cannot measure translations of such a corpus: the end of a
                  sentence that begins with its name
     default      an experiment measures it that lists no metrics; for metrics of the project
@@ -115,7 +178,9 @@ class Metric:
     unit: Literal["", "%"] = ""
     better: Literal["higher", "lower"] = "higher"
     bounds: tuple[float | None, float | None] = (None, None)
+    references: Literal["all", "first", "none"] = "first"
     packages: tuple[str, ...] = ()
+    program: Program | None = None
     conflict: Callable[[Corpus, Any], str | None] = lambda _corpus, _settings: None
     default: bool = False
     order: int = 100
@@ -125,6 +190,11 @@ class Metric:
     about: str = ""
     convention: Convention | None = None
     leaderboard: bool = False
+
+    @property
+    def rule(self) -> str:
+        """The rule that runs its program."""
+        return f"score_{re.sub(r'[^a-z0-9]', '_', self.name)}"
 
     @property
     def sign(self) -> int:

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import ScoringSettings
-from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import main_metric, settings_of
 from workflow_src.serving.folders import load_systems
 from workflow_src.serving.translator import Translator
@@ -39,21 +39,20 @@ class Inputs(DeviceJobInputs):
     bundle: Path = Field(description="folder of the system")
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
     source: Path = Field(description="normalised text, one sentence a line")
-    reference: Path
+    reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
     output: Path
     batch: int = Field(64, description="sentences decoded together")
 
     @property
     def files(self) -> dict[str, Path]:
         """Files that the choice is made from, by the names that records give them."""
-        files = {"source": self.source, "reference": self.reference, "bundle": self.bundle / "bundle.json"}
+        files = {"source": self.source, **numbered("reference", self.reference), "bundle": self.bundle / "bundle.json"}
         return files | {role: folder / "bundle.json" for role, folder in self.systems.items()}
 
 
 def run(inputs: Inputs) -> str:
     settings, machine = inputs.settings, inputs.machine
-    check_parallel(inputs.source, inputs.reference)
-    sources, references = list(read_lines(inputs.source)), list(read_lines(inputs.reference))
+    sources, references, *more = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
     systems = load_systems(inputs.systems, machine, {})
     kind = type(settings_of(settings.settings))
@@ -69,7 +68,7 @@ def run(inputs: Inputs) -> str:
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
         for one in dict.fromkeys((by_name[main.name], by)):
-            scored = metrics.score(one, Texts(texts, references, sources, settings.corpus))
+            scored = metrics.score(one, Texts(texts, references, sources, settings.corpus, tuple(more)))
             assert scored is not None, "the configuration was checked"
             figures[one.metric.name] = scored.figure
         log.info("%s: %s %.2f", listed(values), by.metric.title, figures[by.metric.name])

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
+from workflow_src.config.datasets import raw_names
 from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
@@ -60,7 +61,8 @@ def run(inputs: Inputs) -> str:
     raw = read_json(raw_folder / "raw.json")
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
-    texts = {name: [f"{name}.{code}" for code in codes] for name in raw["pairs"]}
+    references = raw.get("references", {})
+    texts = {name: raw_names(name, codes, references.get(name, 1)) for name in raw["pairs"]}
     source, target = (raw_folder / name for name in texts["train"])
     scores = raw_folder / SCORES_FILE if any(SCORES in filters()[name].needs for name in cleaning) else None
     lines = check_parallel(source, target)
@@ -89,7 +91,7 @@ def run(inputs: Inputs) -> str:
     dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept}}
     write_json(
         summary,
-        {key: raw[key] for key in ("dataset", "languages", "places", "downloads")}
+        {key: raw[key] for key in ("dataset", "languages", "places", "downloads", "references") if key in raw}
         | {
             "pairs": raw["pairs"] | {"train": kept},
             "dropped": dropped,

@@ -3,6 +3,7 @@ their control's: p-values."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +17,14 @@ from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import Measured, ScoringSettings
 from workflow_src.data.lines import read_aligned, read_lines
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.evaluation.quality.metrics import VARIANTS, sentence_counts, variants
+from workflow_src.evaluation.quality.metrics import sentence_counts
 from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
+from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import controls
 from workflow_src.spec import Frozen, Texts
 
@@ -63,7 +66,8 @@ class ComparisonSettings(ScoringSettings):
 class Inputs(JobInputs):
     settings: ComparisonSettings = Field(description="the corpus, the metrics and the rows")
     source: Path
-    reference: Path
+    reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
+    computed: tuple[Path, ...] = Field((), description="figures of sentences of all rows by metrics with a program")
     output: Path
 
 
@@ -87,7 +91,7 @@ def compared(
     for number, metric in enumerate(metrics):
         for removal, variant in VARIANTS.items():
             counted = {
-                key: sentence_counts(metric, Texts(by_removal[removal], texts.references, texts.sources, texts.corpus))
+                key: sentence_counts(metric, dataclasses.replace(texts, hypotheses=by_removal[removal]))
                 for key, by_removal in lines.items()
             }
             for other, keys in groups.items():
@@ -117,9 +121,7 @@ def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], tex
         lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
         p_values = {}
         for metric in metrics:
-            counted = [
-                sentence_counts(metric, Texts(one, texts.references, texts.sources, texts.corpus)) for one in lines
-            ]
+            counted = [sentence_counts(metric, dataclasses.replace(texts, hypotheses=one)) for one in lines]
             p_values[metric.metric.name] = pairwise_test(
                 np.stack([counts for counts, _ in counted]), rivals, counted[0][1]
             )
@@ -145,8 +147,8 @@ def _translations(row: Row) -> dict[Removal, list[str]]:
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
-    sources, references = read_aligned(inputs.source, inputs.reference)
-    texts = Texts((), references, sources, corpus)
+    sources, references, *more = read_aligned(inputs.source, *inputs.reference)
+    texts = Texts((), references, sources, corpus, tuple(more), read_computed(inputs.computed))
     fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
     with_baseline = compared(rows, uncertain, texts)
@@ -159,9 +161,10 @@ def run(inputs: Inputs) -> str:
         "against_autoregressive": against_autoregressive(rows, deciding, texts),
         **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
-    files: dict[str, str | Path] = {"source": inputs.source, "reference": inputs.reference}
+    files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}
     files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
     files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
+    files |= {f"computed {number}": path for number, path in enumerate(inputs.computed, 1)}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
     counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
     return f"{inputs.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"

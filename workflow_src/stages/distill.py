@@ -5,11 +5,13 @@ Sentences that are longer than the teacher's positions get an empty text; encodi
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import torch
 from pydantic import Field
@@ -21,7 +23,7 @@ from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
@@ -32,9 +34,11 @@ from workflow_src.registry import (
     import_object,
 )
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
+from workflow_src.serving.bundle import DESCRIPTION
+from workflow_src.serving.translator import Translator
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
 from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Hypotheses, max_positions
+from workflow_src.types import Hypotheses, ImportedNetwork, max_positions
 
 CHUNK = 16384
 AUTO = "auto"
@@ -42,7 +46,7 @@ AUTO = "auto"
 
 class Inputs(DeviceJobInputs):
     settings: DistillationConfig = Field(description="settings of the search")
-    model: Path = Field(description="weights of the teacher")
+    model: Path = Field(description="weights of the teacher, or the bundle.json of one that was made elsewhere")
     subwords: Path = Field(description="folder of learn_subwords")
     source: Path = Field(description="training text, normalised")
     shard: int = Field(description="number of the part to translate, from 0")
@@ -56,24 +60,18 @@ def run(inputs: Inputs) -> str:
     check_number(inputs.shard, inputs.shards)
     keep_memory()
     set_threads(inputs.machine.threads)
-    runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
-    model, description = load_system(inputs.model, AUTOREGRESSIVE)
-    model = model.to(device=runtime.device, dtype=runtime.dtype)
     subwords = Subwords.load(inputs.subwords)
-    check_subwords(description, subwords, inputs.model)
-    search = _search(inputs, model, families()[description["family"]], subwords, runtime)
+    teacher = (_imported if inputs.model.name == DESCRIPTION else _trained)(inputs, subwords)
     first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
-    limit = max_positions(model) - 1
     done = skipped = 0
     placeholders: Counter[str] = Counter()
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
         for chunk in _chunks(inputs.source, first, last):
-            sources = subwords.encode_source(chunk)
-            skipped += sum(len(source) > limit for source in sources)
-            sources = [source if len(source) <= limit else [] for source in sources]
-            hypotheses = search(sources)
+            fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
+            skipped += fits.count(False)
+            hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
             for outcome in subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ():
                 placeholders.update(outcome)
             # A model may spell a line break, character by character; a line must stay a line.
@@ -88,7 +86,7 @@ def run(inputs: Inputs) -> str:
                 rate,
                 (last - first - done) / rate / 60,
             )
-    machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
+    machine = {"device": teacher.device, "precision": teacher.precision}
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
@@ -97,6 +95,49 @@ def run(inputs: Inputs) -> str:
 
 
 Translate = Callable[[list[list[int]]], Hypotheses]
+
+
+@dataclasses.dataclass(frozen=True)
+class Teacher:
+    """A teacher's search over normalised lines, and the longest of them that it takes, as it counts `lengths`."""
+
+    search: Callable[[list[str]], Hypotheses]
+    lengths: Callable[[list[str]], list[int]]
+    longest: int
+    device: str
+    precision: str
+
+
+def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
+    """A teacher that was made elsewhere, as its engine computes it. Raises ArtifactError for other subwords."""
+    machine = inputs.machine
+    translator = Translator.load(inputs.model.parent, machine.device, AUTO, machine.threads)
+    if translator.subwords.digest != subwords.digest:
+        raise ArtifactError(inputs.model, f"has other subwords than {inputs.subwords}", "import the model again")
+    settings, network = inputs.settings.search_settings(), cast(ImportedNetwork, translator.network)
+    log.info("translating with %s, %s", translator.description["engine"], translator.precision)
+    return Teacher(
+        search=lambda lines: network.translate(lines, settings, inputs.batch),
+        lengths=network.lengths,
+        longest=network.longest_source,
+        device=translator.device,
+        precision=translator.precision,
+    )
+
+
+def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
+    runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
+    model, description = load_system(inputs.model, AUTOREGRESSIVE)
+    model = model.to(device=runtime.device, dtype=runtime.dtype)
+    check_subwords(description, subwords, inputs.model)
+    search = _search(inputs, model, families()[description["family"]], subwords, runtime)
+    return Teacher(
+        search=lambda lines: search(subwords.encode_source(lines)),
+        lengths=lambda lines: list(map(len, subwords.encode_source(lines))),
+        longest=max_positions(model) - 1,
+        device=str(runtime.device),
+        precision=str(runtime.dtype).removeprefix("torch."),
+    )
 
 
 def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:

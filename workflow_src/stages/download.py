@@ -1,5 +1,5 @@
-"""Stage: fetch a dataset's files and write its raw text: one file for its parts under train, dev and test each, and
-language of a direction. Nothing is split or normalised here.
+"""Stage: fetch a dataset's files and write its raw text: one file for its parts under train, dev and each test set, and
+language of a direction; further references beside them. Nothing is split or normalised here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import IO
 
 from pydantic import Field
 
-from workflow_src.config.datasets import DatasetFiles
+from workflow_src.config.datasets import DatasetFiles, raw_names
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders
@@ -37,8 +37,13 @@ class Inputs(JobInputs):
     output_folder: Path
 
 
+def texts_of(dataset: DatasetFiles, split: str, languages: tuple[str, str]) -> list[str]:
+    """Names of the raw texts of a split: source, target, further references."""
+    return raw_names(split, languages, dataset.references(split, languages[1]))
+
+
 def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
-    """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
+    """Write {split}.{language} for what the dataset has parts of, all files or none; further references beside them.
 
     With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Gives the
     number of pairs of each, and where those of dev and test come from.
@@ -47,17 +52,18 @@ def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[
     places = {name: Places() for name in counts if name != "train"}
     with contextlib.ExitStack() as stack:
         files: dict[str, list[IO[str]]] = {
-            name: [stack.enter_context(atomic(folder / f"{name}.{code}")) for code in corpus.languages]
+            name: [
+                stack.enter_context(atomic(folder / text)) for text in texts_of(corpus.dataset, name, corpus.languages)
+            ]
             for name in counts
         }
         scored = stack.enter_context(atomic(folder / SCORES_FILE)) if scores else None
         for name, pairs in corpus.parts():
-            left, right = files[name]
             for pair in pairs:
                 if scored is not None and name == "train":
                     scored.write(("" if pair.score is None else repr(pair.score)) + "\n")
-                left.write(pair.first + "\n")
-                right.write(pair.second + "\n")
+                for file, line in zip(files[name], (pair.first, pair.second, *pair.more), strict=True):
+                    file.write(line + "\n")
                 if name in places:
                     places[name].add(pair.names, pair.number)
                 counts[name] += 1
@@ -81,7 +87,8 @@ def run(inputs: Inputs) -> str:
         dropped = {name: dict(corpus.dropped[name]) for name in counts}
     if not dataset.scores:
         (folder / SCORES_FILE).unlink(missing_ok=True)
-    texts = [f"{name}.{code}" for name in counts for code in languages] + [SCORES_FILE] * dataset.scores
+    texts = [text for name in counts for text in texts_of(dataset, name, languages)] + [SCORES_FILE] * dataset.scores
+    references = {name: count for name in counts if (count := dataset.references(name, languages[1])) > 1}
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
     record = provenance(recorded(dataset), own, sums)
@@ -98,6 +105,7 @@ def run(inputs: Inputs) -> str:
             "places": {name: origins.runs for name, origins in places.items()},
             "sha256": sums,
             "downloads": files.fetched,
+            **({"references": references} if references else {}),
             "provenance": record,
         },
     )

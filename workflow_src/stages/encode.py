@@ -9,13 +9,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.data import encoded
-from workflow_src.data.augment import Augmenter
+from workflow_src.data.augment import Augmented, Augmenter
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
@@ -48,7 +47,7 @@ class Inputs(JobInputs):
     source: Path
     target: Path
     output_prefix: Path
-    split: Literal["train", "dev", "test"]
+    split: str = Field(description="train, dev or a test set")
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = 1
@@ -61,7 +60,8 @@ def augmented_pairs(
 
     A pair that would be too long stays as it is.
     """
-    changed = [augment(*pair) for pair in block]
+    # Pairs with an empty side are left out later.
+    changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
     pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
     changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
     long = {row for row in changes if max(map(len, pairs[row])) > longest}
@@ -69,7 +69,7 @@ def augmented_pairs(
         source, target = block[row]
         [pairs[row]] = subwords.encode_pairs([source], [target])
     counts.update(changed[row].modifier or "" for row in changes - long)
-    counts.update(too_long=len(long))
+    counts.update(too_long=sum(max(map(len, pairs[row])) <= longest for row in long))
     return pairs
 
 

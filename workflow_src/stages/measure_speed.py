@@ -52,14 +52,18 @@ def files_of(rows: Sequence[SpeedRow], folders: Folders) -> dict[str, Path]:
     """Files of folders and of settings chosen on dev that the figures of `rows` come from."""
     files: dict[str, Path] = {}
     for kind, by_system in folders.items():
-        needed = {system for row in rows if kind_of(row) == kind for system in row.systems}
+        needed = {system for row in rows if kind_of(row, folders) == kind for system in row.systems}
         files |= bundle_files(by_system, needed, "bundle" if kind == OWN else kind)
     return files | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
 
 
-def kind_of(row: SpeedRow) -> str:
-    """The kind of folders that a row's engine reads: bundles, or an export of its own."""
-    return row.declared.exports or OWN
+def kind_of(row: SpeedRow, folders: Folders) -> str:
+    """The kind of folders that a row's engine reads: bundles, or an export of its own.
+
+    Systems that were made elsewhere have no exports: an engine reads their bundle.
+    """
+    kind = row.declared.exports or OWN
+    return kind if row.system in folders.get(kind, {}) else OWN
 
 
 def gpu(requested: str) -> str | None:
@@ -100,7 +104,7 @@ def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, preci
     """What the process of each engine opens and measures, by engine."""
     by_engine: dict[str, Order] = {}
     for row in rows:
-        by_system = folders[kind_of(row)]
+        by_system = folders[kind_of(row, folders)]
         # Systems that rank candidates work in the same process.
         for system in row.systems:
             if system not in by_system:

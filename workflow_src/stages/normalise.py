@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from pydantic import Field
 
-from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind, Split
+from workflow_src.config.datasets import (
+    TEST,
+    NormalisationConfig,
+    PlaceholderKind,
+    Split,
+    raw_names,
+    reference_stem,
+)
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words
@@ -27,14 +34,11 @@ from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.spec import Frozen
 
-SPLITS = ("train", "dev", "test")
-HELD_OUT = ("dev", "test")
-
 
 class NormaliseSettings(Frozen):
     source: str = Field(description="code of the source language")
     target: str = Field(description="code of the target language")
-    limits: dict[str, int] = Field({}, description="pairs of train, dev and test; none: all")
+    limits: dict[str, int] = Field({}, description="pairs of train, dev and test sets; none: all")
     normalisation: NormalisationConfig
     split: Split | None = Field(description="null where the dataset has dev and test of its own")
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
@@ -47,18 +51,19 @@ class Inputs(JobInputs):
 
 
 class Row(NamedTuple):
-    """A normalised pair, its target as it was, and the number of its raw lines, from 0."""
+    """A normalised pair, its target as it was, the number of its raw lines, from 0, and further raw references."""
 
     source: str
     target: str
     raw_target: str
     number: int
+    more: tuple[str, ...] = ()
 
 
 class Writer:
     """The texts of one split, pair by pair, up to `limit` pairs; `full` says when these are written.
 
-    Dev and test have references beside source and target.
+    Dev and test sets have `references` of each source beside source and target.
     """
 
     def __init__(
@@ -67,13 +72,16 @@ class Writer:
         target_side: Normaliser,
         codes: tuple[str, str],
         limit: int | None,
+        references: int = 1,
         placeholders: Placeholders | None = None,
     ):
         self.names = [f"{split}.{code}" for code in codes]
         self._reference = None
         if split != "train":
-            self.names.append(f"{split}.reference.{codes[1]}")
+            further = [reference_stem(split, number) for number in range(2, 1 + references)]
+            self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
             self._reference = target_side.reference
+        self._line = target_side.line
         self._files: list[IO[str]] = []
         self._codes = codes
         self.limit = limit
@@ -84,6 +92,8 @@ class Writer:
         self.counted: Counter[str] = Counter()
         # (target, target as it was) of dev and test only: those of train are not needed, and many.
         self.references: list[tuple[str, str]] = []
+        # Further references of each source, normalised like targets.
+        self.more: list[list[str]] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
@@ -104,8 +114,9 @@ class Writer:
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
-            lines.append(self._reference(row.raw_target))
+            lines += map(self._reference, (row.raw_target, *row.more))
             self.references.append((row.target, row.raw_target))
+            self.more.append([self._line(text) for text in row.more])
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
@@ -113,16 +124,17 @@ class Writer:
 
 
 def normalised(
-    texts: Iterable[tuple[str, str]], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
+    texts: Iterable[tuple[str, ...]], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
 ) -> Iterator[Row]:
-    """Rows of raw (source, target) lines; those that cannot be used are left out and counted in `dropped`."""
+    """Rows of raw lines: source, target, further references. Those that cannot be used are left out and counted in
+    `dropped`."""
     source_side, target_side = normalisers
     languages = source_side.language, target_side.language
-    for number, (source_text, target_text) in enumerate(texts):
+    for number, (source_text, target_text, *more) in enumerate(texts):
         source, target = source_side.line(source_text), target_side.line(target_text)
         reason = drop_reason(source, target, source_side.settings, languages, training)
         if reason is None:
-            yield Row(source, target, target_text, number)
+            yield Row(source, target, target_text, number, tuple(more))
         else:
             dropped[reason] += 1
 
@@ -143,7 +155,7 @@ def divided(
     turned = languages[1] == split.key_language
     chosen = connected_groups([(row.target, row.source) if turned else (row.source, row.target) for row in kept], split)
     dropped.update(chosen.dropped)
-    for name in SPLITS:
+    for name in ("train", "dev", TEST):
         for number in getattr(chosen, name):
             yield name, kept[number]
 
@@ -164,12 +176,24 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
     return written
 
 
-def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, int]]:
-    """Numbers of the pairs of dev and test whose source, target, or both as one pair are among those of train."""
-    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in SPLITS}
-    held_out = {split: list(_zipped(*paths[split])) for split in HELD_OUT}
+def found_in_train(
+    folder: Path, codes: tuple[str, str], more: Mapping[str, Sequence[Sequence[str]]]
+) -> dict[str, dict[str, int]]:
+    """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
+
+    `more` has further references of each pair of a split; with several, any of them counts as target.
+    """
+    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in ("train", *more)}
+    # (source, its references)
+    held_out = {
+        split: [
+            (source, (target, *others)) for (source, target), others in zip(_zipped(*paths[split]), lines, strict=True)
+        ]
+        for split, lines in more.items()
+    }
     every = [pair for pairs in held_out.values() for pair in pairs]
-    sources, targets = {source for source, _ in every}, {target for _, target in every}
+    sources = {source for source, _ in every}
+    targets = {target for _, references in every for target in references}
     train_sources: set[str] = set()
     train_targets: set[str] = set()
     train_pairs: set[tuple[str, str]] = set()
@@ -184,15 +208,15 @@ def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, 
     return {
         split: {
             "source": sum(source in train_sources for source, _ in pairs),
-            "target": sum(target in train_targets for _, target in pairs),
-            "pair": sum(pair in train_pairs for pair in pairs),
+            "target": sum(not train_targets.isdisjoint(references) for _, references in pairs),
+            "pair": sum(any((source, one) in train_pairs for one in references) for source, references in pairs),
         }
         for split, pairs in held_out.items()
     }
 
 
-def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    return zip(read_lines(source), read_lines(target), strict=True)
+def _zipped(*texts: Path) -> Iterator[tuple[str, ...]]:
+    return zip(*map(read_lines, texts), strict=True)
 
 
 def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
@@ -225,21 +249,27 @@ def run(inputs: Inputs) -> str:
     normalisers = (Normaliser(rules, codes[0], kinds), Normaliser(rules, codes[1], kinds))
     placeholders = Placeholders(kinds) if kinds else None
     raw = read_json(inputs.raw_folder / "raw.json")
+    references = raw.get("references", {})
     texts = {
-        name: (inputs.raw_folder / f"{name}.{codes[0]}", inputs.raw_folder / f"{name}.{codes[1]}")
+        name: [inputs.raw_folder / text for text in raw_names(name, codes, references.get(name, 1))]
         for name in raw["pairs"]
     }
+    test_sets = [name for name in texts if name not in ("train", "dev")] or [TEST]
+    splits = ("train", "dev", *test_sets)
     summary = folder / "corpus.json"
     read: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
-        writers = {name: Writer(name, normalisers[1], codes, limits.get(name), placeholders) for name in SPLITS}
+        writers = {
+            name: Writer(name, normalisers[1], codes, limits.get(name), references.get(name, 1), placeholders)
+            for name in splits
+        }
         for writer in writers.values():
             writer.open(folder, stack)
         for name, paths in texts.items():
             unusable: Counter[str] = Counter()
-            lines, before = check_parallel(*paths), Counter(raw["dropped"][name])
+            lines, before = max(check_parallel(paths[0], path) for path in paths[1:]), Counter(raw["dropped"][name])
             rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
             fed = {name: writers[name]}
             takes: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
@@ -254,9 +284,9 @@ def run(inputs: Inputs) -> str:
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
-    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in HELD_OUT}
+    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in splits[1:]}
     warn_of_losses(round_trip, rules)
-    in_train = found_in_train(folder, codes)
+    in_train = found_in_train(folder, codes, {name: writers[name].more for name in splits[1:]})
     for name, writer in writers.items():
         spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
         log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)
@@ -279,7 +309,7 @@ def run(inputs: Inputs) -> str:
             "split": split and recorded(split),
             "normalisation": rules.model_dump(mode="json"),
             **({"placeholders": {name: writer.counted for name, writer in writers.items()}} if kinds else {}),
-            **{key: raw[key] for key in ("downloads", "cleaning") if raw.get(key)},
+            **{key: raw[key] for key in ("downloads", "cleaning", "references") if raw.get(key)},
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },
@@ -288,13 +318,11 @@ def run(inputs: Inputs) -> str:
     return f"{sum(read.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
 
 
-def _check_filled(
-    split: str, writer: Writer, dropped: dict[str, Counter[str]], texts: dict[str, tuple[Path, Path]]
-) -> None:
+def _check_filled(split: str, writer: Writer, dropped: dict[str, Counter[str]], texts: dict[str, list[Path]]) -> None:
     """Raises ArtifactError for a split without a pair."""
     if not writer.pairs:
         origin = split if split in texts else "train"
-        source, target = texts[origin]
+        source, target = texts[origin][:2]
         raise ArtifactError(
             source,
             f"and {target} have no pair for {split} after normalisation ({words(dropped[origin])})",

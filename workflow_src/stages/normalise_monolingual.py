@@ -109,6 +109,7 @@ def run(inputs: Inputs) -> str:
             "texts": raw["lines"],
             "limit": settings.limit,
             "cleaning": [step.as_json() for step in steps],
+            **({"downloads": raw["downloads"]} if raw.get("downloads") else {}),
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },

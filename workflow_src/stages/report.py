@@ -37,6 +37,7 @@ from workflow_src.evaluation.report import (
 )
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load, signatures
+from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import digests, provenance
@@ -61,7 +62,7 @@ class Inputs(JobInputs):
     settings: ReportSettings = Field(description="the manifest of the report")
     speed: Path | None = None
     traces: Path | None = None
-    significance: Path | None = None
+    significance: tuple[Path, ...] = Field((), description="of every test set, the main one first")
     corpus: Path | None = Field(None, description="corpus.json")
     monolingual: tuple[Path, ...] = Field((), max_length=1, description="counts of text of the source language")
     encoded: tuple[Path, ...] = Field((), description="descriptions of encoded training texts")
@@ -118,12 +119,17 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         material.files,
         command=command_line,
         seeds=sorted({row.seed for row in manifest.rows}),
-        signatures=signatures(next(iter(material.qualities.values())), manifest.metrics),
+        signatures=signatures(quality_on(material, results.table_split(manifest)), manifest.metrics),
         corpus=texts,
-        significance=material.significance and material.significance.test,
+        significance=next((one.test for one in material.significance.values()), None),
         speed=material.speed_content
         and {key: material.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
     )
+
+
+def quality_on(material: Material, split: str) -> dict[str, Any]:
+    """The first quality file of a split."""
+    return next(material.qualities[row.quality] for row in material.manifest.rows if row.split == split)
 
 
 def context_of(material: Material, record: dict[str, Any], rows: Sequence[results.Row], split: str) -> dict[str, Any]:
@@ -131,7 +137,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     manifest, speed = material.manifest, material.speed
     report = manifest.report
     removed = report.remove_repetitions
-    tested = material.significance if split == "test" else None
+    tested = material.significance.get(split)
     proof = evidence.Evidence.of(
         tables.wanted_rows(rows, manifest, removed),
         tested.pairs if tested else {},
@@ -141,25 +147,24 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     )
     table = tables.groups(rows, manifest, removed, proof)
     comparisons = sum(len(line.p_values) for group in table for line in group.lines)
-    sentences = next(iter(material.qualities.values())).get("sentences")
+    sentences = quality_on(material, split).get("sentences")
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
     notes = carried.notes(material.systems, rows)
-    measured = row_energies(material.analyses.values())
+    measured = row_energies(material.analyses.values(), split)
     more = {
         "Metrics": captions.scored_words(
             material.corpus.get("normalisation", {}), manifest.metrics, record["signatures"]
         ),
-        "p": significance_page.compared_words(material.significance, comparisons, manifest),
+        "p": significance_page.compared_words(tested, comparisons, manifest),
         "Over fastest as good": captions.rival_words(table, manifest.metrics),
         "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
         "Energy": energy_words(measured.scorer) if measured else "",
         "Training": carried.training(material.systems, {row.system for row in rows}),
         **notes,
     }
-    bold = f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
     losses = page.loss_words(material.corpus, split)
-    line = " ".join(filter(None, [data, losses, bold]))
+    line = " ".join(filter(None, [data, losses, captions.bold_words(manifest)]))
     by_convention = page.convention_table(manifest, material.qualities, split)
     if by_convention:
         by_convention["caption"] = captions.Caption(f"{by_convention['line']} {data}", notes)
@@ -190,7 +195,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "caption": captions.main_caption(manifest, split, sentences, speed is not None, line, more),
         "data_caption": captions.Caption(data, notes),
         "carried": " ".join([data, *notes.values()]),
-        "control_tables": significance_page.control_tables(material.significance, rows, manifest, data, notes),
+        "control_tables": significance_page.control_tables(tested, rows, manifest, data, notes),
         "chosen": page.chosen_words(material.choices),
         "conventions": by_convention,
         "unmatched": tables.unmatched_expected(table, report.expected)
@@ -207,7 +212,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
             record["signatures"],
             timing,
             carried.checksum(material.sums),
-            corpus.downloads(material.corpus),
+            corpus.downloads(material.corpus, material.monolingual),
             page.round_trip_words(material.corpus),
         ),
         "systems": cells,
@@ -215,7 +220,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(material.corpus, material.monolingual),
-        "cleaning": corpus.cleaning(material.corpus, material.monolingual),
+        "cleaning": corpus.cleaning(material.corpus, material.monolingual, material.encoded),
         "corpus_sentences": [
             *corpus.sentences(material.corpus, material.encoded, material.mixtures),
             *corpus.kept(manifest.rows, material.qualities, split),
@@ -223,6 +228,32 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
     }
+
+
+def further_context(material: Material, further: Sequence[tuple[str, Sequence[results.Row]]]) -> list[dict[str, Any]]:
+    """The table of each test set after the main one: title, groups, their manifest, cells (`table`) and caption."""
+    shown = []
+    for split, rows in further:
+        manifest = material.manifest.on(split)
+        table = tables.groups(rows, manifest, manifest.report.remove_repetitions)
+        comparisons = sum(len(line.p_values) for group in table for line in group.lines)
+        compared = significance_page.compared_words(material.significance.get(split), comparisons, manifest)
+        data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
+        line = " ".join(filter(None, [data, page.loss_words(material.corpus, split), captions.bold_words(manifest)]))
+        measured = row_energies(material.analyses.values(), split)
+        energy = energy_words(measured.scorer) if measured else ""
+        more = {"p": compared, "Energy": energy, **carried.notes(material.systems, rows)}
+        sentences = quality_on(material, split).get("sentences")
+        shown.append(
+            {
+                "title": f"On {split}",
+                "groups": table,
+                "manifest": manifest,
+                "table": page.table_cells(table, manifest),
+                "caption": captions.main_caption(manifest, split, sentences, False, line, more),
+            }
+        )
+    return shown
 
 
 def _refinement_groups(
@@ -274,11 +305,15 @@ def run(inputs: Inputs) -> str:
     material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
     record = describe(material, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    energies = row_energies(material.analyses.values())
-    rows = results.build_rows(
-        manifest, material.qualities, material.speed, split, material.significance, where, energies
-    )
-    context = context_of(material, record, rows, split)
+
+    def rows_on(name: str, speed: Speed | None) -> tuple[results.Row, ...]:
+        energies = row_energies(material.analyses.values(), name)
+        tested = material.significance.get(name)
+        return results.build_rows(manifest, material.qualities, speed, name, tested, where, energies)
+
+    rows = rows_on(split, material.speed)
+    further = [(name, rows_on(name, None)) for name in manifest.test_sets[1:] if split != "dev"]
+    context = context_of(material, record, rows, split) | {"further": further_context(material, further)}
     refined, refined_split = _refinement_groups(material, context["groups"], split, where)
     drawn = draw(material, context["groups"], refined)
     # Written last: where the page is there, the files beside it are whole.
@@ -298,7 +333,8 @@ def run(inputs: Inputs) -> str:
     use = usage.context_of(recommended, material, usage_settings, inputs.device, inputs.precision)
     context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
-    texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
+    table = tables.csv_text(rows, further, split)
+    texts = {"table.csv": table, "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     record["files"] = digests(folder, drawings) | sums
@@ -313,6 +349,15 @@ def run(inputs: Inputs) -> str:
         "provenance": record,
         "rows": [row.model_dump(mode="json") for row in rows],
     }
+    if further:
+        content["further"] = [
+            {
+                "split": name,
+                "signatures": signatures(quality_on(material, name), manifest.metrics),
+                "rows": [row.model_dump(mode="json") for row in of_set],
+            }
+            for name, of_set in further
+        ]
     if manifest.metrics != default_metrics():
         content["metrics"] = [metric.name for metric in manifest.metrics]
     results.write_results(folder / "results.json", content)

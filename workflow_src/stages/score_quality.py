@@ -13,10 +13,12 @@ from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.placeholders import PLACEHOLDERS, outcome_words
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.spec import Texts
 
 
@@ -25,7 +27,8 @@ class Inputs(JobInputs):
     hypotheses: Path = Field(description="translations, one a line")
     details: Path = Field(description="JSON lines of the decode")
     source: Path
-    reference: Path
+    reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
+    computed: tuple[Path, ...] = Field((), description="figures of the sentences by metrics with a program")
     output: Path
 
 
@@ -45,23 +48,24 @@ def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
 
 def run(inputs: Inputs) -> str:
     scoring = inputs.settings
-    hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
+    hypotheses, sources, references, *more = read_aligned(inputs.hypotheses, inputs.source, *inputs.reference)
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, scoring.corpus)
+    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more), read_computed(inputs.computed))
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     kept = placeholders(details)
     result |= {PLACEHOLDERS: kept} if kept else {}
     files = {
         "hypotheses": inputs.hypotheses,
-        "reference": inputs.reference,
+        **numbered("reference", inputs.reference),
         "source": inputs.source,
         "details": inputs.details,
+        **{f"computed {number}": path for number, path in enumerate(inputs.computed, 1)},
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
-    unremoved, words, subwords = (result[name] for name in metrics.VARIANTS.values())
+    unremoved, words, subwords = (result[name] for name in VARIANTS.values())
     main, *others = (one.metric for one in scoring.measured)
     figures = [
         f"{metric.title} {metric.factor * unremoved[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
@@ -72,8 +76,8 @@ def run(inputs: Inputs) -> str:
         f"{main.title} {unremoved[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
         f"{subwords[main.name]:.2f})"
     )
-    more = f"; {outcome_words(kept)}" if kept else ""
-    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{more}"
+    spans = f"; {outcome_words(kept)}" if kept else ""
+    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{spans}"
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
 from workflow_src.runtime.device import choose, keep_memory, set_threads
@@ -58,7 +58,7 @@ class Inputs(DeviceJobInputs):
     seed: int
     train: tuple[Path, ...] = Field(min_length=1, description="prefixes of the encoded texts, in the order of names")
     dev: Path = Field(description="prefix of the encoded dev pairs")
-    test: Path | None = Field(None, description="prefix of the encoded test pairs; only their lengths are read")
+    test: tuple[Path, ...] = Field((), description="prefixes of encoded test sets; only their lengths are read")
     subwords: Path = Field(description="folder of learn_subwords")
     reference: Path = Field(description="dev references, one a line")
     corpus_summary: Path = Field(description="corpus.json")
@@ -84,7 +84,7 @@ class Inputs(DeviceJobInputs):
             "subwords": self.subwords / "subwords.json",
             "reference": self.reference,
         }
-        files |= {"test": description_of(self.test)} if self.test else {}
+        files |= numbered("test", list(map(description_of, self.test)))
         files |= {role_input(role): path for role, path in self.roles.items()}
         return files | {name: path for name, path in (("base", self.base), ("initial", self.initial)) if path}
 
@@ -159,8 +159,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes)
-    test = [EncodedCorpus.open(inputs.test)] if inputs.test else []
-    _check_positions(max_positions(model), *texts, dev_corpus, *test)
+    _check_positions(max_positions(model), *texts, dev_corpus, *map(EncodedCorpus.open, inputs.test))
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.

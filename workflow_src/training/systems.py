@@ -87,7 +87,8 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
     """Raises ArtifactError for a system that has not a trait, because of its family or of its model's settings."""
     family = families()[description["family"]]
     if trait not in family.traits:
-        wanted = " or ".join(name for name, other in families().items() if trait in other.traits)
+        fits = (name for name, other in families().items() if trait in other.traits and not other.imported)
+        wanted = " or ".join(fits)
         raise ArtifactError(weights, f"is of family {family.name}", f"{wanted} is needed here")
     if trait in lacking(description):
         raise ArtifactError(

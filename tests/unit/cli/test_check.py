@@ -87,3 +87,15 @@ def test_a_beam_beyond_the_vocabulary_is_refused(more, sentence, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
     assert refused().startswith(f"error: {sentence}")
+
+
+def test_missing_files_of_a_model_from_elsewhere_are_named(mine, tmp_path):
+    folder = tmp_path / "model"
+    mine(systems={"outside": {"family": "ctranslate2", "model": {"folder": "model"}}})
+    assert refused().startswith("error: systems.outside.model is 'model/model.bin': ")
+    folder.mkdir()
+    for name in ("model.bin", "config.json", "shared_vocabulary.txt", "source.spm"):
+        (folder / name).touch()
+    assert refused().startswith("error: systems.outside.model is 'model/target.spm': ")
+    (folder / "target.spm").touch()
+    cli.main(["check", "mine.yaml"])

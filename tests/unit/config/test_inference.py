@@ -142,7 +142,7 @@ def test_the_grid_has_both_tables_of_operators():
             chosen = f"{name}-{one.objective.input_operator}-{one.objective.output_operator}".lower()
             assert (system, one.init_from, one.roles) == (chosen, start, {"energy": energy})
         assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
-            ("argmax", ("test",))
+            ("argmax", ("test_2016_flickr",))
         }
     networks = [one for name, one in experiment.systems.items() if one.roles and name != "tagger-energy"]
     assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"

@@ -37,6 +37,57 @@ def test_one_text_of_weight_1_is_that_text():
     assert plan_with({"systems": {"ctc": {"data": {"raw": 2}}}}).system("ctc").data == {"raw": 2.0}
 
 
+def test_an_augmented_text_is_another_one_of_the_same_files():
+    plan = plan_with({"systems": {"ctc": {"data": MIXED, "training": {"augment": {"upper": 0.25, "typos": 0.5}}}}})
+    texts_of_ctc = ["distilled-by-teacher+upper-0.25+typos-0.5", "raw+upper-0.25+typos-0.5"]
+    assert list(plan.system("ctc").texts) == texts_of_ctc and plan.system("ctc").teachers == ["teacher"]
+    # Each file is made once, and encoded once as it is and once augmented.
+    assert plan.distilled == [("teacher", "train")]
+    assert sorted(plan.texts) == sorted(["raw", "distilled-by-teacher", *texts_of_ctc])
+    assert jobs(plan)["encode"] == 2 + 4
+    for text in texts_of_ctc:
+        assert plan.source_text(text) == plan.source_text(texts.base_of(text))
+        assert plan.target_text(text) == plan.target_text(texts.base_of(text))
+    handed = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
+    assert handed == {
+        "source": "de",
+        "target": "en",
+        "upper": 0.25,
+        "title": 0,
+        "typos": 0.5,
+        "no_accents": 0,
+        "seed": 1,
+    }
+    # Without augmentation nothing differs, and trainings are handed nothing of it.
+    plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
+    assert plan.settings_training("ctc") == plain.settings_training("ctc")
+    assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": 64}'
+    assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
+        "distilled-by-teacher+title-1+seed-3": 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("augment", "more", "fields"),
+    [
+        ({"upper": -0.1}, {}, {"setting": ".upper", "value": -0.1}),
+        ({"upper": 0.6, "typos": 0.5}, {}, {"setting": "", "allowed": "more than 0, at most 1"}),
+        ({"upper": 0}, {}, {"setting": "", "allowed": "more than 0, at most 1"}),
+        ({"uper": 0.1}, {}, {"setting": ".uper", "nearest": "upper"}),
+        (
+            {"title": 0.1},
+            {"recipe": {"normalisation": {"lowercase": True, "references": "normalised"}}},
+            {"setting": ".title", "value": 0.1},
+        ),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(augment, more, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"ctc": {"training": {"augment": augment}}}} | more)
+    fields = fields | {"setting": f"systems.ctc.training.augment{fields['setting']}"}
+    assert fields_of(refused.value, fields) == fields
+
+
 def test_a_refiner_learns_from_the_mixture_of_its_base():
     plan = plan_with({"systems": {"lvm": {"data": MIXED}}})
     assert plan.system("score").texts == plan.system("lvm").texts == MIXED
@@ -52,9 +103,9 @@ def test_what_reports_say_of_the_data_of_systems():
         "ctc": "mixed",
         "lm": "distilled",
     }
-    assert texts.words(manifest.system("ctc").data) == "distilled-by-teacher + 0.5 × raw"
-    assert texts.words(manifest.system("lvm").data) == "3 × distilled-by-teacher"
-    assert texts.words(manifest.system("teacher").data) == "raw"
+    assert manifest.system("ctc").data == "distilled-by-teacher + 0.5 × raw"
+    assert manifest.system("lvm").data == "3 × distilled-by-teacher"
+    assert manifest.system("teacher").data == "raw" and len({*manifest.systems}) == 6
 
 
 def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():
@@ -160,6 +211,59 @@ def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
     ],
 )
 def test_text_of_one_language_that_cannot_be_used(changes, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with(changes)
+    assert fields_of(refused.value, fields) == fields
+
+
+LIKELY = {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "distilled-by-teacher": 1}}}}
+
+
+def test_likely_pairs_are_kept_of_the_encoded_ones():
+    plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
+    assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]
+    assert json.loads(plan.settings_likelihood("teacher")) == {"system": "teacher", "keep": 0.8, "maximum": None}
+    before, after = jobs(plan_with({})), jobs(plan)
+    changes = {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)}
+    assert changes == {"score_pairs": 2, "keep_likely": 1}
+    assert texts.kind_of("likely-by-teacher") == "raw" and texts.kind_of(plan.system("ctc").data) == "mixed"
+
+
+def test_raw_pairs_are_encoded_to_be_scored_where_no_system_learns_from_them():
+    first = SMOKE["systems"]["teacher"] | {"data": "mine"}
+    systems = {"first": first, "teacher": {"data": "likely-by-first"}}
+    plan = plan_with({"recipe": {"distilled": {"mine": "mine.en"}}, "systems": systems})
+    assert plan.scorers == ["first"] and "raw" not in plan.texts
+    assert sorted(plan.encoded_texts) == ["distilled-by-teacher", "mine", "raw"]
+    assert jobs(plan)["encode"] == 5
+
+
+@pytest.mark.parametrize(
+    ("section", "keep", "maximum"),
+    [({}, 0.9, None), ({"maximum": 4}, 1.0, 4.0), ({"keep": 0.5, "maximum": 4}, 0.5, 4.0), ({"keep": 1}, 1.0, None)],
+)
+def test_the_share_of_pairs_that_is_kept(section, keep, maximum):
+    settings = json.loads(plan_with(LIKELY | {"likelihood": {"teacher": section}}).settings_likelihood("teacher"))
+    assert (settings["keep"], settings["maximum"]) == (keep, maximum)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"systems": {"ctc": {"data": "likely-by-lvm"}}}, {"setting": "systems.ctc.data", "value": "likely-by-lvm"}),
+        ({"systems": {"ctc": {"data": "likely-by-teach"}}}, {"nearest": "likely-by-teacher"}),
+        (
+            {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "raw": 1}, "training": {"augment": {"upper": 0.1}}}}},
+            {"setting": "systems.ctc.training.augment"},
+        ),
+        ({"likelihood": {"techer": {}}}, {"setting": "likelihood.techer", "nearest": "teacher"}),
+        ({"likelihood": {"teacher": {"keep": 1.5}}}, {"setting": "likelihood.teacher.keep", "allowed": "1 or less"}),
+        ({"likelihood": {"teacher": {"keep": 0}}}, {"setting": "likelihood.teacher.keep", "allowed": "above 0"}),
+        ({"likelihood": {"teacher": {"maximum": -1}}}, {"setting": "likelihood.teacher.maximum"}),
+        ({"likelihood": {"teacher": {"seed": 7}}}, {"setting": "likelihood.teacher.seed", "allowed": ("1",)}),
+    ],
+)
+def test_likely_pairs_that_cannot_be_had(changes, fields):
     with pytest.raises(ConfigError) as refused:
         plan_with(changes)
     assert fields_of(refused.value, fields) == fields

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import re
 import tarfile
 import zipfile
@@ -206,12 +207,14 @@ def test_wmt20_filters_by_score_and_joins_the_parts_of_a_folder(tmp_path):
 
 def test_multi30k_has_three_languages_in_any_direction(tmp_path):
     files = {}
-    for split in ("train", "dev", "test"):
+    for split in ("train", "dev", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
         for code in ("de", "en", "fr"):
             files[f"{split}.{code}"] = tmp_path / f"{split}.{code}.gz"
             files[f"{split}.{code}"].write_bytes(gzip.compress(f"{split} {code} 1\n{split} {code} 2\n".encode()))
     made = collected(dataset("multi30k"), ("fr", "de"), files)
-    assert made["test"] == [("test fr 1", "test de 1"), ("test fr 2", "test de 2")]
+    assert list(made) == ["train", "dev", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
+    for name in list(made)[2:]:
+        assert made[name] == [(f"{name} fr 1", f"{name} de 1"), (f"{name} fr 2", f"{name} de 2")]
     with pytest.raises(ConfigError, match="language of dataset multi30k is 'ro'; allowed: de, en, fr"):
         collected(dataset("multi30k"), ("ro", "en"), files)
 
@@ -224,13 +227,34 @@ def test_every_definition_is_valid_and_says_whose_it_is(path):
     parse(NormalisationConfig, settings.normalisation, "normalisation")
     used = {
         text.split("!")[0]
-        for part in (*settings.train, *settings.dev, *settings.test)
-        for text in ([part.table] if part.table else part.texts.values())
+        for part in itertools.chain(*settings.parts.values())
+        for text in ([part.table] if part.table else itertools.chain(*part.texts.values()))
     }
     assert set(settings.files) <= used
 
 
 # The user's own files
+
+
+def test_several_references_of_a_source_stand_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = {"x.de": ["eins", "zwei"], "a.en": ["one", "two"], "b.en": ["1", ""], "c.en": ["I", "II"]}
+    for name, text in lines.items():
+        Path(name).write_text("".join(f"{line}\n" for line in text))
+        Path(f"{name}.sgm").write_text(sgm(text))
+    for ending, markup in (("", "none"), (".sgm", "sgm")):
+        names = [f"{name}{ending}" for name in ("a.en", "b.en", "c.en")]
+        part = {"texts": {"de": f"x.de{ending}", "en": names}, "markup": markup}
+        settings = own(train=[{"texts": {"de": "x.de", "en": "a.en"}}], dev=[part], test={"t": [part, part]})
+        with RawCorpus(settings, ("de", "en"), Path) as corpus:
+            pairs = {name: [(pair.first, pair.second, pair.more) for pair in of] for name, of in corpus.parts()}
+        once = [("eins", "one", ("1", "I")), ("zwei", "two", ("", "II"))]
+        assert pairs["dev"] == once and pairs["t"] == 2 * once
+        assert pairs["train"] == [("eins", "one", ()), ("zwei", "two", ())]
+    Path("b.en").write_text("1\n")
+    part = {"texts": {"de": "x.de", "en": ["a.en", "b.en"]}}
+    with pytest.raises(ArtifactError, match=r"x.de has 2 lines, but b.en has 1"):
+        collected(own(train=[{"texts": {"de": "x.de", "en": "a.en"}}], dev=[part], test=[part]), ("de", "en"))
 
 
 def test_own_texts_tables_and_archives_follow_each_other(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies
 
+from workflow_src.data.placeholders import Placeholders
 from workflow_src.serving.sentences import CLAUSE, Part, cut, gaps, join, split_lines, whole_lines
 
 MARKS = "ab\uf8b0@<>/w%{}. !?,;:\t\n\u00a0\u2028\u200b。！，…–—„“()[]0123456789\ufeffäß\U0001f600"
@@ -92,3 +93,33 @@ def test_a_long_sentence_is_cut_at_a_clause_else_a_word_else_in_a_word(text, wan
 def test_clauses_end_at_marks_before_white_space():
     text = "a, b; c: d – e,f"
     assert [match.end() for match in CLAUSE.finditer(text)] == [match.end() for match in re.finditer(r"[,;:–] ", text)]
+
+
+SPANS = ["http://a.b/?q=X!Y", "<a title='Bir. Iki, ve'>", "{{ x }}", "%1", "a.b@c.de", "&amp;"]
+
+
+@given(
+    strategies.lists(strategies.sampled_from([*SPANS, ". ", "! ", ", ", "Wort", " ", "。"]), max_size=20).map("".join)
+)
+def test_no_span_is_divided_between_sentences(line):
+    places = Placeholders().places
+    parts = split_lines([line], "en")
+    assert line.strip() == "".join(part.before + part.text for part in parts).strip()
+    ends, end = set(), len(line) - len(line.lstrip())
+    for part in parts:
+        end += len(part.before + part.text)
+        ends.add(end)
+    assert not any(begin < end < stop for end in ends for begin, stop in places(line))
+
+
+@given(strategies.lists(strategies.sampled_from([*SPANS, ", ", "Wort", " "]), min_size=1, max_size=20).map("".join))
+def test_no_span_is_cut_unless_it_is_all_that_is_left(text):
+    places = Placeholders().places
+    longest = max([1, *(stop - begin for begin, stop in places(text))])
+    pieces = cut(Part(0, "", text), lambda piece: len(piece) <= longest)
+    assert "".join(piece.before + piece.text for piece in pieces) == text
+    place, cuts = 0, set()
+    for piece in pieces:
+        cuts |= {place, place + len(piece.before)}
+        place += len(piece.before + piece.text)
+    assert not any(begin < point < stop for point in cuts for begin, stop in places(text))

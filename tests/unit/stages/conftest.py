@@ -1,12 +1,36 @@
 """Fixtures that several stages' tests share."""
 
 import json
+import shutil
 
 import pytest
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.types import BOS, PAD
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_bundles, systems, tmp_path_factory):
+    """The miniature teacher, as a bundle and as weights, that gives nothing to symbols which are never put out.
+
+    A model that is trained to the end has learnt that; forty updates are too few.
+    """
+    root = tmp_path_factory.mktemp("teacher")
+    bundle = shutil.copytree(tiny_bundles["transformer"], root / "bundle")
+    tensors = load_tensors(systems["transformer"])
+    tensors["output_bias"][[PAD, BOS]] = -30.0
+    save_tensors(root / "model.safetensors", tensors)
+    digest = sha256(root / "model.safetensors")
+    config = read_json(systems["transformer"].with_name("config.json"))
+    write_json(root / "config.json", config | {"sha256": digest})
+    shutil.copy(root / "model.safetensors", bundle / "transformer.safetensors")
+    description = read_json(bundle / "bundle.json")
+    description["models"]["transformer"]["sha256"] = digest
+    write_json(bundle / "bundle.json", description)
+    return bundle, root / "model.safetensors"
 
 
 def _write(path, content):
@@ -210,6 +234,7 @@ def _usage(folder, rows):
         "languages": {"source": "de", "target": "en"},
     }
     _write(folder / "my bundle/bundle.json", about)
+    _write(folder / "my bundle/subwords/subwords.json", {})
     return {
         "split": "test",
         "source": str(folder / "test.de"),
@@ -240,6 +265,7 @@ def report_inputs(tmp_path):
         traces=True,
         description="A fabricated run.",
         significance=False,
+        further=(),
         **report,
     ):
         rows, training, timed = [], [], []
@@ -252,6 +278,15 @@ def report_inputs(tmp_path):
                     path = _write(tmp_path / f"quality/{name}/{decode}-{seed}.json", scored)
                     row = {"system": name, "name": decode, "seed": seed, "split": "test", "quality": path}
                     rows.append(row | {"settings": settings})
+                    for split in further:
+                        scored = json.loads(json.dumps(scored))
+                        for variant in VARIANTS.values():
+                            scored[variant]["bleu"] -= 10
+                            scored[variant]["bleu_signature"] = "nrefs:2|bs:1000|case:mixed|tok:13a"
+                        path = _write(
+                            tmp_path / f"quality/{name}/{decode}-{seed}-{split}.json", scored | {"sentences": 77}
+                        )
+                        rows.append(rows[-1] | {"split": split, "quality": path})
         report = ReportConfig(expected_source="Lee et al. (2020)", **report).model_dump(mode="json")
         manifest = {
             "experiment": "fabricated",
@@ -265,7 +300,8 @@ def report_inputs(tmp_path):
             "systems": {name: _described(name, family) for name, family in systems.items()},
             "rows": rows,
             "training": training,
-            "usage": _usage(tmp_path, rows),
+            "usage": _usage(tmp_path, [row for row in rows if row["split"] == "test"]),
+            **({"test_sets": ["test", *further], "references": dict.fromkeys(further, 2)} if further else {}),
         }
         words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
         words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]
@@ -273,6 +309,7 @@ def report_inputs(tmp_path):
         words += ["--speed", _write(tmp_path / "speed.json", _speed(timed))] if speed else []
         if significance:
             words += ["--significance", _write(tmp_path / "significance.json", _significance(rows))]
+            words += [_write(tmp_path / f"significance-{split}.json", _significance(rows)) for split in further]
         words += ["--traces", _write(tmp_path / "traces.json", _traces())] if traces else []
         return words
 

@@ -77,6 +77,26 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     assert type(found["chosen"]["lengths"]) is int
 
 
+def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):
+    base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0]
+    settings = {"settings": base, "tune": {"step_size": sizes}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    every = [
+        score.translate(lines, **base | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
+    ]
+    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--reference"]
+    for number, texts in enumerate(every):
+        (tmp_path / f"reference-{number}").write_text("".join(f"{line} more\n" for line in texts))
+        words.append(str(tmp_path / f"reference-{number}"))
+    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
+    content = json.loads((tmp_path / "chosen.json").read_text())
+    references = [[f"{line} more" for line in texts] for texts in every]
+    expected = [sacrebleu.corpus_bleu(texts, references).score for texts in every]
+    assert [point["bleu"] for point in content["curve"]] == pytest.approx(expected)
+    assert set(content["provenance"]["inputs"]) >= {"reference", "reference 2"}
+
+
 @pytest.mark.parametrize("name", ["chrf", "ter"])
 def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0, 40.0]

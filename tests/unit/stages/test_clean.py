@@ -102,6 +102,14 @@ def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):
     assert "cleaning" not in json.loads((tmp_path / "corpus" / "corpus.json").read_text())
 
 
+def test_further_references_pass_by_the_filters(tmp_path, raw):
+    content = json.loads((raw / "raw.json").read_text()) | {"references": {"test": 2}}
+    (raw / "raw.json").write_text(json.dumps(content))
+    (raw / "test.reference-2.en").write_text("another\n")
+    assert run(tmp_path)["references"] == {"test": 2}
+    assert (tmp_path / "clean" / "test.reference-2.en").read_text() == "another\n"
+
+
 def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
     (tmp_path / "raw" / "train.de").write_text("A&amp;B 1900\nA&amp;B 1900\n")
     (tmp_path / "raw" / "train.en").write_text("A&B in 1900\nA&amp;B in 1900\n")

@@ -51,15 +51,31 @@ def rows(tmp_path):
     return found, references
 
 
-def one_pair(baseline, other, references, metric=None):
+def one_pair(baseline, other, references, metric=None, more=()):
     """Difference in a metric, by default BLEU, and p-value of one pair."""
     metric = metric or main_metric()
     (ours, combine), (theirs, _) = (
-        sentence_counts(Measured(metric, metric.settings()), Texts(lines, references, (), Corpus("de", "en")))
+        sentence_counts(Measured(metric, metric.settings()), Texts(lines, references, (), Corpus("de", "en"), more))
         for lines in (baseline, other)
     )
     differences, values = randomisation_test(ours, theirs[None], combine)
     return differences[0], values[0]
+
+
+def test_differences_are_those_against_all_references(rows, run_stage, tmp_path):
+    listed, references = rows
+    more = [" ".join(line.split()[::-1]) for line in references]
+    (tmp_path / "second.txt").write_text("".join(f"{line}\n" for line in more))
+    words = ["--settings", json.dumps(SCORING | {"rows": listed[:2]}), "--source", str(tmp_path / "reference.txt")]
+    words += ["--reference", str(tmp_path / "reference.txt"), str(tmp_path / "second.txt")]
+    run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
+    content = json.loads((tmp_path / "significance.json").read_text())
+    (row,) = content["rows"]
+    kept = [open(one["translations"]).read().splitlines() for one in listed[:2]]
+    difference, p_value = one_pair(*kept, references, more=(more,))
+    assert row["difference"]["kept"] == pytest.approx(difference) and row["p_value"]["kept"] == pytest.approx(p_value)
+    assert difference != pytest.approx(one_pair(*kept, references)[0], abs=1e-6)
+    assert {"reference", "reference 2"} <= set(content["provenance"]["inputs"])
 
 
 def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage, tmp_path):

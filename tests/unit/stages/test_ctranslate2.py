@@ -7,32 +7,10 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
-from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
-from workflow_src.types import BOS, PAD
 
 pytest.importorskip("ctranslate2")
-
-
-@pytest.fixture(scope="module")
-def teacher(tiny_bundles, systems, tmp_path_factory):
-    """The miniature teacher, as a bundle and as weights, that gives nothing to symbols which are never put out.
-
-    A model that is trained to the end has learnt that; forty updates are too few.
-    """
-    root = tmp_path_factory.mktemp("teacher")
-    bundle = shutil.copytree(tiny_bundles["transformer"], root / "bundle")
-    tensors = load_tensors(systems["transformer"])
-    tensors["output_bias"][[PAD, BOS]] = -30.0
-    save_tensors(root / "model.safetensors", tensors)
-    digest = sha256(root / "model.safetensors")
-    config = read_json(systems["transformer"].with_name("config.json"))
-    write_json(root / "config.json", config | {"sha256": digest})
-    shutil.copy(root / "model.safetensors", bundle / "transformer.safetensors")
-    description = read_json(bundle / "bundle.json")
-    description["models"]["transformer"]["sha256"] = digest
-    write_json(bundle / "bundle.json", description)
-    return bundle, root / "model.safetensors"
 
 
 @pytest.fixture(scope="module")

@@ -73,6 +73,20 @@ def test_raw_text_and_summary(tmp_path, mirror):
     assert "mini de-en: train 50 pairs" in (tmp_path / "logs/download.log").read_text()
 
 
+def test_every_test_set_has_texts_and_further_references_of_its_own(tmp_path, mirror):
+    for name, line in {"x.de": "eins", "a.en": "one", "b.en": "1"}.items():
+        (tmp_path / name).write_text(f"{line}\n")
+    one, two = ({"texts": {"de": "x.de", "en": names}} for names in ("a.en", ["a.en", "b.en"]))
+    start(words(settings(files={}, train=[one], dev=[two], test={"news": [one], "talks": [two, two]})))
+    raw = tmp_path / "results/mini/raw"
+    summary = json.loads((raw / "raw.json").read_text())
+    assert summary["pairs"] == {"train": 1, "dev": 1, "news": 1, "talks": 2}
+    assert summary["references"] == {"dev": 2, "talks": 2}
+    assert (raw / "talks.reference-2.en").read_text() == "1\n1\n" and (raw / "talks.en").read_text() == "one\none\n"
+    assert {path.name for path in raw.iterdir()} == {*summary["sha256"], "raw.json"}
+    assert not list(raw.glob("news.reference*"))
+
+
 def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, mirror, capsys):
     (tmp_path / "x.tsv").write_text("eins\tone\t0.2\nzwei\ttwo\t0.8\n")
     part = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}

@@ -31,8 +31,9 @@ def texts(tmp_path):
     return tmp_path
 
 
-def run(models, folder, split, max_length=22, code=0, capsys=None, more=()):
-    words = ["--settings", json.dumps({"max_length": max_length}), "--subwords", str(models), "--split", split]
+def run(models, folder, split, max_length=22, code=0, capsys=None, more=(), **settings):
+    settings = {"max_length": max_length} | settings
+    words = ["--settings", json.dumps(settings), "--subwords", str(models), "--split", split]
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
     words += ["--output-prefix", str(folder / "out" / split), *more]
     if not code:
@@ -149,6 +150,27 @@ def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):
     counts = (1, 1, 1, 1)
     reasons = ("empty source", "empty target", "source over max_length", "target over max_length")
     assert "(left out: " + ", ".join(f"{n} {text}" for n, text in zip(counts, reasons, strict=True)) + ")" in told
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 8192])
+def test_augmented_pairs_are_counted_and_stay_where_they_would_be_too_long(models, texts, monkeypatch, chunk, capsys):
+    monkeypatch.setattr(encode, "CHUNK", chunk)
+    augment = {"source": "de", "target": "en", "upper": 1}
+    plain = run(models, texts, "train", 40)
+    capsys.readouterr()
+    corpus = run(models, texts, "train", 40, augment=augment)
+    learned, rows = subwords.Subwords.load(models), range(len(corpus))
+    written = [learned.decode_source([corpus.source(row).tolist()])[0] for row in rows]
+    kept = [learned.decode_source([plain.source(row).tolist()])[0] for row in rows]
+    # The same pairs in the same order, in capitals where these are no more than 40 subwords on both sides.
+    assert [text.casefold() for text in written] == [text.casefold() for text in kept]
+    sides = [(text.upper(), ENGLISH[GERMAN.index(text)].upper()) for text in kept]
+    fits = [len(learned.encode_source([a])[0]) <= 40 >= len(learned.encode_target([b])[0]) for a, b in sides]
+    assert written == [a if fit else text for (a, _), fit, text in zip(sides, fits, kept, strict=True)]
+    assert set(fits) == {True, False}
+    assert corpus.summary["augmented"]["upper"] == sum(fits)
+    assert f"augmented: upper {sum(fits)}; " in capsys.readouterr().err
+    assert "augmented" not in plain.summary
 
 
 def test_nothing_left_to_train_on(models, texts, capsys):

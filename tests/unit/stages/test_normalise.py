@@ -90,6 +90,40 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["provenance"]["inputs"]["train.ro"]["path"].endswith("raw/train.ro")
 
 
+def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path):
+    """A further reference counts as a target too."""
+    texts = {
+        "train": (["a", "b c", "d"], ["A", "B C", "D"]),
+        "dev": (["x"], ["X"]),
+        "news": (["a", "y"], ["A", "Y"]),
+        "talks": (["z", "d", "w", ""], ["Z", "Q", "W", "V"], ["b  C", "D ", "", "E"]),
+    }
+    lines = {
+        f"{name}.{code}": side for name, sides in texts.items() for code, side in zip(("ro", "en"), sides, strict=False)
+    }
+    lines["talks.reference-2.en"] = texts["talks"][2]
+    raw = write_raw(tmp_path / "raw", {name: "".join(f"{line}\n" for line in text) for name, text in lines.items()})
+    counts = {name: len(sides[0]) for name, sides in texts.items()}
+    content = json.loads((raw / "raw.json").read_text())
+    content |= {"pairs": counts, "references": {"talks": 2}, "dropped": {name: {} for name in counts}}
+    content["places"].pop("talks.reference-2", None)
+    (raw / "raw.json").write_text(json.dumps(content))
+    summary = normalise(tmp_path, lowercase=True, limits={"news": 1})
+    folder = tmp_path / "corpus"
+    assert summary["pairs"] == {"train": 3, "dev": 1, "news": 1, "talks": 3}
+    assert summary["dropped"]["talks"] == {"empty": 1} and summary["dropped"]["news"] == {"limit": 1}
+    assert (folder / "talks.en").read_text() == "z\nq\nw\n"
+    assert (folder / "talks.reference.en").read_text() == "Z\nQ\nW\n"
+    assert (folder / "talks.reference-2.en").read_text() == "b C\nD\n\n"
+    assert summary["found_in_train"] == {
+        "dev": {"source": 0, "target": 0, "pair": 0},
+        "news": {"source": 1, "target": 1, "pair": 1},
+        "talks": {"source": 1, "target": 2, "pair": 1},
+    }
+    assert set(summary["round_trip_bleu"]) == {"dev", "news", "talks"} and summary["references"] == {"talks": 2}
+    assert {path.name for path in folder.iterdir()} == {*summary["sha256"], "corpus.json"}
+
+
 def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, capsys):
     references = ["one, two: “three”!\n", "at 10:30 <x@y.example> isn't 4 %.\n"]
     for split in ("dev", "test"):

@@ -132,7 +132,7 @@ def test_full_report(report_inputs, page_of):
         "3 over max_words",
         "4 have a source that",
         ", 2 a target, and 1 both",
-        "has 23,990 pairs; left out as too long or empty in subwords (max_length is 64): 10 source over",
+        "has 23,990 pairs; left out in subwords (max_length is 64): 10 source over",
         "Published figures (Lee et al. (2020)) are sacreBLEU, as the column BLEU is.",
         "published (sacreBLEU)",
         "| score, L = 4 | 33.9 | 34.5 | 34.9 |",
@@ -267,6 +267,35 @@ def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(repo
         assert "have BLEU 99.87 on dev and 97.25 on test against the references as given; no system can" in text
     corpus = json.loads((folder / "results.json").read_text())["provenance"]["corpus"]
     assert corpus["round_trip_bleu"] == {"dev": 99.871, "test": 97.25}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, page_of):
+    folder = _build(report_inputs(significance=True, further=("news", "talks"), expected={"score-4": 29.1}))
+    found = read_results(folder / "results.json")
+    assert [one.split for one in found.further] == ["news", "talks"] and found.split == "test"
+    for one in found.further:
+        assert one.signatures["BLEU"].startswith("nrefs:2") and len(one.rows) == len(found.rows)
+        for row, main in zip(one.rows, found.rows, strict=True):
+            lower = 10 if one.split == "news" else 20
+            assert row.bleu == pytest.approx(main.bleu - lower) and row.p_value == main.p_value
+            assert row.latency_ms is None and (row.system, row.name) == (main.system, main.name)
+    page, markdown = (folder / "index.html").read_text(), squeezed((folder / "results.md").read_text())
+    assert_tables_fit(page)
+    cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows if row]
+    lines = [row for row in cells if row[0].startswith("score, L = 4")]
+    (main, *_), further = lines, [row for row in lines if len(row) == 5]
+    # BLEU with its interval, its p, chrF and validity; no figure of the main set's is published of another one.
+    assert main[1].startswith("34.9 ") and "29.1" in main
+    assert [row[1].split()[0] for row in further] == ["24.9", "14.9"] and all("29.1" not in row for row in further)
+    for text in (page, markdown):
+        assert "Quality on news of toy (de→en, 77 sentences)" in text and "On talks" in text
+        assert text.count("Each source has 2, which count together as in sacreBLEU.") == 2
+    with (folder / "table.csv").open(encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert [row["split"] for row in table] == [
+        name for name in ("test", "news", "talks") for _ in range(len(found.rows))
+    ]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -54,6 +54,18 @@ def test_scores_of_all_variants_and_details(files):
     assert set(found["provenance"]["inputs"]) == {"hypotheses", "reference", "source", "details"}
 
 
+def test_several_references_are_scored_together(files):
+    lines = ["the dog sees a big old house", "she reads books in the long evening"]
+    other = ["the dog looks at a large old house", "in the evening she reads"]
+    words = _words(files, lines, other, ["x", "y"])
+    place = words.index("--reference") + 1
+    words.insert(place + 1, str(files("ref2.en", [lines[0], ""])))
+    found = _run(words)
+    assert found["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [other, [lines[0], None]]).score
+    assert "nrefs:var" in found["kept"]["bleu_signature"]
+    assert {"reference", "reference 2"} <= set(found["provenance"]["inputs"])
+
+
 def test_validity_follows_the_direction(files, monkeypatch):
     class Grammar:
         def is_valid(self, german, english):

@@ -4,10 +4,9 @@ Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), wh
 settings of every rule (`settings.py`).
 """
 
-from workflow_src.config.plan.paths import SPLITS
 from workflow_src.config.plan.settings import Settings
 
-__all__ = ["SPLITS", "Plan"]
+__all__ = ["Plan"]
 
 
 class Plan(Settings):

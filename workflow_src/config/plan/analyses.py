@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping
 
 from workflow_src import registry
-from workflow_src.config.plan.selection import Split, at_reference_lengths, main_split
+from workflow_src.config.datasets import TEST
+from workflow_src.config.plan.paths import Paths
+from workflow_src.config.plan.selection import at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Analysis, AnalysisSettings, Use
@@ -15,7 +17,7 @@ from workflow_src.spec import Analysis, AnalysisSettings, Use
 
 @dataclasses.dataclass(frozen=True)
 class PlannedAnalysis:
-    """An analysis of an experiment: its file, the systems whose bundles it reads, and what changes its result.
+    """An analysis of an experiment on a split: its file, the systems that it reads, and what changes its result.
 
     `enabled` also is False where the experiment has nothing to analyse. `limits` bound memory and change no result.
     `reads` are files of translations.
@@ -25,7 +27,7 @@ class PlannedAnalysis:
     rule: str
     message: str
     path: str
-    split: Split
+    split: str
     enabled: bool
     systems: tuple[str, ...]
     settings: str
@@ -37,13 +39,22 @@ class PlannedAnalysis:
 def analyses(loaded: Loaded) -> dict[str, PlannedAnalysis]:
     """Analyses by name: those that are on by default, also where they are switched off, and those that are switched on.
 
+    Those of the rows of tables are measured on every test set; on further ones their keys are `NAME SET`.
+
     Raises ConfigError for one that is switched on and has nothing to look at or cannot use its settings, and for
     published figures at the references' lengths of no row.
     """
     _check_expected(loaded)
     settings = loaded.analyses
     wanted = [one for one in registry.analyses().values() if settings[one.name].enabled or one.default.enabled]
-    return {analysis.name: _planned(analysis, settings[analysis.name], loaded) for analysis in wanted}
+    planned = {analysis.name: _planned(analysis, settings[analysis.name], loaded) for analysis in wanted}
+    for name in loaded.test_sets[1:] if main_split(loaded) != "dev" else ():
+        for analysis in (one for one in wanted if one.split is None):
+            there = _planned(analysis, settings[analysis.name], loaded.with_main_test_set(name))
+            paths = Paths(loaded)
+            rule, path = paths.rule_on(there.rule, name), paths.of_test_set(there.path, name)
+            planned[f"{analysis.name} {name}"] = dataclasses.replace(there, rule=rule, path=path)
+    return planned
 
 
 def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> PlannedAnalysis:
@@ -62,7 +73,7 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
         rule=analysis.rule_name,
         message=analysis.message or f"Measuring {analysis.title.lower()}",
         path=f"results/{loaded.config.experiment}/analysis/{analysis.name.replace('_', '-')}.json",
-        split=analysis.split or main_split(loaded),
+        split=loaded.test_sets[0] if analysis.split == TEST else analysis.split or main_split(loaded),
         enabled=bool(settings.enabled and selected),
         systems=selected.systems,
         settings=json.dumps(content, sort_keys=True, ensure_ascii=False),

@@ -6,13 +6,14 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.texts import DISTILLED, MONOLINGUAL, RAW, base_of, kind_and_system
-from workflow_src.registry import controls, engines, named_systems, refinement, searches
+from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
+from workflow_src.spec import Frozen
 
 # What a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
@@ -34,7 +35,8 @@ class Graph(Paths):
     @property
     def longest(self) -> int:
         """Subwords of a sentence that every system can read, without its end symbol."""
-        models = [system.model for system in self.loaded.systems.values()]
+        # Models made elsewhere have subwords of their own.
+        models = [system.model for system in self.loaded.systems.values() if not system.family.imported]
         # What is counted and not trained by updates reads sentences of any length.
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 
@@ -61,6 +63,31 @@ class Graph(Paths):
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
         made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+
+    @property
+    def scorers(self) -> list[str]:
+        """Systems that say which training pairs are likely."""
+        made = filter(None, map(kind_and_system, self.texts))
+        return [system for kind, system in made if kind == LIKELY]
+
+    @property
+    def encoded_texts(self) -> list[str]:
+        """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
+        texts = [text for text in self.texts if (kind_and_system(text) or ("", ""))[0] != LIKELY]
+        return [RAW, *texts] if self.scorers and RAW not in texts else texts
+
+    def likelihood(self, system: str) -> LikelihoodConfig:
+        return self.config.likelihood.get(system) or LikelihoodConfig()
+
+    def likelihood_weights(self, system: str) -> str:
+        """Weights of the system that scores the training pairs."""
+        seed = self.likelihood(system).seed
+        return self.weights(system, self.config.seeds[0] if seed is None else seed)
+
+    def likelihood_shards(self, system: str) -> list[str]:
+        """The shards of a system's scores of the training pairs."""
+        count = self.likelihood(system).shards
+        return [self.likelihood_shard(system, shard, count) for shard in range(count)]
 
     @property
     def augmentations(self) -> dict[str, AugmentConfig]:
@@ -117,7 +144,31 @@ class Graph(Paths):
                 used.add(name)
                 waiting += [*systems[name].built_on, *systems[name].carries.values()]
         seeds = self.config.seeds
-        return [(name, seed) for name in systems for seed in (seeds if name in used else seeds[:1])]
+        trained = [name for name in systems if not systems[name].family.imported]
+        return [(name, seed) for name in trained for seed in (seeds if name in used else seeds[:1])]
+
+    @property
+    def imported(self) -> list[str]:
+        """Systems that were made elsewhere."""
+        return [name for name, system in self.loaded.systems.items() if system.family.imported]
+
+    @property
+    def imports(self) -> list[tuple[str, int]]:
+        """(system, seed) of every bundle of a system that was made elsewhere: it is the same for every seed."""
+        decoded = [(name, seed) for name in self.imported if name in self.exported for seed in self.config.seeds]
+        distilling = [(name, self.distillation_seed(name)) for name in self.imported if name in self.teachers]
+        return list(dict.fromkeys([*decoded, *distilling]))
+
+    def imported_files(self, system: str) -> dict[str, str]:
+        """The user's files of a system that was made elsewhere, by their names in its bundle."""
+        resolved = self.system(system)
+        assert resolved.family.files, "the system was made elsewhere"
+        return {name: str(path) for name, path in resolved.family.files(resolved.model).items()}
+
+    def teacher_file(self, teacher: str) -> str:
+        """The weights of a teacher; of one that was made elsewhere, the last file of its bundle."""
+        seed = self.distillation_seed(teacher)
+        return self.bundle_file(teacher, seed) if teacher in self.imported else self.weights(teacher, seed)
 
     @property
     def teachers(self) -> list[str]:
@@ -127,11 +178,12 @@ class Graph(Paths):
     @property
     def training_rules(self) -> list[str]:
         """Names of the rules that train, in the order of the systems."""
-        return list(dict.fromkeys(system.family.training_rule for system in self.loaded.systems.values()))
+        systems = self.loaded.systems.values()
+        return list(dict.fromkeys(system.family.training_rule for system in systems if not system.family.imported))
 
     def exported_to(self, export: str) -> list[str]:
         """Systems that some decode runs with the engine that reads such folders (`Engine.exports`)."""
-        return list(dict.fromkeys(d.system for d in self.loaded.decodes if engines()[d.engine].exports == export))
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if self.export_of(d) == export))
 
     def initial_weights(self, system: str, seed: int | str) -> str | None:
         """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
@@ -168,9 +220,27 @@ class Graph(Paths):
         return {text: self.recipe.distilled[text] for text in names if text in self.recipe.distilled}
 
     @property
+    def program_settings(self) -> dict[str, Frozen]:
+        """Settings of the metrics of the experiment that have a program, by name."""
+        return {entry.metric.name: entry.settings for entry in self.loaded.metrics if entry.metric.program}
+
+    def program_files(self, metric: str) -> dict[str, str]:
+        """Files of the user's that a metric's program reads, by what they are; none where it is not measured."""
+        program, settings = metrics()[metric].program, self.program_settings.get(metric)
+        return dict(program.files(settings)) if program and settings else {}
+
+    def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
+        """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
+        tested = any(set(one.splits) - {"dev"} for one in self.loaded.decodes)
+        programs = [] if split == "dev" and tested else self.program_settings
+        return [self.computed(name, decode, seed, split) for name in programs]
+
+    @property
     def own_inputs(self) -> list[str]:
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
-        return [*self.own_weights.values(), *self.own_distilled.values()]
+        models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
+        imported = [path for system in self.imported for path in self.imported_files(system).values()]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported]
 
     @property
     def exported(self) -> list[str]:
@@ -198,7 +268,7 @@ class Graph(Paths):
             decode
             for decode in self.loaded.decodes
             if decode.system == system
-            and engines()[decode.engine].exports == export
+            and self.export_of(decode) == export
             and (decode.tune or "dev" in decode.splits)
             and all(carries.get(role) == other for role, other in self.systems_in_roles(decode).items())
         ]
@@ -227,11 +297,14 @@ class Graph(Paths):
 
     @cached_property
     def _reference(self) -> Decode | None:
-        """The row on test that others are compared with: the largest one of a reference search; the teacher's."""
+        """The row on test that others are compared with: the largest one of a reference search; the teacher's.
+
+        Rows of other engines count where our own code computes none.
+        """
         keyed = [
-            ((*search.reference(d.values), d.system == "teacher"), d)
+            ((d.own_engine, *search.reference(d.values), d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if "test" in d.splits and (search := searches()[d.search]).reference
+            if self.test in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -240,7 +313,7 @@ class Graph(Paths):
         """Decodes on test that our own code computes, by system and search."""
         decodes: dict[tuple[str, str], list[Decode]] = {}
         for decode in self.loaded.decodes:
-            if "test" in decode.splits and decode.own_engine:
+            if self.test in decode.splits and decode.own_engine:
                 decodes.setdefault((decode.system, decode.search), []).append(decode)
         return decodes
 
@@ -284,7 +357,7 @@ class Graph(Paths):
             return None
         more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | more).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 

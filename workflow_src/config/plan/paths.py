@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from workflow_src.config.datasets import raw_names, reference_stem
 from workflow_src.config.resolved import Decode, Loaded
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import engines
 
-SPLITS = ("train", "dev", "test")
 # The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
 # it, each in a folder named as the export.
 BUNDLES = "bundles"
@@ -21,9 +23,11 @@ class Paths:
         self.experiment = loaded.config.experiment
         self.recipe = loaded.config.recipe
         self.root = f"results/{self.recipe.name}"
+        # The main one. Decodes of test have all of them.
+        self.test = loaded.test_sets[0]
 
     def raw(self, split: str, language: str) -> str:
-        """Text of the dataset's parts under train, dev or test, as downloaded."""
+        """Text of the dataset's parts under train, dev or a test set, as downloaded."""
         return f"{self.root}/raw/{split}.{language}"
 
     @property
@@ -39,6 +43,15 @@ class Paths:
         """The text that is normalised: as downloaded, or cleaned where the recipe has filters."""
         return (self.cleaned if self.loaded.cleaning else self.raw)(split, language)
 
+    def raw_texts(self, place: Callable[[str, str], str]) -> list[str]:
+        """Source, target and further references of every split of the dataset, as `raw` or `cleaned` name them."""
+        languages, dataset = (self.recipe.source, self.recipe.target), self.loaded.dataset
+        return [
+            place(*name.rsplit(".", 1))
+            for split in dataset.raw_splits
+            for name in raw_names(split, languages, dataset.references(split, languages[1]))
+        ]
+
     def corpus(self, split: str, side: str) -> str:
         return f"{self.root}/corpus/{split}.{self.language(side)}"
 
@@ -47,8 +60,17 @@ class Paths:
         return {"source": self.recipe.source, "target": self.recipe.target}.get(side, side)
 
     def reference(self, split: str) -> str:
-        """Target side of dev or test for scoring: clean Unicode, but neither tokenised nor lowercased."""
+        """Target side of dev or of a test set for scoring: clean Unicode, but neither tokenised nor lowercased.
+
+        Where a source has several references, the first one.
+        """
         return f"{self.root}/corpus/{split}.reference.{self.recipe.target}"
+
+    def references(self, split: str) -> list[str]:
+        """The files of all references of dev or of a test set."""
+        count = self.loaded.dataset.references(split, self.recipe.target)
+        further = (self.corpus(reference_stem(split, number), "target") for number in range(2, 1 + count))
+        return [self.reference(split), *further]
 
     @property
     def corpus_summary(self) -> str:
@@ -62,7 +84,7 @@ class Paths:
     def encoded(self, text: str, split: str) -> str:
         """Prefix of an encoded split: `.json` describes it, `.source.bin`, `.target.bin` and offsets hold it."""
         # Written so that wildcards in place of both give the pattern of all of them.
-        return f"{self.root}/encoded/{'raw' if split in ('dev', 'test') else text}/{split}"
+        return f"{self.root}/encoded/{'raw' if split in self.loaded.held_out else text}/{split}"
 
     def system_folder(self, system: str, seed: int | str) -> str:
         return f"{self.root}/systems/{system}/seed-{seed}"
@@ -97,9 +119,14 @@ class Paths:
         """The last file of the folder that a finished bundle is made from."""
         return self.export_file(export, system, seed) if export else self.bundle_file(system, seed)
 
+    def export_of(self, decode: Decode) -> str | None:
+        """The export that the engine of a decode reads; None where it reads the bundle, as of models made elsewhere."""
+        imported = self.loaded.systems[decode.system].family.imported
+        return None if imported else engines()[decode.engine].exports
+
     def decoded_with(self, decode: Decode, seed: int | str) -> str:
         """The last file of the folder that a decode translates with."""
-        return self.exported_file(decode.system, seed, engines()[decode.engine].exports)
+        return self.exported_file(decode.system, seed, self.export_of(decode))
 
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
@@ -120,6 +147,10 @@ class Paths:
 
     def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
         return f"{self.root}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl"
+
+    def likelihood_shard(self, system: str, shard: int | str, shards: int | str) -> str:
+        """A part of a system's scores of the training pairs."""
+        return f"{self.root}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl"
 
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
@@ -147,14 +178,30 @@ class Paths:
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
 
+    def computed(self, metric: str, decode: Decode, seed: int | str, split: str) -> str:
+        """Figures of the sentences of a row, as the program of a metric computed them."""
+        return f"{self.root}/computed/{metric}/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    def figure_cache(self, metric: str) -> str:
+        """Figures that the program of a metric computed, of all experiments here; no rule declares it."""
+        return f"work/computed/{metric}"
+
     @property
     def speed(self) -> str:
         return f"results/{self.experiment}/speed.json"
 
-    @property
-    def significance(self) -> str:
-        """p-values of every row against its baseline."""
-        return f"results/{self.experiment}/significance.json"
+    def of_test_set(self, file: str, split: str) -> str:
+        """A file of the experiment that is measured on each test set: as it is of the main one, else with its name."""
+        stem, _, ending = file.rpartition(".")
+        return file if split == self.test else f"{stem}-{split}.{ending}"
+
+    def rule_on(self, rule: str, split: str) -> str:
+        """The name of the rule that measures a test set: as it is for the main one, else with the set's name."""
+        return rule if split == self.test else f"{rule}_on_{split}"
+
+    def significance(self, split: str) -> str:
+        """p-values of every row against its baseline, on a test set."""
+        return self.of_test_set(f"results/{self.experiment}/significance.json", split)
 
     @property
     def traces(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
@@ -17,7 +17,6 @@ from workflow_src.registry import followed, plain, searches, settings_of
 from workflow_src.spec import TARGET_LATENT, AnalysisSettings, SearchSettings, Selection
 
 Entry = dict[str, Any]
-Split = Literal["dev", "test"]
 
 
 def refining(trait: str) -> Callable[[AnalysisSettings, Loaded], Selection]:
@@ -82,9 +81,10 @@ def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> Syst
     return next((other for other in candidates if trait in other.family.traits), None)
 
 
-def main_split(loaded: Loaded) -> Split:
-    """The split of the main table: test, or dev where nothing else is decoded."""
-    return "test" if any("test" in decode.splits for decode in loaded.decodes) else "dev"
+def main_split(loaded: Loaded) -> str:
+    """The split of the main table: the main test set, or dev where nothing else is decoded."""
+    test = loaded.test_sets[0]
+    return test if any(test in decode.splits for decode in loaded.decodes) else "dev"
 
 
 def rows(loaded: Loaded) -> list[Entry]:

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from typing import Any
 
-from workflow_src.config.datasets import DatasetFiles
+from workflow_src.config.datasets import TEST, DatasetFiles
 from workflow_src.config.metrics import handed
 from workflow_src.config.plan.graph import Graph
+from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW
-from workflow_src.registry import engines, followed, searches
+from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
 
@@ -57,12 +58,18 @@ class Settings(Graph):
             {
                 "source": self.recipe.source,
                 "target": self.recipe.target,
-                "limits": {split: number for split, number in self.recipe.limits.items() if split != MONOLINGUAL},
+                "limits": self._limits(),
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "split": split,
                 **self._placeholders(),
             }
         )
+
+    def _limits(self) -> dict[str, int]:
+        """The limit of every split that has one."""
+        limits = {str(name): number for name, number in self.recipe.limits.items()}
+        named = {"train": "train"} | {name: name if name == "dev" else TEST for name in self.loaded.held_out}
+        return {name: limits[key] for name, key in named.items() if key in limits}
 
     def settings_subwords(self) -> str:
         return _json(self.recipe.subwords.model_dump(mode="json") | self._placeholders())
@@ -98,9 +105,27 @@ class Settings(Graph):
             }
         )
 
+    def settings_import(self, system: str) -> str:
+        """What a bundle says of a system that was made elsewhere, beside its files."""
+        resolved = self.system(system)
+        return _json(
+            {
+                "system": system,
+                "family": resolved.family_name,
+                "model": resolved.model.model_dump(mode="json"),
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+            }
+        )
+
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher."""
         return self.distillation(teacher).search_settings().canonical()
+
+    def settings_likelihood(self, system: str) -> str:
+        """Which pairs are kept of those that a system has scored."""
+        section = self.likelihood(system)
+        return _json({"system": system, "keep": section.share, "maximum": section.maximum})
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
@@ -118,12 +143,13 @@ class Settings(Graph):
             }
         )
 
-    def settings_significance(self) -> str:
-        """The translations of every test row by system, name and seed, and the rows that each is compared with.
+    def settings_significance(self, test_set: str | None = None) -> str:
+        """Translations of a test set (None: the main one) by system, name and seed, and the rows each is compared with.
 
         `repetitions_removed` is what the main table removes. Validity is compared for generated corpora.
         """
-        rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
+        test_set = test_set or self.test
+        rows = [(decode, seed) for decode, seed, split in self.rows if split == test_set]
         return _json(
             {
                 **self._scoring(),
@@ -136,8 +162,8 @@ class Settings(Graph):
                         **self._controls(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "repetitions_removed": self.loaded.removal(decode),
-                        "translations": self.translation(decode, seed, "test"),
-                        "details": self.translation_details(decode, seed, "test"),
+                        "translations": self.translation(decode, seed, test_set),
+                        "details": self.translation_details(decode, seed, test_set),
                     }
                     for decode, seed in rows
                 ],
@@ -224,6 +250,11 @@ class Settings(Graph):
         """How a translation is scored; `generator` is set for generated corpora."""
         return _json(self._scoring())
 
+    def settings_program(self, name: str) -> str:
+        """Settings of a metric that has a program."""
+        settings = self.program_settings.get(name)
+        return _json(settings.model_dump(mode="json") if settings else {})
+
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
         """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""
         metrics = self.loaded.metrics
@@ -264,6 +295,8 @@ class Settings(Graph):
             }
             for name, seed in self.trained
         ]
+        counts = {name: len(self.references(name)) for name in self.loaded.held_out}
+        references = {name: count for name, count in counts.items() if count > 1}
         return _json(
             {
                 "experiment": self.experiment,
@@ -280,6 +313,8 @@ class Settings(Graph):
                 "rows": rows,
                 "training": training,
                 "usage": self._usage(),
+                **({"test_sets": self.loaded.test_sets} if self.loaded.test_sets != (TEST,) else {}),
+                **({"references": references} if references else {}),
                 **handed(self.loaded.metrics),
                 **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
@@ -287,8 +322,13 @@ class Settings(Graph):
 
     @property
     def shown_split(self) -> str:
-        """The split that tables are made of: test, or dev where nothing else is decoded."""
-        return "test" if any("test" in decode.splits for decode in self.loaded.decodes) else "dev"
+        """The split that tables are made of."""
+        return main_split(self.loaded)
+
+    @property
+    def compared_sets(self) -> tuple[str, ...]:
+        """Test sets whose rows are compared: all, or the main one alone, which nothing translates, where none is."""
+        return self.loaded.test_sets if self.shown_split != "dev" else self.loaded.test_sets[:1]
 
     @property
     def shown_translations(self) -> list[str]:
@@ -310,7 +350,7 @@ class Settings(Graph):
                     "system": decode.system,
                     "name": decode.name,
                     "translations": self.translation(decode, seed, split),
-                    "bundle": self.finished_bundle(decode.system, seed, engines()[decode.engine].exports),
+                    "bundle": self.finished_bundle(decode.system, seed, self.export_of(decode)),
                     "systems": {
                         role: self.finished_bundle(other, seed) for role, other in self.systems_in_roles(decode).items()
                     },

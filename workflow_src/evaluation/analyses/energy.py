@@ -73,9 +73,9 @@ class RowEnergies(Content):
         return next((name for name in cell.scorers if name in self.by_scorer(self.reference)), self.scorer)
 
 
-def row_energies(contents: Iterable[Content]) -> RowEnergies | None:
-    """The energies of rows among the analyses of a report, if any."""
-    return next((content for content in contents if isinstance(content, RowEnergies)), None)
+def row_energies(contents: Iterable[Content], split: str) -> RowEnergies | None:
+    """The energies of rows on a split among the analyses of a report, if any."""
+    return next((one for one in contents if isinstance(one, RowEnergies) and one.split == split), None)
 
 
 def energy_words(scorers: str) -> str:

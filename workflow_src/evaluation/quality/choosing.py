@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config.experiment import Removal
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric, SearchSettings

@@ -9,25 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import spaced
 from workflow_src.data.bleu import bleu_metric
-from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 from workflow_src.evaluation.quality.returned import checked_counts, checked_more, checked_score
 from workflow_src.evaluation.quality.significance import Combine, bootstrap_interval
+from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.registry import conventions, import_object
 from workflow_src.spec import Corpus, Score, Texts
 
 # Normalisation that takes more than half a point of BLEU from perfect outputs is worth a warning.
 LEAST_ROUND_TRIP = 99.5
-
-# Under which name a quality file holds the scores of outputs from which this was removed.
-VARIANTS: dict[Removal, str] = {
-    "none": "kept",
-    "words": "without_repeated_words",
-    "subwords": WITHOUT_REPEATED_SUBWORDS,
-}
 
 
 def repetitions(texts: Sequence[str], language: str = "en") -> float:
@@ -49,12 +41,14 @@ def sentence_counts(measured: Measured, texts: Texts) -> tuple[np.ndarray, Combi
 
 
 def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | None:
-    """The score of a metric, with its interval where `interval` asks for that; None for a corpus that it cannot score.
+    """The score of a metric, with its interval where `interval` asks for that.
+
+    None for a corpus that it cannot score, and where its program computed nothing of these texts.
 
     Bounds of the metric cut the interval.
     """
     metric = measured.metric
-    if metric.conflict(texts.corpus, measured.settings):
+    if metric.conflict(texts.corpus, measured.settings) or (metric.program and metric.name not in texts.computed):
         return None
     scored = None
     if metric.score:
@@ -76,10 +70,11 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
     """
     if not texts.hypotheses:
         raise ValueError("there are no translations to score: give at least one line.")
-    if len(texts.hypotheses) != len(texts.references):
-        raise ValueError(
-            f"{len(texts.hypotheses)} translations cannot be scored against {len(texts.references)} references."
-        )
+    for references in (texts.references, *texts.more):
+        if len(texts.hypotheses) != len(references):
+            raise ValueError(
+                f"{len(texts.hypotheses)} translations cannot be scored against {len(references)} references."
+            )
     every = tuple(metrics)
     names = [measured.metric.name for measured in every]
     entries: dict[str, Any] = {}
@@ -94,17 +89,12 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
     return entries
 
 
-def variants(kept: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
-    """Outputs by what is removed from them: `kept`, and `joined` from what is left of their subwords."""
-    return {"none": list(kept), "words": [collapse_repetitions(text) for text in kept], "subwords": list(joined)}
-
-
 def all_variants(metrics: Sequence[Measured], texts: Texts, joined: Sequence[str]) -> dict[str, Any]:
     """Scores of texts as they are and without repetitions, by the names of VARIANTS; the number of sentences, and
     repetitions before removal. `joined` are the same outputs joined from what is left of their subwords."""
     by_removal = variants(texts.hypotheses, joined)
     entries: dict[str, Any] = {
-        name: scores(metrics, Texts(by_removal[removal], texts.references, texts.sources, texts.corpus))
+        name: scores(metrics, dataclasses.replace(texts, hypotheses=by_removal[removal]))
         for removal, name in VARIANTS.items()
     }
     entries["sentences"] = len(texts.hypotheses)

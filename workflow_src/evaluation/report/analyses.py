@@ -23,13 +23,17 @@ TEMPLATE = Path(__file__).with_name("analyses.html.j2")
 
 
 def read(paths: Iterable[Path]) -> dict[str, Content]:
-    """Contents of files by analysis, in the order of the report. Raises ArtifactError for a file that is none."""
-    contents = {}
+    """Contents of files by analysis, in the order of the report. Raises ArtifactError for a file that is none.
+
+    An analysis that was measured on several splits has the further ones as `NAME-SPLIT`.
+    """
+    contents: dict[str, dict[str, Content]] = {}
     for path in paths:
         content = read_json(path)
         checked = check(content, str(path), "make it again")
-        contents[content["analysis"]] = checked
-    return {name: contents[name] for name in analyses() if name in contents}
+        name, of_name = content["analysis"], contents.setdefault(content["analysis"], {})
+        of_name[f"{name}-{checked.split}" if of_name else name] = checked
+    return {key: one for name in analyses() for key, one in contents.get(name, {}).items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +55,11 @@ def blocks(contents: Mapping[str, Content], manifest: Manifest) -> list[Shown]:
     """Blocks of all analyses. The first picture of an analysis has its name, others a number behind it."""
     shown = []
     for name, content in contents.items():
-        analysis, pictures = analyses()[name], 0
+        own, _, further = name.partition("-")
+        analysis, pictures = analyses()[own], 0
+        heading = f"{analysis.title}, {further}" if further else analysis.title
         for number, block in enumerate(import_object(analysis.show)(content, manifest)):
-            title = block.title if block.title is not None else "" if number else analysis.title
+            title = block.title if block.title is not None else "" if number else heading
             pictures += block.figure is not None
             picture = name if pictures == 1 else f"{name}_{pictures}"
             shown.append(Shown(block, title, picture if block.figure else None))

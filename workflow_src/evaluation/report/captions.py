@@ -41,14 +41,32 @@ def main_caption(
     """Caption of the main table. `data` names the corpus; `more` are further notes by what they are about."""
     removed, seeds = manifest.report.remove_repetitions, len({row.seed for row in manifest.rows})
     count = f", {sentences:,} sentences" if sentences else ""
-    line = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count})."
+    measured, direction = "Quality and speed" if timed else "Quality", f"{manifest.source}→{manifest.target}"
+    line = f"{measured} on {split} of {manifest.dataset} ({direction}{count})."
     notes = {
         "Repetitions": f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
         "autoregressive outputs are scored as they are.",
         **({"Brackets": "The 95 % bootstrap interval."} if seeds == 1 else {}),
         **({"±": f"Figures are means ± deviation over {seeds} seeds."} if seeds > 1 else {}),
+        "References": reference_words(manifest, split),
     }
     return Caption(f"{line} {data}".strip(), {**notes, **more, **(speed_notes(manifest, seeds) if timed else {})})
+
+
+def bold_words(manifest: Manifest) -> str:
+    """What is bold in a table of rows."""
+    return f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
+
+
+def reference_words(manifest: Manifest, split: str) -> str:
+    """How several references of a source are scored; empty where there is one."""
+    count = manifest.references.get(split, 1)
+    if count == 1:
+        return ""
+    alone = [metric.title for metric in manifest.metrics if metric.references == "first"]
+    return f"Each source has {count}, which count together as in sacreBLEU." + (
+        f" {', '.join(alone)}: the first one alone." if alone else ""
+    )
 
 
 def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[str, str]) -> Caption:
@@ -73,7 +91,7 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
         "Latency": f"The median over sentences, one at a time, from text to text{whose}. ±: the standard deviation "
         "over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and the "
         "highest, show how well it repeats.",
-        "Speed-up": f"Over our own {reference.search.title} search." if reference else "",
+        "Speed-up": f"Over our own {reference.search.title} search." if reference and reference.engine.own else "",
     }
 
 

@@ -72,7 +72,7 @@ Key = tuple[str, str, str]
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """`cells[heading][row][column]` of figures by their headings; rows are (system, decode, data), columns the
-    experiments.
+    experiments, one for each of their test sets.
 
     `about` says of each experiment on which data and seeds it is; `systems` are lines of text, one for each experiment
     and system that a row shows.
@@ -123,7 +123,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
         raise ValueError("there is nothing to compare; give at least one experiment.")
     order: dict[Key, None] = {}
     by_experiment = []
-    for results in experiments:
+    columns = [column for results in experiments for column in _by_test_set(results)]
+    for results in columns:
         _check_removal(results, removed)
         wanted = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
         levels: dict[int, float] = {}
@@ -147,8 +148,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
                 values = [figure.of(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
                 cells[figure.heading][key].append(_cell([value for value in values if value is not None]))
     return Comparison(
-        tuple(results.experiment for results in experiments),
-        tuple(results.dataset for results in experiments),
+        tuple(results.experiment for results in columns),
+        tuple(results.dataset for results in columns),
         tuple(order),
         tuple(shown),
         cells,
@@ -156,6 +157,15 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
         tuple(line for results in experiments for line in _systems(results)),
         frozenset(row.removal() == "none" for results in experiments for row in results.rows if not row.autoregressive),
     )
+
+
+def _by_test_set(results: Results) -> list[Results]:
+    """The results of each test set of an experiment, whose names say which where there are several."""
+    if not results.further:
+        return [results]
+    sets = [(results.split, results.rows), *((one.split, one.rows) for one in results.further)]
+    named = [{"experiment": f"{results.experiment}, {split}", "split": split, "rows": rows} for split, rows in sets]
+    return [results.model_copy(update=update) for update in named]
 
 
 SYSTEM_HEADS = (

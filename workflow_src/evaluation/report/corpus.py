@@ -10,8 +10,6 @@ from workflow_src.data import augment, drops, placeholders
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.page import language
 
-SPLITS = ("train", "dev", "test")
-
 
 def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train.
@@ -19,12 +17,13 @@ def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dic
     Text of the source language, if any, comes last.
     """
     rows = []
-    for split in (name for name in SPLITS if name in corpus.get("pairs", {})):
+    pairs = corpus.get("pairs", {})
+    for split in sorted(pairs, key=lambda name: (name != "train", name != "dev")):
         words = corpus.get("words", {}).get(split, {})
         rows.append(
             {
                 "split": split,
-                "pairs": f"{corpus['pairs'][split]:,}",
+                "pairs": f"{pairs[split]:,}",
                 "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
                 "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
             }
@@ -41,12 +40,16 @@ def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dic
     return rows
 
 
-def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, Any]]:
+def cleaning(
+    corpus: Mapping[str, Any], monolingual: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """What every filter did, as text: pairs left out and repaired, with shares, and examples.
 
-    Filters of the training text come first, then those of text of the source language.
+    Filters of the training text come first, then systems that found encoded `texts` unlikely, then filters of text of
+    the source language.
     """
     steps = [*corpus.get("cleaning", ())]
+    steps += [text["likelihood"] for text in texts.values() if "likelihood" in text]
     steps += [step | {"title": f"{step['title']} (monolingual)"} for step in monolingual.get("cleaning", ())]
     return [
         {
@@ -61,10 +64,10 @@ def cleaning(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[
     ]
 
 
-def downloads(corpus: Mapping[str, Any]) -> str:
+def downloads(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> str:
     """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
     by_check: dict[str, list[str]] = {}
-    for name, file in corpus.get("downloads", {}).items():
+    for name, file in (corpus.get("downloads", {}) | monolingual.get("downloads", {})).items():
         by_check.setdefault(file["check"], []).append(name)
     return "; ".join(
         f"{f'compared by {SUMS[check]}' if check in SUMS else 'not compared'}: {', '.join(names)}"
@@ -126,12 +129,13 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
         for split, counts in sorted(counted.items())
         if any(counts.values())
     ]
-    return shared or (["No sentence of dev or test is in train, on either side."] if counted else [])
+    tests = "test" if len(counted) == 2 else "a test set"
+    return shared or ([f"No sentence of dev or {tests} is in train, on either side."] if counted else [])
 
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"Training text {name} has {text['pairs']:,} pairs; left out as too long or empty in subwords "
+        f"Training text {name} has {text['pairs']:,} pairs; left out in subwords "
         f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
         for name, text in texts.items()
     ]

@@ -13,11 +13,12 @@ from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
+from workflow_src.records.provenance import numbered
 from workflow_src.spec import Metric
 
 
@@ -79,7 +80,8 @@ class Inputs:
     systems: list[TrainedSystem]
     analyses: Mapping[str, Content]
     choices: list[results.Choice]
-    significance: results.Significance | None
+    # By test set.
+    significance: Mapping[str, results.Significance]
     speed: Speed | None
     # The whole of speed.json, for provenance.
     speed_content: dict[str, Any] | None
@@ -104,18 +106,21 @@ def load(
     *,
     speed: Path | None = None,
     traces: Path | None = None,
-    significance: Path | None = None,
+    significance: Sequence[Path] = (),
     corpus: Path | None = None,
     monolingual: Path | None = None,
     encoded: Sequence[Path] = (),
     analysed: Sequence[Path] = (),
 ) -> Inputs:
-    """Read and check the inputs of a report: the manifest in `settings`, and files; `analysed` are of analyses."""
+    """Read and check the inputs of a report: the manifest in `settings`, and files; `analysed` are of analyses.
+
+    `significance` has a file for each test set, in the order of the manifest.
+    """
     # From here on a row has the settings that it was decoded with.
     manifest = build(settings, read_chosen)
-    singles = {"speed": speed, "traces": traces, "corpus": corpus, "significance": significance}
-    singles["monolingual"] = monolingual
+    singles = {"speed": speed, "traces": traces, "corpus": corpus, "monolingual": monolingual}
     files: dict[str, Any] = {name: path for name, path in singles.items() if path}
+    files |= numbered("significance", significance)
     files |= {f"analysis {path.stem}": path for path in analysed}
     files |= {f"encoded {path.parent.name}": path for path in encoded}
     for entry in manifest.training:
@@ -126,7 +131,7 @@ def load(
     files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
     qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
-    _check_signatures(qualities, manifest.metrics)
+    _check_signatures(qualities, manifest)
     logs, systems, mixtures = read_systems(manifest)
     timed = read_speed(speed) if speed else None
     return Inputs(
@@ -136,7 +141,7 @@ def load(
         systems=systems,
         analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
-        significance=results.read_significance(significance) if significance else None,
+        significance=dict(zip(manifest.test_sets, map(results.read_significance, significance), strict=False)),
         speed=timed and timed.speed,
         speed_content=timed and timed.content,
         traces=read_json(traces) if traces else None,
@@ -148,14 +153,15 @@ def load(
     )
 
 
-def _check_signatures(qualities: Mapping[str, dict[str, Any]], metrics: Sequence[Metric]) -> None:
-    """Raises ArtifactError where two files were scored by one metric in different ways."""
-    first: dict[str, tuple[str, str]] = {}
-    for path, quality in qualities.items():
-        for title, signature in signatures(quality, metrics).items():
+def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifest) -> None:
+    """Raises ArtifactError where two files of a split were scored by one metric in different ways."""
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for row in manifest.rows:
+        path = row.quality
+        for title, signature in signatures(qualities[path], manifest.metrics).items():
             # Releases of sacreBLEU count alike.
             counted = "|".join(part for part in signature.split("|") if not part.startswith("version:"))
-            other, other_path = first.setdefault(title, (counted, path))
+            other, other_path = first.setdefault((row.split, title), (counted, path))
             if other != counted:
                 raise ArtifactError(
                     other_path, f"has {title} by {other}, {path} by {counted}", "score the translations again"

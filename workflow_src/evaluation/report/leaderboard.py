@@ -38,24 +38,31 @@ Row = Mapping[str, str]
 
 
 def rows_of(results: Results) -> list[dict[str, str]]:
-    """The rows of an experiment's results, by COLUMNS; what is not known is empty."""
+    """The rows of an experiment's results, by COLUMNS, those of the main test set first; what is not known is empty."""
     systems = {(system.system, system.seed): system for system in results.systems}
     provenance = results.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
-    digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{results.split}.")})
-    signature = (provenance.get("signatures") or {}).get(main_metric().title, "")
+    # Figures of one program are comparable only by one model, which its signature says.
+    signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
     about = {
         "experiment": results.experiment,
         "corpus": results.dataset,
         "source": results.source,
         "target": results.target,
-        "test_set": f"{results.split}:{digest[:12]}" if digest else results.split,
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit") or "",
-        "signature": signature,
     }
-    wanted = [row for row in results.rows if row.repetitions_removed == row.removal()]
-    return [_cells(about | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
+    sets = [(results.split, provenance.get("signatures") or {}, results.rows)]
+    sets += [(one.split, one.signatures, one.rows) for one in results.further]
+    cells = []
+    for split, signatures, rows in sets:
+        digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
+        test_set = f"{split}:{digest[:12]}" if digest else split
+        signature = "; ".join(signatures[title] for title in signed if title in signatures)
+        of_set = about | {"test_set": test_set, "signature": signature}
+        wanted = [row for row in rows if row.repetitions_removed == row.removal()]
+        cells += [_cells(of_set | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
+    return cells
 
 
 def _figures(row: results.Row, system: TrainedSystem | None) -> dict[str, Any]:

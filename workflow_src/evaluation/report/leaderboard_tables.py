@@ -105,13 +105,16 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def entries(rows: Iterable[Row]) -> list[Entry]:
-    """One entry for each system and decode.
+    """One entry for each system and decode, on the main test set, whose rows come first in a run.
 
     Dev chooses settings for each seed, so rows of one decode may differ in settings that it can choose. Where several
     decodes of a system differ in these alone, they have the same order with every seed.
     """
     alike: dict[tuple, dict[str, list[Row]]] = {}
+    main: dict[tuple, str] = {}
     for row in rows:
+        if main.setdefault(tuple(row[name] for name in RUN), row["test_set"]) != row["test_set"]:
+            continue
         search = searches().get(row["search"])
         free = set(search.settings.named("tune")) if search else set()
         fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))

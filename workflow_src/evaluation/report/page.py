@@ -13,7 +13,8 @@ import markupsafe
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.manifest import Manifest, words
-from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
+from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
@@ -349,6 +350,9 @@ def markdown(context: dict[str, Any]) -> str:
     if context["removals"]:
         removals = conventions.removal_table(context["removals"])
         parts += ["### Repetitions", context["removal_caption"].around(removals)]
+    for one in context["further"]:
+        further = tables.markdown(one["groups"], one["manifest"])
+        parts += [f"### {plain(one['title'])}", one["caption"].around(further)]
     for one in (*context["control_tables"], *context["grids"]):
         parts += [f"### {plain(one['title'])}", one["caption"].around(speed_page.markdown(one))]
         if published := one.get("published"):

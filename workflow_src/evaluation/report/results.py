@@ -16,7 +16,7 @@ from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.choosing import chosen_point
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import read_json, write_json
@@ -42,7 +42,9 @@ class Row(Strict):
     autoregressive: bool = Field(description="whether the family is")
     aligned: bool = Field(description="whether outputs are read off alignments")
     preset: str = Field(min_length=1)
-    data: Literal["raw", "distilled", "monolingual", "mixed"]
+    data: Literal["raw", "distilled", "monolingual", "mixed", "none"] = Field(
+        description="none: the model was made elsewhere"
+    )
     seed: int
     name: str = Field(description="of the decode; distinguishes rows that differ in other settings")
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
@@ -133,11 +135,20 @@ def row_type(measured: tuple[Metric, ...]) -> type[Row]:
 TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", "speedup", "batch")
 
 
+class TestSetResults(Strict):
+    """Rows of a test set that is not the main one. Speed is not measured on it."""
+
+    split: str = Field(min_length=1)
+    signatures: dict[str, str] = Field(description="of metrics, by their titles")
+    rows: tuple[SerializeAsAny[Row], ...]
+
+
 class Results(Strict):
     """The content of results.json. `results_type` says which figures its rows have."""
 
     rows: tuple[SerializeAsAny[Row], ...]
     metrics: tuple[str, ...] | None = Field(None, description="that rows have figures of; null: the default ones")
+    further: tuple[SerializeAsAny[TestSetResults], ...] = Field((), description="of test sets after the main one")
 
     format: int
     experiment: str = Field(min_length=1)
@@ -226,7 +237,9 @@ def listed(names: Iterable[str]) -> tuple[Metric, ...]:
 @functools.cache
 def results_type(measured: tuple[Metric, ...]) -> type[Results]:
     """Results whose rows have figures of metrics."""
-    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows_field(measured))
+    rows = rows_field(measured)
+    of_set: Any = pydantic.create_model("ScoredTestSetResults", __base__=TestSetResults, rows=rows)
+    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows, further=(tuple[of_set, ...], ()))
 
 
 def rows_field(measured: tuple[Metric, ...]) -> Any:
@@ -247,7 +260,8 @@ def validate(content: Any, where: str) -> Results:
 def write_results(path: str | Path, content: dict[str, Any]) -> Results:
     """Check `content` against the schema, then write it as JSON. Nothing is written when a check fails."""
     results = validate(content, str(path))
-    write_json(path, results.model_dump(mode="json", exclude=set() if results.metrics else {"metrics"}))
+    absent = {name for name in ("metrics", "further") if not getattr(results, name)}
+    write_json(path, results.model_dump(mode="json", exclude=absent))
     return results
 
 
@@ -257,8 +271,8 @@ def read_results(path: str | Path) -> Results:
 
 
 def table_split(manifest: Manifest) -> str:
-    """The split that tables are made of: test, or dev where the experiment decodes nothing else."""
-    return "test" if any(row.split == "test" for row in manifest.rows) else "dev"
+    """The split that tables are made of: the main test set, or dev where the experiment decodes nothing else."""
+    return manifest.test_sets[0] if any(row.split == manifest.test_sets[0] for row in manifest.rows) else "dev"
 
 
 def build_rows(
@@ -274,10 +288,10 @@ def build_rows(
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
     each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of the test split, against the row's baseline, and of networks against their control. `energies` are of one
-    split and of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
+    of a test set, against the row's baseline, and of networks against their control. `energies` are of one split and
+    of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
     """
-    tested = significance if split == "test" else None
+    tested = significance if split in manifest.test_sets else None
     times = {row.key: row for row in speed.rows} if speed else {}
     measured = _energies(energies, split)
     rows = []

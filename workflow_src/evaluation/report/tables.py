@@ -155,7 +155,8 @@ def _order(line: Line) -> tuple[bool, int, bool, float]:
 
 
 def group_title(head: SystemInfo) -> str:
-    return f"{head.title} “{head.name}”, {head.preset}, {head.data_kind} data"
+    data = "" if head.data_kind == "none" else f", {head.data_kind} data"
+    return f"{head.title} “{head.name}”, {head.preset}{data}"
 
 
 def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
@@ -285,10 +286,10 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     others = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
     counted = published.convention.title if published.convention else published.title
     every = [
-        *_metric_columns(main),
+        *_metric_columns(main, manifest),
         Column("expected", f"published ({counted})", lambda line: _fixed(line.expected)),
         *([_plain("as_published", "ours, same convention")] if published is not main else []),
-        *itertools.chain.from_iterable(map(_metric_columns, others)),
+        *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in others),
         _with_spread("energy_per_sentence", "energy, nats"),
         _with_spread("energy_per_token", "a token", digits=2),
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
@@ -301,7 +302,7 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     return [column for column in every if any(column.cell(line) for line in lines)]
 
 
-def _metric_columns(metric: Metric) -> list[Column]:
+def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
     """The figure of a metric, with its interval or deviation, and its p-value."""
 
     def cell(line: Line) -> tuple[str, str] | None:
@@ -316,7 +317,7 @@ def _metric_columns(metric: Metric) -> list[Column]:
         value = line.p_values.get(metric.name)
         return None if value is None else (p_digits(value), "")
 
-    kind, heading = metric.name.replace("+", "p"), metric.head
+    kind, heading = metric.name.replace("+", "p"), manifest.head(metric)
     if not metric.uncertainty:
         return [Column(kind, heading, cell)]
     return [Column(kind, heading, cell), Column("p_value", "p", p_value)]
@@ -384,13 +385,14 @@ def markdown(table: Sequence[Group], manifest: Manifest) -> str:
     return markdown_table(heads, rows) + "\n"
 
 
-def csv_text(rows: Iterable[Row]) -> str:
-    """All rows, one a line, keys as in results.json.
+def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] = (), split: str = "") -> str:
+    """All rows, one a line, keys as in results.json; with rows of `further` test sets each says its `split` first.
 
     Intervals are in two columns each, the settings, what was chosen and the rounds in one each, null is nothing.
     """
     flat = []
-    for row in rows:
+    sets = [(split, rows), *further]
+    for name, row in ((name, row) for name, members in sets for row in members):
         cells = row.model_dump(mode="json")
         bounds = {
             name.removesuffix("_ci"): cells.pop(name) or (None, None) for name in [*cells] if name.endswith("_ci")
@@ -398,14 +400,14 @@ def csv_text(rows: Iterable[Row]) -> str:
         cells |= {name: settings_text(cells[name] or {}) or None for name in ("settings", "chosen")}
         cells["latency_rounds"] = " ".join(map(str, row.latency_rounds or ())) or None
         ends = {f"{name}_{end}": ends[i] for name, ends in bounds.items() for i, end in enumerate(("low", "high"))}
-        flat.append(cells | ends)
+        flat.append(({"split": name} if len(sets) > 1 else {}) | cells | ends)
     return as_csv(_csv_columns(flat[0]), flat) if flat else ""
 
 
 def _csv_columns(row: Mapping[str, Any]) -> list[str]:
     """Columns of table.csv: what a row is, the main metric as it is counted, tests of it, other metrics, speed."""
     counted = [metric.name for metric in conventions().values() if metric.name in row]
-    fields = [name for name in Row.model_fields if name in row]
+    fields = [name for name in ("split", *Row.model_fields) if name in row]
     tests, rest = fields.index("p_value"), fields.index("energy_per_sentence")
     others = [name for name in row if name not in {*counted, *fields}]
     ends = [name for name in others if name.endswith(("_low", "_high"))]

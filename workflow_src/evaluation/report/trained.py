@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.config import texts
 from workflow_src.config.manifest import SystemInfo
 from workflow_src.evaluation.report import progress
 from workflow_src.records.checked import Strict
@@ -92,7 +91,7 @@ def describe_system(
         system=system.name,
         family=system.family,
         preset=system.preset,
-        data=texts.words(system.data),
+        data=system.data,
         seed=seed,
         source_subwords=sizes.get("source"),
         target_subwords=sizes.get("target"),

@@ -18,7 +18,7 @@ from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph
 from workflow_src.records.atomic import read_json

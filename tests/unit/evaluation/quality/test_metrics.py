@@ -9,11 +9,14 @@ import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
 
 from workflow_src.config.metrics import Measured, default_measured
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.errors import DeclarationError
+from workflow_src.evaluation.metrics.bleu.measure import fixed_seed as metrics_seed
 from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.significance import BOOTSTRAP_SAMPLES
 from workflow_src.registry import metrics as declared
 from workflow_src.spec import Corpus, Metric, NoSettings, Score, Segments, Texts
 
@@ -42,6 +45,59 @@ def test_repetitions_are_the_words_that_collapsing_takes(lines):
     total = sum(len(line.split()) for line in lines)
     left = sum(len(list(groupby(line.split()))) for line in lines)
     assert metrics.repetitions(lines) == pytest.approx(100 * (total - left) / total if total else 0)
+
+
+OTHERS = [
+    [f"{line} indeed" for line in HYPOTHESES],
+    [line if number % 3 else "" for number, line in enumerate(HYPOTHESES)],
+]
+ORACLES = {
+    "bleu": sacrebleu.BLEU(),
+    "bleu_intl_lowercase": sacrebleu.BLEU(tokenize="intl", lowercase=True),
+    "chrf": sacrebleu.CHRF(),
+    "chrf++": sacrebleu.CHRF(word_order=2),
+    "ter": sacrebleu.TER(),
+}
+
+
+@pytest.mark.parametrize("more", [OTHERS[:1], OTHERS])
+def test_several_references_count_as_in_sacrebleu(more):
+    texts = Texts(HYPOTHESES, REFERENCES, (), GERMAN, tuple(more))
+    # What a reference lacks is no reference, which an empty one would be.
+    every = [REFERENCES, *([line or None for line in lines] for lines in more)]
+    alone = score(HYPOTHESES, REFERENCES, names=ORACLES)
+    for name, oracle in ORACLES.items():
+        measured = Measured(declared()[name], declared()[name].settings())
+        found = metrics.scores([measured], texts)
+        expected = oracle.corpus_score(HYPOTHESES, every)
+        assert found[name] == pytest.approx(expected.score, abs=1e-9) and declared()[name].references == "all"
+        assert found[name] != pytest.approx(alone[name], abs=0.1), name
+        if f"{name}_signature" in found:
+            signature = found[f"{name}_signature"].replace("|bs:1000|seed:12345", "")
+            assert signature == oracle.get_signature().format()
+            assert f"nrefs:{2 if len(more) == 1 else 'var'}" in found[f"{name}_signature"]
+        if measured.metric.segments:
+            counts, combine = metrics.sentence_counts(measured, texts)
+            assert combine(counts.sum(axis=0)) == pytest.approx(expected.score, abs=1e-6)
+    with metrics_seed():
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, every, n_bootstrap=BOOTSTRAP_SAMPLES)
+    low, high = metrics.scores(default_measured(), texts)["bleu_ci"]
+    assert (low, high) == pytest.approx((expected._mean - expected._ci, min(100, expected._mean + expected._ci)))
+
+
+def test_tokenised_bleu_takes_every_reference():
+    tokenise = MosesTokenizer(lang="en").tokenize
+    tokens = [
+        [tokenise(t, return_str=True, escape=False) for t in side] for side in (HYPOTHESES, REFERENCES, OTHERS[0])
+    ]
+    expected = sacrebleu.BLEU(tokenize="none", force=True).corpus_score(tokens[0], tokens[1:]).score
+    texts = Texts(HYPOTHESES, REFERENCES, (), GERMAN, (OTHERS[0],))
+    assert metrics.scores(default_measured(), texts)["bleu_tokenised"] == pytest.approx(expected)
+
+
+def test_references_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="20 translations cannot be scored against 19 references"):
+        metrics.scores(default_measured(), Texts(HYPOTHESES, REFERENCES, (), GERMAN, (OTHERS[0][1:],)))
 
 
 def test_identical_text_is_perfect():
@@ -131,10 +187,9 @@ def test_every_metric_scores_and_what_is_uncertain_has_an_interval_within_its_bo
     # The first translation lacks a placeholder.
     references = [f"{line} %1" for line in REFERENCES]
     hypotheses = [HYPOTHESES[0], *(f"{line} %1" for line in HYPOTHESES[1:])]
-    entries = score(hypotheses, references, names=declared(), sources=references)
-    for name, metric in declared().items():
-        if name == "validity":
-            continue
+    metrics = {name: one for name, one in declared().items() if name != "validity" and one.program is None}
+    entries = score(hypotheses, references, names=metrics, sources=references)
+    for name, metric in metrics.items():
         low, high = metric.bounds
         assert low <= entries[name] and (high is None or entries[name] <= high)
         assert (f"{name}_ci" in entries) == metric.uncertainty

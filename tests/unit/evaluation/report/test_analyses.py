@@ -129,7 +129,7 @@ def test_every_scorer_has_columns_of_its_own():
     ]
     assert "in nats under teacher and seq2seq, the mean" in _words(block.caption)
     # Columns of the main table are under the first alone.
-    assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values()).scorer)
+    assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values(), "dev").scorer)
 
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
@@ -157,7 +157,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     context = analyses.context_of(_several(), told)
     text = str(analyses.render(context, {}, ("de", "en")))
     assert "At the references’ lengths" in text and "At the references’ lengths" in analyses.markdown(context)
-    assert unmatched(row_energies(_several().values()), told.report.expected_reference_lengths) == {
+    assert unmatched(row_energies(_several().values(), "dev"), told.report.expected_reference_lengths) == {
         "lvm/delta-9 (at the references' lengths)": 1.0
     }
     assert len(unmatched(None, told.report.expected_reference_lengths)) == 2

@@ -73,6 +73,17 @@ def test_cells_are_means_and_deviations_over_seeds():
     assert found.cells[GAP][key][1].mean == 50.0 - 45.0
 
 
+def test_every_test_set_is_a_column():
+    there = [one | {"bleu": one["bleu"] - 5, "latency_ms": None} for one in SECOND["rows"]]
+    second = SECOND | {"further": [{"split": "news", "signatures": {}, "rows": there}]}
+    found = compare([validate(FIRST, "here"), validate(second, "here")])
+    assert found.experiments == ("one", "two, test", "two, news") and len(found.about) == 2
+    key = ("score", "score, L = 1", "distilled")
+    assert [cell.mean for cell in found.cells["BLEU"][key]] == [34.0, 45.0, 40.0]
+    # The gap is to the teacher on the same set.
+    assert [cell.mean for cell in found.cells[GAP][key][1:]] == [5.0, 5.0]
+
+
 def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
     beam = {"beam": 4, "name": "beam-4"}
     rows = [

@@ -39,7 +39,11 @@ def test_text_of_one_language_has_a_row_and_its_filters_too():
             "dropped": "3 in cleaning, 1 in dev or test",
         }
     ]
-    assert [row["title"] for row in corpus.cleaning({"cleaning": [step]}, counts)] == ["A", "A (monolingual)"]
+    assert [row["title"] for row in corpus.cleaning({"cleaning": [step]}, counts, {"b": {"likelihood": step}})] == [
+        "A",
+        "A",
+        "A (monolingual)",
+    ]
 
 
 def test_a_split_says_what_vanished_and_that_nothing_leaks():
@@ -64,13 +68,15 @@ def test_sentences_that_are_in_train_too_are_counted():
 def test_what_encoding_left_out_is_told_for_every_training_text():
     texts = {
         "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
+        "likely-by-teacher": {"pairs": 8000, "max_length": 64, "dropped": {"target-too-long": 972, "unlikely": 1383}},
         "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
     }
     assert corpus.sentences({}, texts, {}) == [
-        "Training text raw has 9,383 pairs; left out as too long or empty in subwords (max_length is "
-        "64): 2,000 source over max_length, 972 target over max_length.",
-        "Training text distilled-by-teacher has 12,355 pairs; left out as too long or empty in subwords (max_length "
-        "is 64): none.",
+        "Training text raw has 9,383 pairs; left out in subwords (max_length is 64): 2,000 source over max_length, "
+        "972 target over max_length.",
+        "Training text likely-by-teacher has 8,000 pairs; left out in subwords (max_length is 64): 972 target over "
+        "max_length, 1,383 unlikely.",
+        "Training text distilled-by-teacher has 12,355 pairs; left out in subwords (max_length is 64): none.",
     ]
 
 
@@ -86,14 +92,18 @@ def test_systems_of_one_mixture_share_a_sentence():
 def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
     files = {name: {"check": check} for name, check in checks.items()}
-    assert corpus.downloads({"downloads": files}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
-    assert corpus.downloads(CONTENT) == ""
+    assert (
+        corpus.downloads({"downloads": files}, {}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    )
+    more = {"downloads": {"e": {"check": "md5"}}}
+    assert corpus.downloads({"downloads": files}, more).endswith("compared by MD5: b, e; not compared: c")
+    assert corpus.downloads(CONTENT, {}) == ""
 
 
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
     idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
-    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]}, {})
+    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]}, {}, {})
     assert first == {
         "title": "A",
         "read": "400",
@@ -103,7 +113,14 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
         "examples": [{}],
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
-    assert corpus.cleaning(CONTENT, {}) == []
+    assert corpus.cleaning(CONTENT, {}, {}) == []
+
+
+def test_augmented_pairs_are_counted_in_sentences():
+    text = {"augmented": {"upper": 1200, "typos": 3, "too_long": 1}, "pairs": 9, "max_length": 64, "dropped": {}}
+    assert corpus.sentences({}, {"raw+upper-0.1": text}, {})[1] == (
+        "Pairs of training text raw+upper-0.1 that are changed: upper 1,200, typos 3; 1 stay, which would be too long."
+    )
 
 
 def test_placeholders_are_counted_in_sentences():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import reports
 
-from workflow_src.evaluation.report import comparison, results, tables
+from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.registry import default_metrics, main_metric, metrics
@@ -45,6 +45,17 @@ def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
     heads = tables.csv_text(rows).splitlines()[0].split(",")
     assert heads.index("control_p_value") < heads.index("ter") < heads.index("latency_ms")
     assert heads[-4:] == ["bleu_low", "bleu_high", "ter_low", "ter_high"]
+
+
+def test_a_column_says_where_the_first_of_several_references_counts():
+    rows = [row("teacher", "greedy", 40.0, 51.0)]
+    alone = dataclasses.replace(TER, references="first")
+    manifest = dataclasses.replace(MANIFEST, metrics=(*default_metrics(), alone), references={"test": 3})
+    heads = [column.heading for column in tables.columns(tables.groups(rows, manifest, "subwords"), manifest)]
+    assert heads == ["BLEU", "chrF", "TER, first reference", "p"]
+    assert captions.reference_words(manifest, "test").endswith("sacreBLEU. TER: the first one alone.")
+    # On another set a source has one.
+    assert manifest.on("news").head(alone) == "TER" and captions.reference_words(manifest, "news") == ""
 
 
 @pytest.mark.parametrize(("ter", "p", "as_good"), [(50.0, 0.01, True), (55.0, 0.01, False), (55.0, 0.2, True)])

@@ -29,8 +29,8 @@ PAGES = [
 # As the project's description of the file has them.
 COLUMNS = (
     "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
-    "bleu_high chrf latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit "
-    "signature"
+    "bleu_high chrf comet comet_low comet_high latency_ms threads sentences_per_second batch parameters updates "
+    "target_tokens hardware commit signature"
 ).split()
 
 
@@ -111,6 +111,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "bleu_low": "29.1260",
         "bleu_high": "31.1260",
         "chrf": "50.0000",
+        **dict.fromkeys(("comet", "comet_low", "comet_high"), ""),
         "latency_ms": "2.5000",
         "threads": "1",
         "sentences_per_second": "",
@@ -122,6 +123,31 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "commit": "c0ffee",
         "signature": "nrefs:1|tok:13a",
     }
+
+
+def test_every_test_set_has_rows_and_tables_show_the_first():
+    rows = [row("teacher", "transformer", "greedy", 30.0, 2.5), row("score", "score", "score", 20.0, 1.5, "subwords")]
+    there = [one | {"bleu": one["bleu"] + 50, "latency_ms": None} for one in rows]
+    further = [{"split": "news", "signatures": {"BLEU": "nrefs:2"}, "rows": there}]
+    provenance = {"signatures": {"BLEU": "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
+    found = read(rows, further=further, provenance=provenance)
+    assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in found] == [
+        ("test", 30.0, "nrefs:1"),
+        ("test", 20.0, "nrefs:1"),
+        ("news", 80.0, "nrefs:2"),
+        ("news", 70.0, "nrefs:2"),
+    ]
+    assert found[2]["test_set"] == f"news:{checksum({'news.en': 'cd' * 32})[:12]}" and found[2]["latency_ms"] == ""
+    assert [entry.quality for entry in leaderboard_tables.entries(leaderboard.merge([found]))] == [30.0, 20.0]
+
+
+def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
+    scored = row("teacher", "transformer", "greedy", 40.0) | {"comet": 81.25, "comet_ci": [80.0, 82.5]}
+    del scored["validity"]
+    provenance = {"signatures": {"BLEU": "tok:13a", "chrF": "nc:6", "COMET": "model:large|sha256:abc"}}
+    (found,) = read([scored | {"comet_p_value": 0.5}], provenance=provenance, metrics=["bleu", "chrf", "comet"])
+    assert [found[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
+    assert found["signature"] == "tok:13a; model:large|sha256:abc"
 
 
 def test_of_each_decode_the_variant_of_the_main_table_is_taken():
@@ -241,7 +267,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ArtifactError, match="line 2, has high as bleu"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
-    with pytest.raises(ArtifactError, match="line 2, has not 27 cells"):
+    with pytest.raises(ArtifactError, match="line 2, has not 30 cells"):
         leaderboard.read(wrong)
     with pytest.raises((ArtifactError, OSError)):
         leaderboard.read(tmp_path / "nothing")
@@ -266,7 +292,16 @@ def test_tables_of_the_documentation_are_those_of_the_csv_file(page, entries):
 def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(entries):
     rows = leaderboard.read(BOARD)
     assert len(rows) > 700 and leaderboard.csv_text(leaderboard.merge([rows])) == BOARD.read_text(encoding="utf-8")
-    lacking = {"latency_ms", "threads", "sentences_per_second", "batch", "target_tokens"}
+    lacking = {
+        "comet",
+        "comet_low",
+        "comet_high",
+        "latency_ms",
+        "threads",
+        "sentences_per_second",
+        "batch",
+        "target_tokens",
+    }
     assert not [row for row in rows if any(not row[name] for name in COLUMNS if name not in lacking)]
     assert all(float(row["bleu_low"]) <= float(row["bleu"]) <= float(row["bleu_high"]) for row in rows)
     assert all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)

@@ -107,6 +107,8 @@ def written(tmp_path):
         folder = tmp_path / "it's a bundle"
         folder.mkdir(exist_ok=True)
         (folder / "bundle.json").write_text(json.dumps(about))
+        (folder / "subwords").mkdir(exist_ok=True)
+        (folder / "subwords/subwords.json").write_text("{}")
         asked = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))
         asked |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
         inputs = found(TEST | {PRIOR: 40.0}, remove_repetitions=removal)

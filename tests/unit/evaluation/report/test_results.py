@@ -112,7 +112,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
         ({"bleu": 101}, r"rows\[0\].bleu is 101; allowed: 100 or less"),
         ({"bleu": float("nan")}, r"rows\[0\].bleu"),
         ({"bleu_ci": [31.0, 29.0]}, "low not above high"),
-        ({"data": "distilled-by-teacher"}, r"rows\[0\].data.*allowed: distilled, raw"),
+        ({"data": "distilled-by-teacher"}, r"rows\[0\].data.*allowed: distilled, mixed, monolingual, none, raw"),
         ({"validity": 50}, r"rows\[0\].validity"),
         ({"latency_ms": 0}, r"rows\[0\].latency_ms"),
         ({"latency_rounds": [2.9, 0]}, r"rows\[0\].latency_rounds\[1\]"),

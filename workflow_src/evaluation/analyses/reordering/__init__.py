@@ -108,7 +108,8 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
         return Selection.of(rows=[])
     if wanted is not None and wanted not in loaded.systems:
         raise ConfigError(f"{where}.system", wanted, allowed=loaded.systems)
-    decodes = [decode for decode in loaded.decodes if "test" in decode.splits]
+    test = loaded.test_sets[0]
+    decodes = [decode for decode in loaded.decodes if test in decode.splits]
     fits = [
         decode
         for decode in decodes
@@ -123,7 +124,7 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
         hint = f"add one, or name a system that is decoded ({names})"
         raise ConfigError(f"{where}.system", wanted, problem=problem, hint=hint)
     decode = fits[0]
-    details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], "test")
+    details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], test)
     return Selection.of(searches, rows=[{"system": decode.system, "name": decode.name, "details": details}])
 
 

@@ -7,6 +7,7 @@ METRIC = Metric(
     title="BLEU",
     segments="workflow_src.evaluation.metrics.bleu.measure:segments",
     score="workflow_src.evaluation.metrics.bleu.measure:score",
+    references="all",
     bounds=(0, 100),
     default=True,
     order=0,

@@ -23,7 +23,7 @@ def score(texts: Texts, _settings: NoSettings) -> Score:
     """
     metric = bleu_metric(texts.corpus.tokeniser)
     with fixed_seed():
-        result = metric.corpus_score(texts.hypotheses, [texts.references], n_bootstrap=BOOTSTRAP_SAMPLES)
+        result = metric.corpus_score(texts.hypotheses, texts.all_references, n_bootstrap=BOOTSTRAP_SAMPLES)
     bleu = percent(result.score)
     low, high = percent(result._mean - result._ci), percent(result._mean + result._ci)
     ratio = result.sys_len / result.ref_len if result.ref_len else 0.0
@@ -49,8 +49,8 @@ def segments(texts: Texts, _settings: NoSettings) -> Segments:
     """Counts of sentences (N, 10): tokens of output and reference, matches and n-grams by order."""
     # Effective order changes no counts, only the score of a sentence, which is not used.
     metric = bleu_metric(texts.corpus.tokeniser, effective_order=True)
-    pairs = zip(texts.hypotheses, texts.references, strict=True)
-    scores = (metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs)
+    rows = zip(texts.hypotheses, *texts.all_references, strict=True)
+    scores = (metric.sentence_score(hypothesis, references) for hypothesis, *references in rows)
     return Segments(np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=float), combine)
 
 

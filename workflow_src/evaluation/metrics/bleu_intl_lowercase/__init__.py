@@ -6,6 +6,7 @@ METRIC = Metric(
     name="bleu_intl_lowercase",
     title="lowercase BLEU",
     score="workflow_src.evaluation.metrics.bleu_intl_lowercase.measure:score",
+    references="all",
     bounds=(0, 100),
     conflict=spaced_words_only,
     default=True,

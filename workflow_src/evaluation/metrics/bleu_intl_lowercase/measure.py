@@ -7,4 +7,5 @@ from workflow_src.spec import NoSettings, Score, Texts
 
 
 def score(texts: Texts, _settings: NoSettings) -> Score:
-    return Score(corpus_bleu(list(texts.hypotheses), list(texts.references), "intl", lowercase=True))
+    references, *more = texts.all_references
+    return Score(corpus_bleu(list(texts.hypotheses), references, "intl", more, lowercase=True))

@@ -6,6 +6,7 @@ METRIC = Metric(
     name="bleu_tokenised",
     title="tokenised BLEU",
     score="workflow_src.evaluation.metrics.bleu_tokenised.measure:score",
+    references="all",
     bounds=(0, 100),
     conflict=spaced_words_only,
     default=True,

@@ -10,9 +10,11 @@ from workflow_src.spec import NoSettings, Score, Texts
 
 def score(texts: Texts, _settings: NoSettings) -> Score:
     tokenise = MosesTokenizer(lang=texts.corpus.target).tokenize
-    hypotheses, references = (
-        [tokenise(line, return_str=True, escape=False) for line in lines]
-        for lines in (texts.hypotheses, texts.references)
+
+    hypotheses, references, *more = (
+        # A further reference may lack a sentence.
+        [tokenise(line, return_str=True, escape=False) if line else line for line in lines]
+        for lines in (texts.hypotheses, *texts.all_references)
     )
     # Text that ends in a detached full stop looks tokenised to sacreBLEU, rightly so here.
-    return Score(corpus_bleu(hypotheses, references, "none", force=True))
+    return Score(corpus_bleu(hypotheses, references, "none", more, force=True))

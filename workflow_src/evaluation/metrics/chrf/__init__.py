@@ -18,6 +18,7 @@ METRIC = Metric(
     segments="workflow_src.evaluation.metrics.chrf.measure:segments",
     score="workflow_src.evaluation.metrics.chrf.measure:score",
     settings=Settings,
+    references="all",
     bounds=(0, 100),
     default=True,
     order=30,

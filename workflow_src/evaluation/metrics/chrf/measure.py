@@ -17,13 +17,16 @@ def sacrebleu_metric(settings: Settings) -> sacrebleu.CHRF:
 def score(texts: Texts, settings: Settings) -> Score:
     """chrF in [0, 100]."""
     metric = sacrebleu_metric(settings)
-    figure = percent(metric.corpus_score(texts.hypotheses, [texts.references]).score)
+    figure = percent(metric.corpus_score(texts.hypotheses, texts.all_references).score)
     return Score(figure, signature=metric.get_signature().format())
 
 
 def segments(texts: Texts, settings: Settings) -> Segments:
-    """Counts of sentences (N, 3 · orders): for each order n-grams of output and reference, and matches."""
-    counts = sacrebleu_metric(settings)._extract_corpus_statistics(texts.hypotheses, [texts.references])
+    """Counts of sentences (N, 3 · orders): for each order n-grams of output and reference, and matches.
+
+    Of several references a sentence counts against the one that gives it the best chrF.
+    """
+    counts = sacrebleu_metric(settings)._extract_corpus_statistics(texts.hypotheses, texts.all_references)
     return Segments(np.array(counts, dtype=float), lambda sums: f_score(sums, settings.beta))
 
 

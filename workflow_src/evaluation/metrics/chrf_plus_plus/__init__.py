@@ -16,6 +16,7 @@ METRIC = Metric(
     segments="workflow_src.evaluation.metrics.chrf.measure:segments",
     score="workflow_src.evaluation.metrics.chrf.measure:score",
     settings=Settings,
+    references="all",
     bounds=(0, 100),
     order=40,
     about="sacreBLEU's",

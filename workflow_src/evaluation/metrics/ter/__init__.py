@@ -19,6 +19,7 @@ METRIC = Metric(
     score="workflow_src.evaluation.metrics.ter.measure:score",
     settings=Settings,
     better="lower",
+    references="all",
     bounds=(0, None),
     order=50,
     about="sacreBLEU's, less is better",

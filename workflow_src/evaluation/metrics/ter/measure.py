@@ -12,14 +12,14 @@ from workflow_src.spec import Score, Segments, Texts
 def score(texts: Texts, settings: Settings) -> Score:
     """TER, 0 or more."""
     metric = sacrebleu.TER(**settings.model_dump())
-    figure = float(metric.corpus_score(texts.hypotheses, [texts.references]).score)
+    figure = float(metric.corpus_score(texts.hypotheses, texts.all_references).score)
     return Score(figure, signature=metric.get_signature().format())
 
 
 def segments(texts: Texts, settings: Settings) -> Segments:
     """Edits and words of the reference (N, 2)."""
     metric = sacrebleu.TER(**settings.model_dump())
-    counts = metric._extract_corpus_statistics(texts.hypotheses, [texts.references])
+    counts = metric._extract_corpus_statistics(texts.hypotheses, texts.all_references)
     return Segments(np.array(counts, dtype=float), combine)
 
 

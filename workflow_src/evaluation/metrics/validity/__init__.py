@@ -17,6 +17,7 @@ METRIC = Metric(
     heading="valid",
     segments="workflow_src.evaluation.metrics.validity.measure:segments",
     unit="%",
+    references="none",
     bounds=(0, 1),
     conflict=conflict,
     default=True,

@@ -1,0 +1,219 @@
+"""A CTranslate2 model that was made elsewhere, as a network over the subwords of a recipe.
+
+Outputs are ids of the recipe's subwords, as of all its systems. In between there is text: sources are put together and
+cut into the model's own subwords; what the model writes is normalised as targets of the corpus are.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.batches import Watch
+from workflow_src.engines.ctranslate2 import Affixes, Engine
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.families.ctranslate2 import (
+    ENDINGS,
+    MODEL_FILES,
+    SEPARATE,
+    SHARED,
+    SOURCE_SUBWORDS,
+    TARGET_SUBWORDS,
+    CTranslate2Config,
+)
+from workflow_src.records.atomic import read_json
+from workflow_src.spec import SearchSettings
+from workflow_src.types import EOS, PAD, Hypotheses, Ranked
+
+# Scores are computed for so many sentence pairs at once.
+PAIRS = 64
+
+
+class Pieces:
+    """The vocabularies and SentencePiece models of such a model; ids are places in its vocabularies."""
+
+    def __init__(self, folder: Path, settings: CTranslate2Config):
+        """Raises ArtifactError for a file that cannot be read, ConfigError for a token that no vocabulary has."""
+        config = read_json(folder / MODEL_FILES[1])
+        self.end, self.unknown = config.get("eos_token", "</s>"), config.get("unk_token", "<unk>")
+        self.adds = int(config.get("add_source_bos", False)) + int(config.get("add_source_eos", False))
+        shared = _vocabulary(folder, SHARED)
+        source, target = (shared or _vocabulary(folder, name) for name in SEPARATE)
+        if not source or not target:
+            raise ArtifactError(folder, "has no vocabulary", f"convert the model again: it writes {SHARED}.json")
+        self.names = {"source": source, "target": target}
+        self._ids = {
+            side: {piece: number for number, piece in enumerate(pieces)} for side, pieces in self.names.items()
+        }
+        self._models = {"source": _model(folder / SOURCE_SUBWORDS), "target": _model(folder / TARGET_SUBWORDS)}
+        self.affixes = Affixes(settings.source_prefix, settings.source_suffix, settings.target_prefix, self.end)
+        for side, setting in (("source", "source_prefix"), ("source", "source_suffix"), ("target", "target_prefix")):
+            for token in getattr(settings, setting):
+                if token not in self._ids[side]:
+                    problem = f"the {side} vocabulary of {settings.folder} has no such token"
+                    raise ConfigError(f"model.{setting}", token, problem=problem, hint="look it up there")
+        for side in self.names:
+            self._check(folder, side)
+
+    def _check(self, folder: Path, side: str) -> None:
+        """Raises ArtifactError where a SentencePiece model and a vocabulary are of two models."""
+        model, ids = self._models[side], self._ids[side]
+        known = sum(model.id_to_piece(i) in ids for i in range(model.get_piece_size()))
+        if 2 * known < model.get_piece_size():
+            raise ArtifactError(
+                folder / (SOURCE_SUBWORDS if side == "source" else TARGET_SUBWORDS),
+                f"has {model.get_piece_size()} subwords, of which the {side} vocabulary knows {known}",
+                "name the SentencePiece model that the model was trained with",
+            )
+
+    def encode(self, lines: list[str], side: str) -> list[list[int]]:
+        """Ids of every line, without what stands before and after it."""
+        ids = self._ids[side]
+        unknown = ids.get(self.unknown, 0)
+        return [[ids.get(piece, unknown) for piece in pieces] for pieces in self._models[side].encode_as_pieces(lines)]
+
+    def decode(self, sentences: list[list[int]]) -> list[str]:
+        """Text of outputs."""
+        names = self.names["target"]
+        return [self._models["target"].decode_pieces([names[i] for i in ids]) for ids in sentences]
+
+
+def _vocabulary(folder: Path, name: str) -> list[str] | None:
+    for ending in ENDINGS:
+        path = folder / f"{name}{ending}"
+        if not path.is_file():
+            continue
+        if ending == ".txt":
+            return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        tokens = read_json(path)
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise ArtifactError(path, "is no list of tokens", "convert the model again")
+        return tokens
+    return None
+
+
+def _model(path: Path):
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+    except RuntimeError as failure:
+        raise ArtifactError(path, f"is no SentencePiece model ({failure})", "name that of the model") from None
+
+
+class Source(list[int]):
+    """The model's own subwords of a line, and the line itself, whose placeholders outputs get back."""
+
+    def __init__(self, ids: list[int], line: str):
+        super().__init__(ids)
+        self.line = line
+
+
+class ImportedModel(nn.Module):
+    """Translates and scores in ids of `subwords`; `single` and `parallel` are the model, opened for few and for many
+    sentences."""
+
+    def __init__(
+        self,
+        single: Engine,
+        parallel: Engine,
+        pieces: Pieces,
+        subwords: Subwords,
+        source: Normaliser,
+        target: Normaliser,
+    ):
+        super().__init__()
+        self.single, self.parallel = single, parallel
+        self.pieces, self.subwords = pieces, subwords
+        self.source, self.target = source, target
+        # Its positions hold subwords of its own: `too_long` counts them.
+        self.config = types.SimpleNamespace(max_positions=2**31)
+
+    def encode(self, lines: list[str]) -> list[Source]:
+        """The model's own subwords of normalised lines of the source."""
+        encoded = self.pieces.encode([self.source.detokenise(line) for line in lines], "source")
+        return [Source(ids, line) for ids, line in zip(encoded, lines, strict=True)]
+
+    @property
+    def longest_source(self) -> int:
+        """Own subwords of the longest source."""
+        affixes = self.pieces.affixes
+        return self.single.max_positions - len(affixes.source_prefix) - len(affixes.source_suffix) - self.pieces.adds
+
+    def lengths(self, lines: list[str]) -> list[int]:
+        """Own subwords of every line."""
+        return [len(source) for source in self.encode(lines)]
+
+    def translate(self, lines: list[str], settings: SearchSettings, batch: int, scored: bool = True) -> Hypotheses:
+        """Outputs in ids of the recipe's subwords, with scores over the model's own, for normalised lines."""
+        return self.search(self.encode(lines), settings, batch, scored)
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int,
+        scored: bool = True,
+        ranked: bool = False,
+        watch: Watch | None = None,
+    ) -> Hypotheses:
+        """`translate` for lines that are encoded."""
+        engine = self.parallel if len(sources) > batch else self.single
+        hypotheses = engine.decode(sources, settings, batch, scored, ranked, watch)
+        lines = [source.line if isinstance(source, Source) else "" for source in sources]
+        tokens = self._targets(hypotheses.tokens, lines)
+        if hypotheses.ranked is None:
+            return Hypotheses(tokens, hypotheses.scores, hypotheses.steps)
+        own = hypotheses.ranked()
+        outputs = iter(
+            self._targets(
+                [ids for every in own for _, ids in every],
+                [line for line, every in zip(lines, own, strict=True) for _ in every],
+            )
+        )
+        kept: list[Ranked] = [[(score, next(outputs)) for score, _ in every] for every in own]
+        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: kept)
+
+    def _targets(self, outputs: list[list[int]], lines: list[str]) -> list[list[int]]:
+        """Ids of the recipe's subwords of outputs, with the placeholders of the lines that they translate."""
+        texts = [self.target.line(text) for text in self.pieces.decode(outputs)]
+        return self.subwords.encode_target(texts, lines)
+
+    def scoring_states(self, source: Tensor) -> _Sources:
+        """Own subwords of source (B, S). Raises ValueError where ids have placeholders, whose text they lack."""
+        return _Sources(self.encode(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
+
+    def log_probability(self, states: _Sources, target: Tensor) -> Tensor:
+        """log p(y|x) of the text of target (B, T) and its end, (B,); -inf where either is too long."""
+        lines = self.subwords.decode_target([_ids(row) for row in target.tolist()])
+        outputs = self.pieces.encode([self.target.detokenise(line) for line in lines], "target")
+        longest = self.single.max_positions - 1 - len(self.pieces.affixes.target_prefix)
+        fits = [
+            i
+            for i, (source, output) in enumerate(zip(states.sources, outputs, strict=True))
+            if len(source) <= self.longest_source and len(output) <= longest
+        ]
+        scores = torch.full((target.size(0),), float("-inf"), device=target.device)
+        totals = self.single.score([states.sources[i] for i in fits], [outputs[i] for i in fits], PAIRS)
+        scores[fits] = torch.tensor(totals, device=target.device)
+        return scores
+
+
+class _Sources:
+    """Sources that outputs are scored under."""
+
+    def __init__(self, sources: Sequence[list[int]]):
+        self.sources = sources
+
+    def select(self, rows: Tensor) -> _Sources:
+        return _Sources([self.sources[i] for i in rows.tolist()])
+
+
+def _ids(row: list[int]) -> list[int]:
+    return [i for i in row if i not in (PAD, EOS)]

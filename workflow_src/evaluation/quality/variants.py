@@ -1,0 +1,20 @@
+"""Outputs by what is removed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workflow_src.config.experiment import Removal
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+
+# Under which name a quality file holds the scores of outputs from which this was removed.
+VARIANTS: dict[Removal, str] = {
+    "none": "kept",
+    "words": "without_repeated_words",
+    "subwords": WITHOUT_REPEATED_SUBWORDS,
+}
+
+
+def variants(kept: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
+    """Outputs by what is removed from them: `kept`, and `joined` from what is left of their subwords."""
+    return {"none": list(kept), "words": [collapse_repetitions(text) for text in kept], "subwords": list(joined)}

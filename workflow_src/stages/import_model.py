@@ -1,0 +1,86 @@
+"""Stage import_model: a model that was made elsewhere -> the bundle of a system: its files, the subwords and the
+normalisation of the recipe."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from workflow_src.config.base import parse
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ConfigError
+from workflow_src.families.build import sizes_of
+from workflow_src.jobs import JobInputs, recorded, start
+from workflow_src.records.atomic import copy_file, write_json
+from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import engines, families, import_object
+from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe
+from workflow_src.spec import MODEL, Frozen
+
+
+class ImportSettings(Frozen):
+    system: str
+    family: str
+    model: dict[str, Any] = Field(description="of the family's own class")
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+
+
+class Inputs(JobInputs):
+    settings: ImportSettings = Field(description="the system, its model settings and its languages")
+    seed: int = Field(description="the model is the same for every one")
+    files: dict[str, Path] = Field(description="files of the model by their names in the bundle")
+    subwords: Path = Field(description="folder of learn_subwords")
+    normalisation: NormalisationConfig = Field(description="settings of the corpus's normalisation")
+    output_folder: Path
+
+
+def run(inputs: Inputs) -> str:
+    settings, folder = inputs.settings, inputs.output_folder
+    family = families().get(settings.family)
+    if family is None or not family.imported or family.engine is None:
+        allowed = [name for name, other in families().items() if other.imported]
+        raise ConfigError("family", settings.family, problem="its models are not made elsewhere", allowed=allowed)
+    model = parse(family.model, settings.model, "model").model_dump(mode="json")
+    subwords = Subwords.load(inputs.subwords)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, path in inputs.files.items():
+        copy_file(path, folder / name)
+    files = digests(folder, [*inputs.files, *copy_subwords(inputs.subwords, folder)])
+    weights = next(iter(inputs.files))
+    part = {
+        "role": MODEL,
+        "family": family.name,
+        "model": model,
+        "sizes": sizes_of(family.name, subwords),
+        "weights": weights,
+        "sha256": files[weights],
+    }
+    normalisation = inputs.normalisation.model_dump(mode="json")
+    sources = {f"file {name}": path for name, path in inputs.files.items()}
+    sources["subwords"] = inputs.subwords / "subwords.json"
+    description = {
+        "format": FORMAT,
+        "system": settings.system,
+        "seed": inputs.seed,
+        "languages": {"source": settings.source, "target": settings.target},
+        "normalisation": normalisation,
+        "models": {family.name: part},
+        **describe(family, models=[model]),
+        "engine": family.engine,
+    }
+    # A model that cannot be opened is better refused now than when it translates. int8 takes the least room.
+    opens = import_object(engines()[family.engine].open)
+    opens.open(folder, description, "cpu", "int8", 1)
+    record = provenance(recorded(settings) | {"normalisation": normalisation}, sources, files)
+    write_json(folder / DESCRIPTION, description | {"provenance": record})
+    return f"{settings.system} is in {folder}"
+
+
+if __name__ == "__main__":
+    start(run, Inputs, __doc__)

@@ -1,0 +1,116 @@
+"""Stage: the encoded training pairs that a system finds likely, by the shards of score_pairs, as a training text."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from workflow_src.data import encoded
+from workflow_src.data.cleaning import EXAMPLES, Example
+from workflow_src.data.drops import left_out
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.shards import SCORE, read_shards, scoring_files
+from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
+from workflow_src.jobs import JobInputs, log, recorded, start
+from workflow_src.records.provenance import provenance
+from workflow_src.spec import Frozen
+
+
+class LikelySettings(Frozen):
+    system: str = Field(description="that scored the pairs")
+    keep: float = Field(gt=0, le=1, description="share of the pairs, the likeliest")
+    maximum: float | None = Field(description="-log p in nats a target subword that pairs have at most")
+
+
+class Inputs(JobInputs):
+    settings: LikelySettings = Field(description="which pairs are kept")
+    shards: tuple[Path, ...] = Field(min_length=1, description="outputs of score_pairs, in order")
+    model: Path = Field(description="weights of the system")
+    subwords: Path = Field(description="folder of learn_subwords")
+    pairs: Path = Field(description="prefix of the encoded training pairs")
+    output_prefix: Path
+
+
+def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str | None]:
+    """Why each pair is left out, by setting; None: it is kept. Of pairs with equal scores the earlier ones are kept."""
+    kept = max(1, round(keep * len(scores)))
+    verdicts: list[str | None] = [None] * len(scores)
+    for rank, row in enumerate(np.argsort(scores, kind="stable").tolist()):
+        if maximum is not None and not scores[row] <= maximum:
+            verdicts[row] = "maximum"
+        elif rank >= kept:
+            verdicts[row] = "keep"
+    return verdicts
+
+
+def shown(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[dict[str, Any]]:
+    """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
+    drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
+    # Nothing says what placeholders stand for.
+    unknown = [""] * len(drawn)
+    sources = subwords.decode_source([corpus.source(row).tolist() for row in drawn], unknown)
+    targets = subwords.decode_target([corpus.target(row).tolist() for row in drawn], unknown)
+    return [
+        Example(row + 1, source, target, f"{scores[row]:.2f} nats").as_json()
+        for row, source, target in zip(drawn, sources, targets, strict=True)
+    ]
+
+
+def run(inputs: Inputs) -> str:
+    settings = inputs.settings
+    corpus = EncodedCorpus.open(inputs.pairs)
+    files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
+    # The scores depend on no settings.
+    lines = read_shards(list(inputs.shards), {}, files, pairs=len(corpus))
+    scores = np.array([line[SCORE] for line in lines], np.float64)
+    subwords = Subwords.load(inputs.subwords)
+    verdicts = reasons(scores, settings.keep, settings.maximum)
+    rows = [row for row, verdict in enumerate(verdicts) if verdict is None]
+    dropped = Counter(filter(None, verdicts))
+    if not rows:
+        raise ArtifactError(
+            inputs.pairs,
+            f"has no pair with at most {settings.maximum} nats a subword under {settings.system}; the likeliest has "
+            f"{scores.min():.2f}",
+            f"raise likelihood.{settings.system}.maximum",
+        )
+    threshold = float(scores[rows].max())
+    unlikely = [row for row, verdict in enumerate(verdicts) if verdict]
+    description = {
+        name: corpus.summary[name]
+        for name in ("split", "max_length", "subwords_digest", "source_vocabulary", "target_vocabulary")
+    }
+    # Shown as a filter's work is.
+    step = {
+        "filter": "likelihood",
+        "title": f"Likelihood under {settings.system}",
+        "read": len(corpus),
+        "dropped": dict(dropped.most_common()),
+        "repaired": 0,
+        "examples": shown(corpus, subwords, scores, unlikely),
+    }
+    files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
+    summary = {
+        **description,
+        "dropped": corpus.summary["dropped"] | ({"unlikely": len(unlikely)} if unlikely else {}),
+        "likelihood": step | {"largest_kept": threshold, "mean": float(scores.mean())},
+        "provenance": provenance(recorded(settings), files),
+    }
+    vocabulary = max(subwords.source_size, subwords.target_size)
+    pairs = ((corpus.source(row).tolist(), corpus.target(row).tolist()) for row in rows)
+    encoded.write_pairs(inputs.output_prefix, pairs, summary, vocabulary)
+    log.info(
+        "-log p in nats a subword: mean %.2f, of pairs that are kept at most %.2f; left out by %s",
+        *(scores.mean(), threshold, ", ".join(f"{name} {count:,}" for name, count in dropped.items()) or "nothing"),
+    )
+    return f"kept {len(rows):,} of {len(corpus):,} pairs{left_out({'unlikely': len(unlikely)})}"
+
+
+if __name__ == "__main__":
+    start(run, Inputs, __doc__)

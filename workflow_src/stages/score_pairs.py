@@ -1,0 +1,82 @@
+"""Stage: one shard of the encoded training pairs, scored by an autoregressive system: a JSON line a pair.
+
+The score is -log p(target | source) in nats a target subword, the end symbol counted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from workflow_src.data.batching import collate
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
+from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.ranking import Rescorer, Scoring
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.records.atomic import atomic
+from workflow_src.runtime.device import choose, keep_memory, set_threads
+from workflow_src.spec import SCORER, Frozen
+from workflow_src.training.systems import check_subwords, load_system
+
+CHUNK = 16384
+
+
+class NoSettings(Frozen):
+    """Nothing but the files changes the scores."""
+
+
+class Inputs(DeviceJobInputs):
+    settings: NoSettings = NoSettings()
+    model: Path = Field(description="weights of the system")
+    subwords: Path = Field(description="folder of learn_subwords")
+    pairs: Path = Field(description="prefix of the encoded training pairs")
+    shard: int = Field(description="number of the part to score, from 0")
+    shards: int = Field(description="number of parts")
+    output: Path = Field(description="JSON lines")
+    batch: int = Field(128, description="pairs scored together")
+
+
+def run(inputs: Inputs) -> str:
+    check_number(inputs.shard, inputs.shards)
+    keep_memory()
+    set_threads(inputs.machine.threads)
+    runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
+    model, description = load_system(inputs.model, SCORER)
+    scoring = Scoring(cast(Rescorer, model.to(device=runtime.device, dtype=runtime.dtype)))
+    check_subwords(description, Subwords.load(inputs.subwords), inputs.model)
+    corpus = EncodedCorpus.open(inputs.pairs)
+    first, last = bounds(len(corpus), inputs.shard, inputs.shards)
+    longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    began = time.perf_counter()
+    inputs.output.with_suffix(".json").unlink(missing_ok=True)
+    with atomic(inputs.output) as file, torch.inference_mode():
+        for begin in range(first, last, CHUNK):
+            chunk = np.arange(begin, min(begin + CHUNK, last))
+            scores = np.zeros(len(chunk))
+            order = np.argsort(longest[chunk], kind="stable")
+            for place in range(0, len(chunk), inputs.batch):
+                places = order[place : place + inputs.batch]
+                batch = collate(corpus, chunk[places]).to(runtime.device)
+                rows = torch.arange(len(places), device=runtime.device)
+                log_p = scoring(batch.source, rows, batch.target)
+                scores[places] = -log_p.double().cpu().numpy() / (corpus.target_lengths[chunk[places]] + 1)
+            file.writelines(json.dumps({SCORE: round(score, 6)}) + "\n" for score in scores.tolist())
+            done = int(chunk[-1]) + 1 - first
+            rate = done / (time.perf_counter() - began)
+            left = (last - first - done) / rate / 60
+            log.info("%d of %d, %.0f pairs/s, %.1f minutes left", done, last - first, rate, left)
+    files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
+    machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
+    write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
+    return f"shard {inputs.shard} of {inputs.shards}: {last - first} pairs"
+
+
+if __name__ == "__main__":
+    start(run, Inputs, __doc__)
