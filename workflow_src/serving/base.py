@@ -171,9 +171,9 @@ class BaseTranslator(ABC):
                 self.placeholders.update(outcome)
             placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
         texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
-        shown = self.subwords if wanted.details else None
-        pieces = [self._source_pieces(source) if shown else [] for source in sources]
-        sentences = of_sentences(ranked, texts, origins, pieces, shown)
+        source_pieces = map(self._source_pieces, sources) if wanted.details else [[] for _ in sources]
+        pieces = self.subwords.pieces_target if wanted.details else None
+        sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
 
@@ -319,7 +319,7 @@ class BaseTranslator(ABC):
             limit = self._positions() - 1
             if any(len(source) > limit for source in sources):
                 size = lambda text: len(self._encoded(self._normalised([text], normalised))[0])  # noqa: E731
-                parts = cut_long(parts, size, limit, f"{file}, " if file else "", first_line)
+                parts = cut_long(parts, list(map(len, sources)), limit, size, f"{file}, " if file else "", first_line)
                 texts = self._normalised([part.text for part in parts], normalised)
                 sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}

@@ -82,15 +82,21 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
 
 
 def cut_long(
-    parts: Sequence[Part], size: Callable[[str], int], most: int, place: str = "", first_line: int = 1
+    parts: Sequence[Part],
+    sizes: Sequence[int],
+    most: int,
+    size: Callable[[str], int],
+    place: str = "",
+    first_line: int = 1,
 ) -> list[Part]:
-    """Parts of at most `most` subwords, as `size` counts them: longer ones are cut, with a warning.
+    """Parts of at most `most` subwords: longer ones are cut, with a warning.
 
-    Warnings begin with `place`, and count lines from `first_line`.
+    `sizes` are those of parts in subwords, `size` counts those of a text. Warnings begin with `place`, and count lines
+    from `first_line`.
     """
     pieces: list[Part] = []
-    for part in parts:
-        own = cut(part, lambda text: size(text) <= most)
+    for part, number in zip(parts, sizes, strict=True):
+        own = [part] if number <= most else cut(part, lambda text: size(text) <= most)
         pieces += own
         if len(own) > 1:
             log.warning(
@@ -98,7 +104,7 @@ def cut_long(
                 "parts",
                 place,
                 first_line + part.line,
-                size(part.text),
+                number,
                 most,
                 len(own),
             )

@@ -7,9 +7,8 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from workflow_src.data.subwords import Subwords
 from workflow_src.serving.sentences import Part, join
 from workflow_src.types import Ranked
 
@@ -80,19 +79,19 @@ def of_sentences(
     texts: Sequence[str],
     origins: Sequence[Sequence[Sequence[int]]] | None,
     sources: Sequence[Sequence[str]],
-    subwords: Subwords | None,
+    pieces_of: Callable[[list[int]], Sequence[str]] | None,
 ) -> list[Translation]:
     """The translations of sentences from all their hypotheses.
 
-    `texts` are those of all hypotheses, one after another, `origins` the source positions of their subwords, `sources`
-    the subwords that the model read. With `subwords`, those of hypotheses are named.
+    `texts` are those of all hypotheses, one after another, `origins` the source positions of their subwords, which
+    `pieces_of` names, `sources` the subwords of the sources by name.
     """
     following = iter(texts)
     translations = []
     for number, (own, source) in enumerate(zip(ranked, sources, strict=True)):
         hypotheses = []
         for place, (score, tokens) in enumerate(own):
-            pieces = tuple(subwords.pieces_target(tokens)) if subwords else ()
+            pieces = tuple(pieces_of(tokens)) if pieces_of else ()
             read_off = None if origins is None else tuple(origins[number][place])
             hypotheses.append(Hypothesis(next(following), score, pieces, read_off))
         translations.append(Translation(tuple(distinct(hypotheses)), tuple(source)))
