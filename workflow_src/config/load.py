@@ -459,9 +459,14 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
-    if made and not {AUTOREGRESSIVE, trait} <= families()[config.systems[made[1]].family].traits:
-        fits = " or ".join(name for name, one in families().items() if {AUTOREGRESSIVE, trait} <= one.traits)
-        raise ConfigError(where, text, allowed=f"a system of family {fits}")
+    fits = [
+        name
+        for name, one in families().items()
+        # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
+        if {AUTOREGRESSIVE, trait} <= one.traits and not (trait == SCORER and one.imported)
+    ]
+    if made and config.systems[made[1]].family not in fits:
+        raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 
 def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:

@@ -143,6 +143,7 @@ TRAINED = {"family": "transformer", "preset": "miniature", "training": STUDENT["
         ({"outside": {**OUTSIDE, "training": STUDENT["training"]}}, {"setting": "systems.outside.training"}),
         ({"outside": {**OUTSIDE, "initial_weights": "x.safetensors"}}, {"setting": "systems.outside.initial_weights"}),
         ({"outside": {"family": "ctranslate2"}}, {"setting": "systems.outside.model.folder", "problem": "missing"}),
+        ({"student": {**STUDENT, "data": "likely-by-outside"}}, {"setting": "systems.student.data"}),
         ({"student": {**STUDENT, "init_from": "outside"}}, {"setting": "systems.student.init_from"}),
         ({"student": {**TRAINED, "init_from": "outside"}}, {"setting": "systems.student.init_from"}),
         (
