@@ -1007,12 +1007,16 @@ ROWS = {
         "who computes the distillation",
     ],
     "how patient downloads are (`runtime.download_…`)": ["patience with downloads"],
+    "Pythons of metrics with a program, and their batches (`runtime.pythons`, `runtime.scoring_batch`)": [
+        "device, threads, precision, logging"
+    ],
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
     "number of distillation shards": ["number of shards"],
     "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
     "title of the report, published figures and their convention": ["title of the report", "what was published"],
     "how repetitions are removed (`report.remove_repetitions`)": ["how repetitions are removed"],
     "metrics and their settings (`metrics`)": ["metrics"],
+    "a metric with a program, its model, or that model's files": ["a metric that a program computes"],
     "number of examples": ["number of examples"],
     "a setting of one analysis": ["samples of one analysis", "how finely a figure is drawn"],
     "samples decoded together for marginals (`chunk`)": ["samples decoded together"],
