@@ -169,3 +169,12 @@ def test_what_it_cannot_do_is_refused_in_one_sentence(sections, fields):
     with pytest.raises(ConfigError) as refused:
         load(experiment(**sections))
     assert fields_of(refused.value, fields) == fields
+
+
+def test_it_ranks_no_ids_that_stand_for_placeholders():
+    raw = experiment()
+    raw["recipe"] = {**raw["recipe"], "placeholders": ["urls"]}
+    fields = {"value": "outside", "setting": "rescorer of decode student/ctc-beam-2-by-outside"}
+    with pytest.raises(ConfigError) as refused:
+        load(raw)
+    assert fields_of(refused.value, fields) == fields
