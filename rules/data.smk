@@ -137,6 +137,7 @@ rule learn_subwords:
     input:
         source=plan.corpus("train", "source"),
         target=plan.corpus("train", "target"),
+        **{"subwords-from": path for path in plan.own_subwords},
     output:
         summary=SUBWORDS,
     log:
@@ -152,12 +153,13 @@ rule learn_subwords:
         slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_subwords(),
+        others=option("subwords-from"),
         folder=output_folder("summary"),
     message:
         "Learning subwords on the training text"
     shell:
         "python -m workflow_src.stages.learn_subwords --settings {params.settings:q} --log {log:q}"
-        " --source {input.source:q} --target {input.target:q} --threads {threads}"
+        " --source {input.source:q} --target {input.target:q} {params.others} --threads {threads}"
         " --output-folder {params.folder:q}"
 
 

@@ -36,7 +36,7 @@ def _lines(path: Path) -> list[str]:
 
 def _corpus(plan: Plan, folder: Path) -> list[str]:
     wrong = []
-    for split in ("train", "dev", "test"):
+    for split in ("train", *plan.loaded.held_out):
         source, target = (_lines(folder / plan.corpus(split, side)) for side in ("source", "target"))
         if not source or len(source) != len(target):
             wrong.append(f"corpus {split} has {len(source)} source and {len(target)} target lines")
@@ -94,7 +94,7 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
         if not analysis.enabled:
             continue
         found = json.loads((folder / analysis.path).read_text())
-        if found["analysis"] != name:
+        if found["analysis"] != analysis.name:
             wrong.append(f"{analysis.path} is of {found['analysis']}")
         for curve in found.get("curves", []):
             figures = [value for point in curve["points"] for value in point.values() if value is not None]

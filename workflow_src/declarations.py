@@ -188,6 +188,7 @@ def _check_metric_fields(where: str, metric: Metric) -> None:
         ("heading", metric.heading is None or _is_text(metric.heading), "write one, or None"),
         ("unit", metric.unit in ("", "%"), 'write "%", or ""'),
         ("better", metric.better in ("higher", "lower"), "write higher or lower"),
+        ("references", metric.references in ("all", "first", "none"), "write all, first or none"),
         ("bounds", _are_bounds(metric.bounds), "make it a tuple (low, high) with low below high, None for no bound"),
         ("least", metric.least is None or _is_number(metric.least), "make it a number, or None"),
         ("order", _is_number(metric.order) and isinstance(metric.order, int), "make it a whole number"),

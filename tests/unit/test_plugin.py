@@ -224,6 +224,7 @@ def _shown_files(usage):
             "languages": {"source": "de", "target": "en"},
         }
         write_json(Path(row["bundle"], "bundle.json"), about)
+        write_json(Path(row["bundle"], "subwords/subwords.json"), {})
     for path in (usage["source"], usage["reference"], *(row["translations"] for row in usage["rows"])):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("a line\n")

@@ -165,6 +165,7 @@ PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
             (f"{field}={value}", {"subject": 'metric "mine"', "problem": f"has {field} {value}"})
             for field, value in (
                 ("better", "'less'"),
+                ("references", "'some'"),
                 ("unit", "'points'"),
                 ("bounds", "None"),
                 ("bounds", "(1, 0)"),

@@ -72,6 +72,7 @@ def check_files(plan: Plan) -> None:
             fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
             raise ArtifactError(path, f"{_lack(path)}{hint}", fix)
     others = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
+    others += [("recipe.subwords_from", path) for path in plan.own_subwords]
     others += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
     for metric in plan.program_settings:
         others += [(f"{what} of metrics.{metric}", path) for what, path in plan.program_files(metric).items()]

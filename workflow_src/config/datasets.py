@@ -424,6 +424,9 @@ class RecipeConfig(Frozen):
     )
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
+    subwords_from: FilePath | None = Field(
+        None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
+    )
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
     limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
         {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"

@@ -38,6 +38,7 @@ from workflow_src.registry import (
     families,
     filters,
     main_metric,
+    named_systems,
     use,
 )
 from workflow_src.spec import (
@@ -109,6 +110,7 @@ def load(raw: dict[str, Any]) -> Loaded:
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     _check_choices(decodes, measured, corpus)
+    _check_ranked_text(config, systems, decodes)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
 
 
@@ -123,6 +125,19 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
         raise ConfigError(where, name, problem=f"it {reason}", hint=remedy)
     if metric not in [entry.metric for entry in measured]:
         raise ConfigError(where, name, problem=f"metrics lists no {metric.name}", hint=f"add it, or {remedy}")
+
+
+def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decodes: tuple[Decode, ...]) -> None:
+    """Refuse rankings by models made elsewhere of ids that stand for placeholders. Raises ConfigError."""
+    if not config.recipe.placeholder_kinds:
+        return
+    for decode in decodes:
+        for role, name in named_systems(decode.values).items():
+            if systems[name].family.imported:
+                problem = "it reads text, and ids lack that of the recipe's placeholders"
+                hint = "name a system that is trained, or remove recipe.placeholders"
+                where = f"{role} of decode {decode.system}/{decode.name}"
+                raise ConfigError(where, name, problem=problem, hint=hint)
 
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
@@ -459,9 +474,14 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
-    if made and not {AUTOREGRESSIVE, trait} <= families()[config.systems[made[1]].family].traits:
-        fits = " or ".join(name for name, one in families().items() if {AUTOREGRESSIVE, trait} <= one.traits)
-        raise ConfigError(where, text, allowed=f"a system of family {fits}")
+    fits = [
+        name
+        for name, one in families().items()
+        # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
+        if {AUTOREGRESSIVE, trait} <= one.traits and not (trait == SCORER and one.imported)
+    ]
+    if made and config.systems[made[1]].family not in fits:
+        raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 
 def _check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:

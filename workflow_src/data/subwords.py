@@ -27,7 +27,7 @@ from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, outcomes, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.atomic import atomic, fingerprint, read_json, sha256, write_json
+from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
@@ -332,6 +332,33 @@ def learn(
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return Subwords.load(folder, threads)
+
+
+def copy(
+    settings: SubwordsConfig, placeholders: Sequence[PlaceholderKind], description: Path, folder: str | Path
+) -> Subwords:
+    """Copy the subwords that `description`, a subwords.json, is of to `folder`; weights trained with them fit.
+
+    Raises ConfigError where `settings` or `placeholders` are not those of the subwords.
+    """
+    own, folder = Subwords.load(description.parent), Path(folder)
+    before = own.description
+    actual = {name: before[name] for name in ("method", "model", "joint")}
+    if settings.vocabulary_size != AUTO:
+        actual["vocabulary_size"] = own.source_size
+    for name, value in actual.items():
+        if getattr(settings, name) != value:
+            problem = f"{description} has another"
+            raise ConfigError(f"recipe.subwords.{name}", getattr(settings, name), problem=problem, allowed=[value])
+    if list(placeholders) != before.get("placeholders", []):
+        allowed = [before.get("placeholders", [])]
+        raise ConfigError("recipe.placeholders", list(placeholders), problem="subwords have others", allowed=allowed)
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in before["files"]:
+        copy_file(description.parent / name, folder / name)
+    block = provenance(settings.model_dump(mode="json"), {"subwords": description}, before["files"])
+    write_json(folder / "subwords.json", before | {"provenance": block})
+    return Subwords.load(folder)
 
 
 def _describe(

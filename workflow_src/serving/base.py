@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,17 +21,15 @@ from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import EAGER
-from workflow_src.errors import ConfigError, shown
+from workflow_src.errors import ConfigError, DeclarationError, shown
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.room import check_room
-from workflow_src.serving.sentences import Part, cut, gaps, split_lines, whole_lines
-from workflow_src.serving.translations import PLAIN, Hypothesis, Translation, Wanted, distinct, of_lines
+from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
+from workflow_src.serving.translations import PLAIN, Translation, Wanted, of_lines, of_sentences
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
-
-log = logging.getLogger("continuum")
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
@@ -159,7 +156,9 @@ class BaseTranslator(ABC):
         )
         ranked = [[pair] for pair in zip(hypotheses.scores, hypotheses.tokens, strict=True)]
         if several:
-            assert hypotheses.ranked is not None, "searches that hold several hypotheses give them"
+            if hypotheses.ranked is None:
+                name = registry.search_of(settings).name
+                raise DeclarationError(f'search "{name}"', "holds several hypotheses and gives one", "leave n_best out")
             ranked = hypotheses.ranked()
         origins = None
         if wanted.origins:
@@ -171,20 +170,10 @@ class BaseTranslator(ABC):
             for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ():
                 self.placeholders.update(outcome)
             placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
-        texts = iter(self.text([tokens for own in ranked for _, tokens in own], removed, placed))
-        sentences = []
-        for number, own in enumerate(ranked):
-            hypotheses_of_sentence = [
-                Hypothesis(
-                    next(texts),
-                    score,
-                    tuple(self.subwords.pieces_target(tokens)) if wanted.details else (),
-                    tuple(origins[number][place]) if origins is not None else None,
-                )
-                for place, (score, tokens) in enumerate(own)
-            ]
-            source = self._source_pieces(sources[number]) if wanted.details else []
-            sentences.append(Translation(tuple(distinct(hypotheses_of_sentence)), tuple(source)))
+        texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
+        source_pieces = map(self._source_pieces, sources) if wanted.details else [[] for _ in sources]
+        pieces = self.subwords.pieces_target if wanted.details else None
+        sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
 
@@ -327,37 +316,14 @@ class BaseTranslator(ABC):
             parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
             texts = self._normalised([part.text for part in parts], normalised)
             sources = self._encoded(texts)
-            if any(len(source) >= self._positions() for source in sources):
-                parts = self._cut(parts, sources, normalised, file, first_line)
+            limit = self._positions() - 1
+            if any(len(source) > limit for source in sources):
+                size = lambda text: len(self._encoded(self._normalised([text], normalised))[0])  # noqa: E731
+                parts = cut_long(parts, list(map(len, sources)), limit, size, f"{file}, " if file else "", first_line)
                 texts = self._normalised([part.text for part in parts], normalised)
                 sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         return parts, texts, sources
-
-    def _cut(
-        self,
-        parts: Sequence[Part],
-        sources: Sequence[Sequence[int]],
-        normalised: bool,
-        file: str | Path | None,
-        first_line: int,
-    ) -> list[Part]:
-        """Parts with pieces in place of those that are too long for the model, each with a warning."""
-        limit, pieces = self._positions() - 1, []
-        fits = lambda text: len(self._encoded(self._normalised([text], normalised))[0]) <= limit  # noqa: E731
-        for part, source in zip(parts, sources, strict=True):
-            own = [part] if len(source) <= limit else cut(part, fits)
-            if len(own) > 1:
-                place = (f"{file}, " if file else "", first_line + part.line)
-                sizes = (len(source), limit, len(own))
-                log.warning(
-                    "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut into "
-                    "%d parts",
-                    *place,
-                    *sizes,
-                )
-            pieces += own
-        return pieces
 
     def source_text(self, line: str) -> str:
         """A normalised line of the source, put together like outputs: what to show of a corpus."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from collections.abc import Callable, Sequence
 
@@ -12,6 +13,7 @@ from workflow_src.config.tokenisers import spaced
 from workflow_src.data.placeholders import Placeholders, put_back
 from workflow_src.data.texts import two_letters
 
+log = logging.getLogger("continuum")
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
@@ -77,6 +79,36 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
     text = part.text
     left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
     return [*cut(left, fits), *cut(right, fits)]
+
+
+def cut_long(
+    parts: Sequence[Part],
+    sizes: Sequence[int],
+    most: int,
+    size: Callable[[str], int],
+    place: str = "",
+    first_line: int = 1,
+) -> list[Part]:
+    """Parts of at most `most` subwords: longer ones are cut, with a warning.
+
+    `sizes` are those of parts in subwords, `size` counts those of a text. Warnings begin with `place`, and count lines
+    from `first_line`.
+    """
+    pieces: list[Part] = []
+    for part, number in zip(parts, sizes, strict=True):
+        own = [part] if number <= most else cut(part, lambda text: size(text) <= most)
+        pieces += own
+        if len(own) > 1:
+            log.warning(
+                "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut into %d "
+                "parts",
+                place,
+                first_line + part.line,
+                number,
+                most,
+                len(own),
+            )
+    return pieces
 
 
 def _middle(text: str) -> tuple[int, int]:

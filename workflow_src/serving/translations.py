@@ -7,9 +7,10 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from workflow_src.serving.sentences import Part, join
+from workflow_src.types import Ranked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +72,30 @@ def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         if not by_text or math.isfinite(hypothesis.score):
             by_text.setdefault(hypothesis.text, hypothesis)
     return list(by_text.values())
+
+
+def of_sentences(
+    ranked: Sequence[Ranked],
+    texts: Sequence[str],
+    origins: Sequence[Sequence[Sequence[int]]] | None,
+    sources: Sequence[Sequence[str]],
+    pieces_of: Callable[[list[int]], Sequence[str]] | None,
+) -> list[Translation]:
+    """The translations of sentences from all their hypotheses.
+
+    `texts` are those of all hypotheses, one after another, `origins` the source positions of their subwords, which
+    `pieces_of` names, `sources` the subwords of the sources by name.
+    """
+    following = iter(texts)
+    translations = []
+    for number, (own, source) in enumerate(zip(ranked, sources, strict=True)):
+        hypotheses = []
+        for place, (score, tokens) in enumerate(own):
+            pieces = tuple(pieces_of(tokens)) if pieces_of else ()
+            read_off = None if origins is None else tuple(origins[number][place])
+            hypotheses.append(Hypothesis(next(following), score, pieces, read_off))
+        translations.append(Translation(tuple(distinct(hypotheses)), tuple(source)))
+    return translations
 
 
 def of_lines(

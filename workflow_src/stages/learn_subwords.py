@@ -1,4 +1,4 @@
-"""Stage learn_subwords: two training texts -> subword models and subwords.json in a folder."""
+"""Stage learn_subwords: two training texts, or subwords from elsewhere -> subword models and subwords.json."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Inputs(JobInputs):
     settings: SubwordSettings = Field(description="method and size, recipe.subwords of the configuration")
     source: Path = Field(description="training text")
     target: Path = Field(description="its translation, line by line")
+    subwords_from: Path | None = Field(None, description="subwords.json of models to copy in place of learning")
     output_folder: Path
     threads: int = 1
 
@@ -26,6 +27,9 @@ class Inputs(JobInputs):
 def run(inputs: Inputs) -> str:
     kinds = inputs.settings.placeholders
     settings = SubwordsConfig.model_validate(inputs.settings.model_dump(exclude={"placeholders"}))
+    if inputs.subwords_from:
+        copied = subwords.copy(settings, kinds, inputs.subwords_from, inputs.output_folder)
+        return f"copied {copied.source_size:,} source and {copied.target_size:,} target subwords"
     learned = subwords.learn(settings, inputs.source, inputs.target, inputs.output_folder, inputs.threads, kinds)
     if learned.joint:
         return f"learned {learned.source_size:,} subwords for both languages"

@@ -212,7 +212,10 @@ def test_a_wrong_value_names_what_is_allowed(changes, fields):
         ),
         (
             {"systems": {"lvm": {"data": "mine"}}},
-            {"setting": "systems.lvm.data", "allowed": ("distilled-by-SYSTEM", "monolingual-by-SYSTEM", "raw")},
+            {
+                "setting": "systems.lvm.data",
+                "allowed": ("distilled-by-SYSTEM", "likely-by-SYSTEM", "monolingual-by-SYSTEM", "raw"),
+            },
         ),
         ({"distillation": {"teechers": {}}}, {"setting": "distillation.teechers", "nearest": "teacher"}),
         ({"distillation": {"teacher": {"beam": 0}}}, {"setting": "distillation.teacher.beam", "allowed": "1 or more"}),

@@ -143,6 +143,7 @@ TRAINED = {"family": "transformer", "preset": "miniature", "training": STUDENT["
         ({"outside": {**OUTSIDE, "training": STUDENT["training"]}}, {"setting": "systems.outside.training"}),
         ({"outside": {**OUTSIDE, "initial_weights": "x.safetensors"}}, {"setting": "systems.outside.initial_weights"}),
         ({"outside": {"family": "ctranslate2"}}, {"setting": "systems.outside.model.folder", "problem": "missing"}),
+        ({"student": {**STUDENT, "data": "likely-by-outside"}}, {"setting": "systems.student.data"}),
         ({"student": {**STUDENT, "init_from": "outside"}}, {"setting": "systems.student.init_from"}),
         ({"student": {**TRAINED, "init_from": "outside"}}, {"setting": "systems.student.init_from"}),
         (
@@ -167,4 +168,13 @@ TRAINED = {"family": "transformer", "preset": "miniature", "training": STUDENT["
 def test_what_it_cannot_do_is_refused_in_one_sentence(sections, fields):
     with pytest.raises(ConfigError) as refused:
         load(experiment(**sections))
+    assert fields_of(refused.value, fields) == fields
+
+
+def test_it_ranks_no_ids_that_stand_for_placeholders():
+    raw = experiment()
+    raw["recipe"] = {**raw["recipe"], "placeholders": ["urls"]}
+    fields = {"value": "outside", "setting": "rescorer of decode student/ctc-beam-2-by-outside"}
+    with pytest.raises(ConfigError) as refused:
+        load(raw)
     assert fields_of(refused.value, fields) == fields

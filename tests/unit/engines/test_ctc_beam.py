@@ -105,5 +105,8 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
         assert together.candidates == [part.candidates[0] for part in parts] == wanted.candidates
         assert together.scores == pytest.approx(wanted.scores, abs=1e-4)
         assert [part.scores[0] for part in parts] == pytest.approx(wanted.scores, abs=1e-4)
+        for own, other in zip(together.ranked(), wanted.ranked(), strict=True):
+            assert [score for score, _ in own] == pytest.approx([score for score, _ in other], abs=1e-4)
+            assert {tuple(words) for _, words in own} == {tuple(words) for _, words in other}
     assert len(exports) == 2
     assert len({word for row in wanted.tokens for word in row}) > 1

@@ -78,3 +78,5 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
     hypotheses = open_engine(model, "fast-int8").translate(LINES, settings, True)
     assert [len(row) for row in hypotheses.tokens] == [len(row) for row in wanted.tokens]
     assert hypotheses.scores == pytest.approx(wanted.scores, abs=0.3) and hypotheses.scores != wanted.scores
+    # Sentences are computed one at a time; their lists of hypotheses are put together too.
+    assert [own[0] for own in hypotheses.ranked()] == [*zip(hypotheses.scores, hypotheses.tokens, strict=True)]

@@ -123,3 +123,23 @@ def test_missing_text(texts, capsys):
     (texts / "de").unlink()
     error = run(texts, 1, capsys)
     assert f"{texts / 'de'} " in error and "exist" in error
+
+
+def test_subwords_of_another_corpus_are_copied(texts, tmp_path, capsys):
+    run(texts)
+    before = Subwords.load(texts / "results/subwords")
+    other = tmp_path / "other"
+    other.mkdir()
+    for code in ("de", "en"):
+        (other / code).write_text("ganz anders\n", encoding="utf-8")
+    words = ["--source", str(other / "de"), "--target", str(other / "en"), "--output-folder", str(other / "subwords")]
+    words += ["--subwords-from", str(texts / "results/subwords/subwords.json")]
+    start(["--settings", '{"vocabulary_size": 40}', *words])
+    copied = Subwords.load(other / "subwords")
+    # Weights trained with one fit the other.
+    assert copied.digest == before.digest and copied.names() == before.names()
+    assert list(copied.description["provenance"]["inputs"]) == ["subwords"]
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        start(["--settings", '{"vocabulary_size": 30}', *words])
+    assert "recipe.subwords.vocabulary_size is 30: " in capsys.readouterr().err

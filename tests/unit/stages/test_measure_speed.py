@@ -118,16 +118,16 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
 
 
 def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
-    told, search = [], Translator.search
+    timed, search = [], Translator.search_ids
 
-    def record(self, lines, settings, *words, **more):
-        told.append(settings)
-        return search(self, lines, settings, *words, **more)
+    def record(self, sources, settings, *words, **more):
+        timed.append(settings)
+        return search(self, sources, settings, *words, **more)
 
-    monkeypatch.setattr(Translator, "search", record)
+    monkeypatch.setattr(Translator, "search_ids", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
     found = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned", "chosen": "chosen.json"}])
-    assert found["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in told} == {0.25}
+    assert found["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in timed} == {0.25}
     assert "chosen teacher tuned" in found["provenance"]["inputs"]
 
 

@@ -240,7 +240,12 @@ class Graph(Paths):
         """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
         models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
         imported = [path for system in self.imported for path in self.imported_files(system).values()]
-        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported]
+        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported, *self.own_subwords]
+
+    @property
+    def own_subwords(self) -> list[str]:
+        """The description of the subwords that the recipe takes from elsewhere, if it does."""
+        return [f"{self.recipe.subwords_from}/subwords.json"] if self.recipe.subwords_from else []
 
     @property
     def exported(self) -> list[str]:
