@@ -142,6 +142,9 @@ def training_inputs(wildcards):
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
     }
+    # Beside the summary: the text of placeholders, which outputs get back before they are scored.
+    if plan.recipe.placeholder_kinds:
+        inputs["source"] = plan.corpus("dev", "source")
     inputs |= role_inputs(wildcards, system.filled)
     if plan.initial_weights(system.name, wildcards.seed):
         inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)

@@ -181,7 +181,7 @@ for path in map(pathlib.Path, filter(None, paths)):
 """
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
 # Rules that run the stages `train` and `export_engine`.
-TRAININGS = sorted({family.training_rule for family in families().values()})
+TRAININGS = sorted({family.training_rule for family in families().values() if not family.imported})
 EXPORTS = sorted({engine.export_rule for engine in engines().values() if engine.exports})
 
 
