@@ -1084,9 +1084,10 @@ def test_every_row_of_the_documented_table_is_tested():
 
 
 def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):
-    for folder in (".ci", "config/experiments", ".venv/bin"):
+    for folder in (".ci", "config/experiments", ".venv/bin", "envs"):
         (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(PROJECT / ".ci/run", tmp_path / ".ci/run")
+    for file in (".ci/run", "envs/comet.yaml"):
+        shutil.copy(PROJECT / file, tmp_path / file)
     (tmp_path / "config/experiments/smoke.yaml").touch()
     skipped = "SKIPPED [2] tests/test_slurm.py:40: no Slurm here: munged is not installed"
 

@@ -343,9 +343,10 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
     return section.search_settings(where)
 
 
-def _families_with(trait: str | None) -> str:
-    """Names of the families that have a trait, joined by "or"."""
-    return " or ".join(name for name, family in families().items() if trait is None or trait in family.traits)
+def _families_with(trait: str | None, imported: bool = True) -> str:
+    """Names of the families that have a trait, joined by "or"; `imported` ones are models made elsewhere."""
+    fits = [one for one in families().values() if trait is None or trait in one.traits]
+    return " or ".join(one.name for one in fits if imported or not one.imported)
 
 
 def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
@@ -368,14 +369,16 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
         if other is None:
             if need.optional:
                 continue
-            raise ConfigError(where, problem="missing", hint=f"name a system of family {_families_with(need.trait)}")
+            raise ConfigError(
+                where, problem="missing", hint=f"name a system of family {_families_with(need.trait, False)}"
+            )
         if other not in config.systems:
             raise ConfigError(where, other, allowed=config.systems)
         family = config.systems[other].family
         if family not in families():
             raise ConfigError(f"systems.{other}.family", family, allowed=families())
         if need.trait is not None and need.trait not in families()[family].traits:
-            raise ConfigError(where, other, allowed=f"a system of family {_families_with(need.trait)}")
+            raise ConfigError(where, other, allowed=f"a system of family {_families_with(need.trait, False)}")
 
 
 def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:

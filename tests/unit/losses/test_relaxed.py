@@ -17,7 +17,8 @@ from workflow_src.spec import AUTOREGRESSIVE
 from workflow_src.types import EOS, PAD
 
 OPERATORS = ("SX", "STL", "SG", "ST", "GX")
-SCORERS = [name for name, family in families().items() if AUTOREGRESSIVE in family.traits]
+# Models made elsewhere read text, not distributions.
+SCORERS = [name for name, one in families().items() if AUTOREGRESSIVE in one.traits and not one.imported]
 SIZE = 11
 
 
