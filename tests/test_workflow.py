@@ -408,6 +408,8 @@ def finished(hollow_project, tmp_path_factory) -> Path:
     snakefile = hollow_project / "Snakefile"
     done = snakemake("--cores", "2", "--config", "experiment=smoke", snakefile=snakefile, folder=folder)
     assert done.returncode == 0, done.stderr
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/subwords.json").write_text("{}")
     return folder
 
 
@@ -577,6 +579,7 @@ CHANGES = {
         "recipe: {subwords: {vocabulary_size: auto}}",
         AFTER_SUBWORDS,
     ),
+    "subwords from elsewhere": ("recipe: {subwords_from: elsewhere}", AFTER_SUBWORDS),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
         jobs(Plan(load_experiment("smoke"))),
@@ -1053,7 +1056,11 @@ ROWS = {
         "how likely pairs are that no system learns from",
         "pairs that a system finds likely",
     ],
-    "subwords": ["size of the subwords", "size of the subwords by the corpus"],
+    "subwords, `subwords_from`": [
+        "size of the subwords",
+        "size of the subwords by the corpus",
+        "subwords from elsewhere",
+    ],
     "filters of the training text, their settings and order (`recipe.clean`)": [
         "a filter of the training text",
         "test_a_changed_filter_cleans_anew",

@@ -339,24 +339,23 @@ def copy(
 ) -> Subwords:
     """Copy the subwords that `description`, a subwords.json, is of to `folder`; weights trained with them fit.
 
-    Raises ConfigError where `settings` or `placeholders` are not those of the subwords.
+    What `settings` state must be what the subwords were learned with; what they leave open follows the subwords.
+    Raises ConfigError where a stated setting or `placeholders` differ.
     """
     own, folder = Subwords.load(description.parent), Path(folder)
     before = own.description
-    actual = {name: before[name] for name in ("method", "model", "joint")}
-    if settings.vocabulary_size != AUTO:
-        actual["vocabulary_size"] = own.source_size
-    for name, value in actual.items():
-        if getattr(settings, name) != value:
+    learned_with = before["provenance"]["settings"]
+    for name, value in settings.model_dump(mode="json", exclude_unset=True).items():
+        if learned_with[name] != value:
             problem = f"{description} has another"
-            raise ConfigError(f"recipe.subwords.{name}", getattr(settings, name), problem=problem, allowed=[value])
+            raise ConfigError(f"recipe.subwords.{name}", value, problem=problem, allowed=[learned_with[name]])
     if list(placeholders) != before.get("placeholders", []):
         allowed = [before.get("placeholders", [])]
         raise ConfigError("recipe.placeholders", list(placeholders), problem="subwords have others", allowed=allowed)
     shutil.rmtree(folder, ignore_errors=True)
     for name in before["files"]:
         copy_file(description.parent / name, folder / name)
-    block = provenance(settings.model_dump(mode="json"), {"subwords": description}, before["files"])
+    block = provenance(learned_with, {"subwords": description}, before["files"])
     write_json(folder / "subwords.json", before | {"provenance": block})
     return Subwords.load(folder)
 

@@ -26,7 +26,7 @@ class Inputs(JobInputs):
 
 def run(inputs: Inputs) -> str:
     kinds = inputs.settings.placeholders
-    settings = SubwordsConfig.model_validate(inputs.settings.model_dump(exclude={"placeholders"}))
+    settings = SubwordsConfig.model_validate(inputs.settings.model_dump(exclude={"placeholders"}, exclude_unset=True))
     if inputs.subwords_from:
         copied = subwords.copy(settings, kinds, inputs.subwords_from, inputs.output_folder)
         return f"copied {copied.source_size:,} source and {copied.target_size:,} target subwords"

@@ -125,21 +125,52 @@ def test_missing_text(texts, capsys):
     assert f"{texts / 'de'} " in error and "exist" in error
 
 
-def test_subwords_of_another_corpus_are_copied(texts, tmp_path, capsys):
-    run(texts)
-    before = Subwords.load(texts / "results/subwords")
-    other = tmp_path / "other"
-    other.mkdir()
+def copy_words(folder):
+    """Words of a command that copies the subwords of `folder` for another corpus."""
+    other = folder / "other"
+    other.mkdir(exist_ok=True)
     for code in ("de", "en"):
         (other / code).write_text("ganz anders\n", encoding="utf-8")
     words = ["--source", str(other / "de"), "--target", str(other / "en"), "--output-folder", str(other / "subwords")]
-    words += ["--subwords-from", str(texts / "results/subwords/subwords.json")]
+    return [*words, "--subwords-from", str(folder / "results/subwords/subwords.json")]
+
+
+def test_subwords_of_another_corpus_are_copied(texts, capsys):
+    run(texts)
+    before, words = Subwords.load(texts / "results/subwords"), copy_words(texts)
     start(["--settings", '{"vocabulary_size": 40}', *words])
-    copied = Subwords.load(other / "subwords")
+    copied = Subwords.load(texts / "other" / "subwords")
     # Weights trained with one fit the other.
     assert copied.digest == before.digest and copied.names() == before.names()
     assert list(copied.description["provenance"]["inputs"]) == ["subwords"]
+    assert copied.description["provenance"]["settings"] == before.description["provenance"]["settings"]
     capsys.readouterr()
     with pytest.raises(SystemExit):
         start(["--settings", '{"vocabulary_size": 30}', *words])
     assert "recipe.subwords.vocabulary_size is 30: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [82, "auto"])
+def test_stated_settings_are_those_that_the_copied_subwords_were_learned_with(texts, capsys, size):
+    """The setting counts, not the number of subwords that came of it."""
+    for code in ("de", "en"):
+        (texts / code).write_text("\n".join(WORDS * 4) + "\n")
+    settings = {"method": "subword-nmt", "model": "bpe", "joint": False, "vocabulary_size": "auto"}
+    run(texts, **settings, character_coverage=0.99)
+    # As of a vocabulary in which two merges had the products of others.
+    summary, settings = texts / "results/subwords/subwords.json", settings | {"vocabulary_size": size}
+    content = json.loads(summary.read_text())
+    content["provenance"]["settings"]["vocabulary_size"] = size
+    summary.write_text(json.dumps(content))
+    before, words = Subwords.load(summary.parent), copy_words(texts)
+    assert before.source_size != size
+    for stated in (settings | {"character_coverage": 0.99}, settings, {"vocabulary_size": size}, {}):
+        start(["--settings", json.dumps(stated), *words])
+        assert Subwords.load(texts / "other/subwords").digest == before.digest
+    differences = {"joint": True, "vocabulary_size": before.source_size, "character_coverage": 1.0}
+    differences |= {"method": "sentencepiece", "model": "unigram"}
+    for name, value in differences.items():
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            start(["--settings", json.dumps({name: value}), *words])
+        assert f"recipe.subwords.{name} is " in capsys.readouterr().err

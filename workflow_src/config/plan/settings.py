@@ -72,7 +72,9 @@ class Settings(Graph):
         return {name: limits[key] for name, key in named.items() if key in limits}
 
     def settings_subwords(self) -> str:
-        return _json(self.recipe.subwords.model_dump(mode="json") | self._placeholders())
+        # Those that are not stated follow the subwords that are copied.
+        copied = self.recipe.subwords_from is not None
+        return _json(self.recipe.subwords.model_dump(mode="json", exclude_unset=copied) | self._placeholders())
 
     def _placeholders(self) -> dict[str, list[str]]:
         kinds = self.recipe.placeholder_kinds
