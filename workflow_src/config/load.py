@@ -280,8 +280,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
             made = texts.kind_and_system(text)
-            if made and made[1] not in names:
-                raise ConfigError(f"{where}.data", text, allowed=[f"{made[0]}-by-{name}" for name in names])
+            if made and text not in (allowed := [f"{made[0]}-by-{name}" for name in names]):
+                raise ConfigError(f"{where}.data", text, allowed=allowed)
         _check_roles(name, system, config)
     for name, system in config.systems.items():
         _check_carried(name, system, config)

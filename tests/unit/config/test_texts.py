@@ -48,6 +48,8 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     for text in texts_of_ctc:
         assert plan.source_text(text) == plan.source_text(texts.base_of(text))
         assert plan.target_text(text) == plan.target_text(texts.base_of(text))
+        assert texts.kind_and_system(text) == texts.kind_and_system(texts.base_of(text))
+        assert texts.kind_of(text) == texts.kind_of(texts.base_of(text))
     handed = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
     assert handed == {
         "source": "de",
@@ -86,6 +88,14 @@ def test_shares_that_cannot_be_are_refused(augment, more, fields):
         plan_with({"systems": {"ctc": {"training": {"augment": augment}}}} | more)
     fields = fields | {"setting": f"systems.ctc.training.augment{fields['setting']}"}
     assert fields_of(refused.value, fields) == fields
+
+
+@pytest.mark.parametrize("text", ["raw", "distilled-by-teacher"])
+def test_the_name_of_an_augmented_text_is_no_data(text):
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"ctc": {"data": f"{text}+upper-0.1"}}})
+    fields = {"setting": "systems.ctc.data", "value": f"{text}+upper-0.1"}
+    assert fields_of(refused.value, fields) == fields and text in refused.value.allowed
 
 
 def test_a_refiner_learns_from_the_mixture_of_its_base():
