@@ -60,9 +60,13 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
         "no_accents": 0,
         "seed": 1,
     }
-    # Without augmentation nothing differs, and trainings are handed nothing of it.
+    # Trainings are handed nothing of it but the names of the texts, which descriptions of the system have.
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
-    assert plan.settings_training("ctc") == plain.settings_training("ctc")
+    handed, without = (json.loads(one.settings_training("ctc")) for one in (plan, plain))
+    assert handed == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
+    assert (
+        build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
+    )
     assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": 64}'
     assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
         "distilled-by-teacher+title-1+seed-3": 1
