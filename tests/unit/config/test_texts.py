@@ -107,6 +107,24 @@ def test_a_refiner_learns_from_the_mixture_of_its_base():
     assert plan.system("score").texts == plan.system("lvm").texts == MIXED
 
 
+@pytest.mark.parametrize(
+    ("own", "texts_of_score"),
+    [
+        ({}, ["distilled-by-teacher+upper-0.1"]),
+        # A text of its own has augmentation of its own.
+        ({"data": "distilled-by-teacher"}, ["distilled-by-teacher"]),
+        ({"data": "raw", "training": {"augment": {"title": 0.2}}}, ["raw+title-0.2"]),
+        ({"training": {"augment": {"title": 0.2}}}, ["distilled-by-teacher+title-0.2"]),
+    ],
+)
+def test_a_refiner_learns_from_the_text_of_its_base_as_that_is_augmented(own, texts_of_score):
+    lvm = {"data": "distilled-by-teacher", "training": {"augment": {"upper": 0.1}}}
+    plan = plan_with({"systems": {"lvm": lvm, "score": own}})
+    assert list(plan.system("lvm").texts) == ["distilled-by-teacher+upper-0.1"]
+    assert list(plan.system("score").texts) == texts_of_score
+    assert set(plan.texts) - set(plan.augmentations) <= {"raw", "distilled-by-teacher"}
+
+
 def test_what_reports_say_of_the_data_of_systems():
     plan = plan_with({"systems": {"ctc": {"data": MIXED}, "lvm": {"data": {"distilled-by-teacher": 3}}}})
     manifest = build(json.loads(plan.settings_report()))
