@@ -25,7 +25,7 @@ from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
-from workflow_src.config.texts import base_of, system_behind
+from workflow_src.config.texts import system_behind
 from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
@@ -231,7 +231,7 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     system = wildcards.get("system") or wildcards.get("teacher") or ""
     if rule == "encode":
         # Distilled text is encoded when its teacher has written it.
-        system = system_behind(base_of(wildcards["text"])) or ""
+        system = system_behind(wildcards["text"]) or ""
         return ("distil", system) if system else ("data", "")
     if rule in plan.training_rules:
         return "train", system

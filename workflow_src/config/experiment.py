@@ -141,7 +141,8 @@ class SystemConfig(Frozen):
     family: str
     preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")
     data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
-        None, description="a text, or texts with their weights; default: raw, or that of the base"
+        None,
+        description="a text, or texts with their weights; default: raw, or that of the base with its training.augment",
     )
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")

@@ -280,8 +280,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
             made = texts.kind_and_system(text)
-            if made and made[1] not in names:
-                raise ConfigError(f"{where}.data", text, allowed=[f"{made[0]}-by-{name}" for name in names])
+            if made and text not in (allowed := [f"{made[0]}-by-{name}" for name in names]):
+                raise ConfigError(f"{where}.data", text, allowed=allowed)
         _check_roles(name, system, config)
     for name, system in config.systems.items():
         _check_carried(name, system, config)
@@ -451,8 +451,11 @@ def _check_agree(system: System, other: System, setting: str) -> None:
         raise ConfigError(f"systems.{system.name}.model.{setting}", own, problem=problem, allowed=[needed])
 
 
-def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
-    """Settings of a system's training; no updates where its family is fitted by counting, or made elsewhere."""
+def _training(system: SystemConfig, base: SystemConfig | None, family: Family, where: str) -> TrainingConfig:
+    """Settings of a system's training; a system that learns from the text of its base has its `augment` too.
+
+    No updates where its family is fitted by counting, or made elsewhere.
+    """
     if not family.updated:
         settings, problem = ["training", "init_from"], f"family {family.name} is counted at once"
         if family.imported:
@@ -464,6 +467,8 @@ def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfi
         return TrainingConfig(max_steps=0)
     if system.training is None:
         raise ConfigError(f"{where}.training", problem="missing", hint="add it")
+    if base and base.training and system.data is None and system.training.augment is None:
+        return system.training.model_copy(update={"augment": base.training.augment})
     return system.training
 
 
@@ -510,7 +515,8 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
     family = families()[system.family]
     where = f"systems.{name}"
-    data = system.data or (config.systems[system.base].data if system.base else None) or texts.RAW
+    base = config.systems[system.base] if system.base else None
+    data = system.data or (base.data if base else None) or texts.RAW
     for text in texts.weights_of(data):
         _check_text(text, config, f"{where}.data")
     if family.fit and not isinstance(texts.canonical(data), str):
@@ -530,7 +536,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         initial_weights=system.initial_weights,
         model=model,
         objective=parse(family.objective, system.objective, f"{where}.objective"),
-        training=_training(system, family, where),
+        training=_training(system, base, family, where),
         roles=system.roles,
         carries=system.carries,
         search_defaults=system.search_defaults,

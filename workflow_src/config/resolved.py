@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
-from workflow_src.config.texts import Data, system_behind, weights_of
+from workflow_src.config.texts import Data, canonical, system_behind, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters
 from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
@@ -62,7 +62,12 @@ class System:
     def texts(self) -> dict[str, float]:
         """Weights of its training texts by name; augmented ones have another name."""
         suffix = self.training.augment.suffix if self.training.augment else ""
-        return {text + suffix: weight for text, weight in weights_of(self.data).items()}
+        return weights_of({text + suffix: weight for text, weight in weights_of(self.data).items()})
+
+    @property
+    def learnt_data(self) -> Data:
+        """`data` with the names of augmented texts, for descriptions."""
+        return canonical(self.texts)
 
     @property
     def teachers(self) -> list[str]:

@@ -23,10 +23,11 @@ def base_of(text: str) -> str:
 
 
 def kind_and_system(text: str) -> tuple[str, str] | None:
-    """The kind of a text that a system makes, and this system; None for other texts."""
+    """The kind of a text that a system makes, augmented or not, and this system; None for other texts."""
+    base = base_of(text)
     for kind in MADE_BY_SYSTEMS:
-        if text.startswith(prefix := f"{kind}-by-"):
-            return kind, text.removeprefix(prefix)
+        if base.startswith(prefix := f"{kind}-by-"):
+            return kind, base.removeprefix(prefix)
     return None
 
 
@@ -63,7 +64,7 @@ def kind_of(data: Data) -> str:
 
 def _kind(text: str) -> str:
     made = kind_and_system(text)
-    kind = made[0] if made else RAW if text == RAW else DISTILLED
+    kind = made[0] if made else RAW if base_of(text) == RAW else DISTILLED
     return RAW if kind == LIKELY else kind
 
 

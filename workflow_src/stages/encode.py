@@ -54,7 +54,7 @@ class Inputs(JobInputs):
 
 
 def augmented_pairs(
-    subwords: Subwords, block: list[tuple[str, str]], augment: Augmenter, longest: int, counts: Counter[str]
+    subwords: Subwords, block: list[tuple[str, str]], augment: Augmenter, max_length: int, counts: Counter[str]
 ) -> list[Pair]:
     """Ids of training pairs, changed as `augment` says and counted by modifier.
 
@@ -64,12 +64,12 @@ def augmented_pairs(
     changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
     pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
     changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
-    long = {row for row in changes if max(map(len, pairs[row])) > longest}
+    long = {row for row in changes if max(map(len, pairs[row])) > max_length}
     for row in long:
         source, target = block[row]
         [pairs[row]] = subwords.encode_pairs([source], [target])
     counts.update(changed[row].modifier or "" for row in changes - long)
-    counts.update(too_long=sum(max(map(len, pairs[row])) <= longest for row in long))
+    counts.update(too_long=sum(max(map(len, pairs[row])) <= max_length for row in long))
     return pairs
 
 
@@ -85,7 +85,6 @@ def encoded_pairs(
     if settings.augment:
         languages = settings.augment.source, settings.augment.target
         augment = Augmenter(settings.augment, languages, subwords.placeholders)
-    longest = settings.max_length if inputs.longest is None else min(settings.max_length, inputs.longest)
     lines = zip(read_lines(source), read_lines(target), strict=True)
     while block := list(itertools.islice(lines, CHUNK)):
         sources, targets = zip(*block, strict=True)
@@ -96,7 +95,7 @@ def encoded_pairs(
             for pair in block:
                 placeholders.update(subwords.placeholders.count(*pair))
         if augment:
-            yield from augmented_pairs(subwords, block, augment, longest, augmented)
+            yield from augmented_pairs(subwords, block, augment, settings.max_length, augmented)
         else:
             yield from subwords.encode_pairs(sources, targets)
 

@@ -48,6 +48,8 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     for text in texts_of_ctc:
         assert plan.source_text(text) == plan.source_text(texts.base_of(text))
         assert plan.target_text(text) == plan.target_text(texts.base_of(text))
+        assert texts.kind_and_system(text) == texts.kind_and_system(texts.base_of(text))
+        assert texts.kind_of(text) == texts.kind_of(texts.base_of(text))
     handed = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
     assert handed == {
         "source": "de",
@@ -58,9 +60,13 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
         "no_accents": 0,
         "seed": 1,
     }
-    # Without augmentation nothing differs, and trainings are handed nothing of it.
+    # Trainings are handed nothing of it but the names of the texts, which descriptions of the system have.
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
-    assert plan.settings_training("ctc") == plain.settings_training("ctc")
+    handed, without = (json.loads(one.settings_training("ctc")) for one in (plan, plain))
+    assert handed == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
+    assert (
+        build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
+    )
     assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": 64}'
     assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
         "distilled-by-teacher+title-1+seed-3": 1
@@ -88,9 +94,35 @@ def test_shares_that_cannot_be_are_refused(augment, more, fields):
     assert fields_of(refused.value, fields) == fields
 
 
+@pytest.mark.parametrize("text", ["raw", "distilled-by-teacher"])
+def test_the_name_of_an_augmented_text_is_no_data(text):
+    with pytest.raises(ConfigError) as refused:
+        plan_with({"systems": {"ctc": {"data": f"{text}+upper-0.1"}}})
+    fields = {"setting": "systems.ctc.data", "value": f"{text}+upper-0.1"}
+    assert fields_of(refused.value, fields) == fields and text in refused.value.allowed
+
+
 def test_a_refiner_learns_from_the_mixture_of_its_base():
     plan = plan_with({"systems": {"lvm": {"data": MIXED}}})
     assert plan.system("score").texts == plan.system("lvm").texts == MIXED
+
+
+@pytest.mark.parametrize(
+    ("own", "texts_of_score"),
+    [
+        ({}, ["distilled-by-teacher+upper-0.1"]),
+        # A text of its own has augmentation of its own.
+        ({"data": "distilled-by-teacher"}, ["distilled-by-teacher"]),
+        ({"data": "raw", "training": {"augment": {"title": 0.2}}}, ["raw+title-0.2"]),
+        ({"training": {"augment": {"title": 0.2}}}, ["distilled-by-teacher+title-0.2"]),
+    ],
+)
+def test_a_refiner_learns_from_the_text_of_its_base_as_that_is_augmented(own, texts_of_score):
+    lvm = {"data": "distilled-by-teacher", "training": {"augment": {"upper": 0.1}}}
+    plan = plan_with({"systems": {"lvm": lvm, "score": own}})
+    assert list(plan.system("lvm").texts) == ["distilled-by-teacher+upper-0.1"]
+    assert list(plan.system("score").texts) == texts_of_score
+    assert set(plan.texts) - set(plan.augmentations) <= {"raw", "distilled-by-teacher"}
 
 
 def test_what_reports_say_of_the_data_of_systems():

@@ -173,6 +173,23 @@ def test_augmented_pairs_are_counted_and_stay_where_they_would_be_too_long(model
     assert "augmented" not in plain.summary
 
 
+def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(models, texts, capsys):
+    (texts / "de").write_text("der Hund schläft\nja\n", encoding="utf-8")
+    (texts / "en").write_text("the dog sleeps\nyes\n", encoding="utf-8")
+    augment = {"source": "de", "target": "en", "upper": 1}
+    free = run(models, texts, "train", 40, augment=augment)
+    longest = max(max(len(free.source(row)), len(free.target(row))) for row in range(len(free)))
+    plain = run(models, texts, "train", 40)
+    assert longest > max(max(len(plain.source(row)), len(plain.target(row))) for row in range(len(plain)))
+    enough = run(models, texts, "train", 40, augment=augment, more=["--longest", str(longest)])
+    assert enough.summary["digest"] == free.summary["digest"]
+    # A changed pair that is too long for a model ends the job as others do, and does not stay unchanged.
+    (texts / "out").rename(texts / "before")
+    capsys.readouterr()
+    error = refused(models, texts, "train", capsys, longest - 1, max_length=40, augment=augment)
+    assert f"lower recipe.max_length to {longest - 1}" in error
+
+
 def test_nothing_left_to_train_on(models, texts, capsys):
     error = run(models, texts, "train", 2, 1, capsys)
     assert "no pair of" in error and "5 source-too-long" in error and "recipe.max_length is 2" in error

@@ -61,7 +61,7 @@ class Graph(Paths):
     @property
     def distilled(self) -> list[tuple[str, str]]:
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
-        made = filter(None, map(kind_and_system, dict.fromkeys(map(base_of, self.texts))))
+        made = dict.fromkeys(filter(None, map(kind_and_system, self.texts)))
         return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
 
     @property
@@ -107,16 +107,15 @@ class Graph(Paths):
 
     def source_text(self, text: str) -> str:
         """Path of the source side of a training text, before it is augmented."""
-        made = kind_and_system(base_of(text))
+        made = kind_and_system(text)
         return self.corpus(SPLITS_OF[made[0]] if made else "train", "source")
 
     def target_text(self, text: str) -> str:
         """Path of the target side of a training text, before it is augmented."""
-        text = base_of(text)
-        if text == RAW:
-            return self.corpus("train", "target")
-        made = kind_and_system(text)
-        return self.distilled_text(made[1], SPLITS_OF[made[0]]) if made else self.recipe.distilled[text]
+        if made := kind_and_system(text):
+            return self.distilled_text(made[1], SPLITS_OF[made[0]])
+        base = base_of(text)
+        return self.corpus("train", "target") if base == RAW else self.recipe.distilled[base]
 
     @property
     def rows(self) -> list[tuple[Decode, int, str]]:

@@ -101,7 +101,7 @@ class Settings(Graph):
                 "system": system,
                 "family": resolved.family_name,
                 "preset": resolved.preset,
-                "data": resolved.data,
+                "data": resolved.learnt_data,
                 "model": resolved.model.model_dump(mode="json"),
                 **({} if resolved.family.fit else learning),
             }
@@ -275,7 +275,7 @@ class Settings(Graph):
             name: {
                 "family": s.family_name,
                 "preset": s.preset,
-                "data": s.data,
+                "data": s.learnt_data,
                 "base": s.base,
                 "init_from": s.init_from,
             }

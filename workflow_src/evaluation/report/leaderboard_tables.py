@@ -15,6 +15,7 @@ import yaml
 
 from workflow_src.config.display import changed, engine_info, search_info
 from workflow_src.config.manifest import words
+from workflow_src.config.texts import RAW, base_of
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report.leaderboard import RUN, Row
 from workflow_src.evaluation.report.markdown import Formatted, plain
@@ -197,12 +198,18 @@ def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
     with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
     wanted = {
         "fastest": _fastest(candidates),
-        "best on raw data without a language model": best([entry for entry in alone if entry.row["data"] == "raw"]),
+        "best on raw data without a language model": best([entry for entry in alone if _raw(entry)]),
         "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= _carried()]),
         "best of all": best(candidates),
         "refinement of latents": best([entry for entry in alone if entry.refines]),
     }
     return [(need, entry) for need, entry in wanted.items() if entry]
+
+
+def _raw(entry: Entry) -> bool:
+    """True for a system that learns from raw text alone, augmented or not."""
+    data = entry.row["data"]
+    return base_of(data) == RAW and " " not in data
 
 
 def _carried() -> set[str | None]:

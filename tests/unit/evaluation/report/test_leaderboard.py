@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 import shlex
@@ -210,6 +211,22 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
     assert chosen[:2] == [("teacher", 48.0), ("teacher", 46.0)]
     assert {("ctc", 41.0), ("lvm", 38.0), ("score", 38.8), ("ctc", 50.0), ("ctc", 48.2)} <= set(chosen)
     assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
+
+
+@pytest.mark.parametrize(
+    ("data", "raw"),
+    [
+        ("raw", True),
+        ("raw+upper-0.1+seed-2", True),
+        ("raw + 0.5 × text", False),
+        ("raw+upper-0.1 + text+upper-0.1", False),
+        ("distilled-by-teacher", False),
+    ],
+)
+def test_augmented_raw_text_is_raw_data(data, raw):
+    [entry] = leaderboard_tables.entries(read([row("ctc", "nat", "ctc-greedy", 41.0, 0.3)]))
+    entry = dataclasses.replace(entry, row={**entry.row, "data": data})
+    assert ("best on raw data without a language model" in dict(leaderboard_tables.needs([entry]))) == raw
 
 
 def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
