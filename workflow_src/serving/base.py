@@ -62,10 +62,9 @@ class BaseTranslator(ABC):
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
-        # Outputs are put together alone, and sources normalised too.
         kinds = subwords.placeholders.kinds if subwords.placeholders else ()
         self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
-        self._target = Normaliser(normalisation, description["languages"]["target"])
+        self._target = Normaliser(normalisation, description["languages"]["target"], kinds)
 
     @property
     def network(self) -> nn.Module:

@@ -315,23 +315,29 @@ def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, l
         assert [hypothesis.score for hypothesis in one.hypotheses] == pytest.approx(scores, abs=1e-4)
 
 
-def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path):
+@pytest.mark.parametrize(
+    "normalisation",
+    [{}, {"moses_tokenise": True}, {"lowercase": True, "references": "normalised"}],
+    ids=["plain", "tokenised", "lowercase"],
+)
+def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path, normalisation):
     """Whatever the model makes of a span, an output that has it gets it back by its symbol."""
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
-    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
+    words = import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle", **normalisation)
+    run_stage("import_model", words)
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
-    line, network = "der Hund %1 ruht", translator.network
+    line, network = "der hund %1 <BR/> ruht", translator.network
     assert network.encode([line])[0].line == line
     # The model reads what stands in the text, not a symbol.
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     assert len(network.encode([line])[0]) == len(model.encode_as_pieces(line))
-    texts = ["the %1 dog", "the dog"]
+    texts = ["the %1 dog <BR/>", "the dog <BR/>"]
     network.pieces.decode = lambda outputs: texts[: len(outputs)]
     hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)
     assert translator.subwords.placeholder_outcomes(hypotheses.tokens, [line, line]) == [
-        {"spans": 1, "missing": 0, "dropped": 0},
-        {"spans": 1, "missing": 1, "dropped": 0},
+        {"spans": 2, "missing": 0, "dropped": 0},
+        {"spans": 2, "missing": 1, "dropped": 0},
     ]
     assert translator.text(hypotheses.tokens, sources=[line, line]) == texts
