@@ -47,7 +47,7 @@ class BaseTranslator(ABC):
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
     seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts those of all sources that
-    `translate` had, and what translations lack of them (`data.placeholders.outcomes`).
+    `translate` had, and what translations make of them (`Placeholders.outcomes`).
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):

@@ -337,7 +337,7 @@ def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside
     network.pieces.decode = lambda outputs: texts[: len(outputs)]
     hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)
     assert translator.subwords.placeholder_outcomes(hypotheses.tokens, [line, line]) == [
-        {"spans": 2, "missing": 0, "dropped": 0},
-        {"spans": 2, "missing": 1, "dropped": 0},
+        {"spans": 2, "missing": 0, "surplus": 0, "dropped": 0},
+        {"spans": 2, "missing": 1, "surplus": 0, "dropped": 0},
     ]
     assert translator.text(hypotheses.tokens, sources=[line, line]) == texts
