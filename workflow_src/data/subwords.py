@@ -254,15 +254,17 @@ class Subwords:
     def without_repetitions(self, ids: list[list[int]]) -> list[list[int]]:
         """Every target sentence of ids with runs of the same subword reduced to one, to be joined afterwards.
 
-        Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte.
+        Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
+        placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._known(sentence), keep=self._spelling) for sentence in ids]
+        return [collapse(self._known(sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
-    def _spelling(self) -> frozenset[int]:
-        """Ids of target pieces that hold nibbles."""
+    def _repeatable(self) -> frozenset[int]:
+        """Ids of target pieces that hold nibbles or symbols of placeholders."""
+        signs = _NIBBLES.union(SYMBOLS) if self.placeholders else _NIBBLES
         pieces = self._target.pieces(list(range(self._target.size)))
-        return frozenset(number for number, piece in enumerate(pieces) if not _NIBBLES.isdisjoint(piece))
+        return frozenset(number for number, piece in enumerate(pieces) if not signs.isdisjoint(piece))
 
 
 def _read_sentencepiece(

@@ -161,6 +161,15 @@ def test_a_span_counts_as_often_as_it_stands(learned, written, missing, surplus)
     assert learned.placeholder_outcomes([ids], [source]) == [expected]
 
 
+@pytest.mark.parametrize("line", ["{}{} the dog", "a <b><b>{}{}{} b"])
+def test_equal_placeholders_in_a_row_are_no_repetition(learned, line):
+    [ids] = learned.encode_target([line], [line])
+    assert learned.decode_target(learned.without_repetitions([ids]), [line]) == [line]
+    # A run of another subword is reduced to one.
+    [letter] = learned.encode_target(["h"])
+    assert learned.without_repetitions([ids + letter[-1:] * 3]) == [ids + letter[-1:]]
+
+
 def test_reading_without_sources_is_refused(learned):
     with pytest.raises(ValueError):
         learned.decode_target(learned.encode_target(["a"]))
