@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
+from refusals import fields_of
 
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
+from workflow_src.errors import ConfigError
 from workflow_src.families.ctranslate2 import CTranslate2Config, files
 from workflow_src.families.ctranslate2.sizes import weights_of
 from workflow_src.records.atomic import read_json, sha256, write_json
@@ -202,6 +204,21 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
     assert found["outside"].scores == pytest.approx(found["teacher"].scores, abs=1e-3)
     alone = ranked.search(lines, ranked.settings(**settings)[0])
     assert alone.tokens != found["teacher"].tokens
+
+
+@pytest.mark.parametrize("line", ["der Hund ruht", "der Hund %1 ruht"])
+def test_it_ranks_no_ids_that_stand_for_placeholders(tiny, tiny_bundles, outside, run_stage, tmp_path, line):
+    settings = SubwordsConfig(vocabulary_size=70, joint=True)
+    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+    learned = subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    rescorer = Translator.load(tmp_path / "bundle", "cpu", "float32", 1, engine="eager")
+    own = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
+    ranked = type(own)(own.description, own.models, learned, own.runtime)
+    fields = {"setting": "rescorer", "value": "outside"}
+    with pytest.raises(ConfigError) as refused:
+        ranked.translate([line], "beam", beam=4, rescorer=rescorer)
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stage, tmp_path):
