@@ -157,6 +157,17 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
         assert scores == pytest.approx([entry["score"] for entry in expected], abs=2e-3)
 
 
+def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, outside, run_stage, tmp_path):
+    settings = SubwordsConfig(vocabulary_size=70, joint=True)
+    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    source = tmp_path / "train.de"
+    source.write_text("der Hund {}\n" + "{name} Hund " * 80 + "\n", encoding="utf-8")
+    words = distill_words(tmp_path / "bundle/bundle.json", tmp_path / "subwords", source, tmp_path / "train.jsonl")
+    assert ", 1 too long and left empty; of 1 placeholders, " in run_stage("distill", words)
+
+
 def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_subwords):
     network = Translator.load(imported, "cpu", threads=1).network
     own, _ = load_system(teacher[1])
