@@ -138,6 +138,11 @@ def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str
     return " ".join(restored.split())
 
 
+def numbered(pieces: Iterable[str]) -> list[str]:
+    """Subwords to show: `<1>`, `<2>`, … in place of symbols."""
+    return [SYMBOL.sub(lambda match: f"<{1 + SYMBOLS.index(match.group())}>", piece) for piece in pieces]
+
+
 def outcome_words(counts: Mapping[str, int]) -> str:
     """Sums of `Placeholders.outcomes` in words, such as "of 20 placeholders, 1 is missing and 3 are surplus; 2 symbols
     without any were dropped"."""

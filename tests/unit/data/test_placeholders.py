@@ -170,6 +170,10 @@ def test_equal_placeholders_in_a_row_are_no_repetition(learned, line):
     assert learned.without_repetitions([ids + letter[-1:] * 3]) == [ids + letter[-1:]]
 
 
+def test_symbols_are_shown_by_number():
+    assert placeholders.numbered([SYMBOLS[0], "a", SYMBOLS[9] + "@@"]) == ["<1>", "a", "<10>@@"]
+
+
 def test_reading_without_sources_is_refused(learned):
     with pytest.raises(ValueError):
         learned.decode_target(learned.encode_target(["a"]))
