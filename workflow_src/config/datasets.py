@@ -358,6 +358,8 @@ class NormalisationConfig(Frozen):
 
 
 PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables"]
+# Why a model that was made elsewhere ranks no outputs of a recipe with placeholders.
+READS_TEXT = "it reads text, and ids lack that of the recipe's placeholders"
 
 
 class PlaceholdersConfig(Frozen):

@@ -20,7 +20,7 @@ from workflow_src.config.compose import (
     read_yaml,
     with_training_presets,
 )
-from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
+from workflow_src.config.datasets import READS_TEXT, DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.metrics import Measured, check_pythons, resolve
@@ -134,10 +134,9 @@ def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decod
     for decode in decodes:
         for role, name in named_systems(decode.values).items():
             if systems[name].family.imported:
-                problem = "it reads text, and ids lack that of the recipe's placeholders"
                 hint = "name a system that is trained, or remove recipe.placeholders"
                 where = f"{role} of decode {decode.system}/{decode.name}"
-                raise ConfigError(where, name, problem=problem, hint=hint)
+                raise ConfigError(where, name, problem=READS_TEXT, hint=hint)
 
 
 def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:

@@ -100,6 +100,22 @@ class Placeholders:
         shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
         return Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
 
+    def outcomes(self, text: str, source: str) -> dict[str, int]:
+        """What a translation, still with symbols, makes of the spans of its source, each as often as it stands.
+
+        `spans` of the source that have symbols, how many are `missing`, how many more there are than in the source
+        (`surplus`), and how many symbols are `dropped` because the source has no such span.
+        """
+        symbols, written = self.symbols(source), Counter(SYMBOL.findall(text))
+        wanted = Counter(symbols[span] for span in self.spans(source) if span in symbols)
+        dropped = sum(count for symbol, count in written.items() if symbol not in wanted)
+        return {
+            "spans": wanted.total(),
+            "missing": (wanted - written).total(),
+            "surplus": (written - wanted).total() - dropped,
+            "dropped": dropped,
+        }
+
 
 def put_back(text: str, spans: Iterable[str]) -> str:
     """Spans in place of the signs that `Placeholders.apart` put for them."""
@@ -122,20 +138,23 @@ def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str
     return " ".join(restored.split())
 
 
-def outcomes(text: str, symbols: Mapping[str, str]) -> dict[str, int]:
-    """What a translation, still with symbols, makes of the spans of its source: `spans` of the source, how many are
-    `missing`, and how many symbols are `dropped` because the source has no such span."""
-    written, known = SYMBOL.findall(text), set(symbols.values())
-    dropped = sum(symbol not in known for symbol in written)
-    return {"spans": len(known), "missing": len(known - set(written)), "dropped": dropped}
+def numbered(pieces: Iterable[str]) -> list[str]:
+    """Subwords to show: `<1>`, `<2>`, … in place of symbols."""
+    return [SYMBOL.sub(lambda match: f"<{1 + SYMBOLS.index(match.group())}>", piece) for piece in pieces]
 
 
 def outcome_words(counts: Mapping[str, int]) -> str:
-    """Sums of `outcomes` in words, such as "of 20 placeholders, 1 is missing; 2 symbols without any were dropped"."""
-    missing, dropped = counts.get("missing", 0), counts.get("dropped", 0)
-    verb = "is" if missing == 1 else "are"
-    more = f"; {dropped:,} symbol{'s' * (dropped != 1)} without any {'was' if dropped == 1 else 'were'} dropped"
-    return f"of {counts.get('spans', 0):,} placeholders, {missing:,} {verb} missing{more if dropped else ''}"
+    """Sums of `Placeholders.outcomes` in words, such as "of 20 placeholders, 1 is missing and 3 are surplus; 2 symbols
+    without any were dropped"."""
+    missing, surplus, dropped = (counts.get(name, 0) for name in ("missing", "surplus", "dropped"))
+    sentence = f"of {counts.get('spans', 0):,} placeholders, {missing:,} {'is' if missing == 1 else 'are'} missing"
+    if surplus:
+        sentence += f" and {surplus:,} {'is' if surplus == 1 else 'are'} surplus"
+    if dropped:
+        sentence += (
+            f"; {dropped:,} symbol{'s' * (dropped != 1)} without any {'was' if dropped == 1 else 'were'} dropped"
+        )
+    return sentence
 
 
 def words(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from workflow_src.config.datasets import PlaceholderKind, SubwordsConfig
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.placeholders import SYMBOLS, Placeholders, outcomes, restore
+from workflow_src.data.placeholders import SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
@@ -205,12 +205,12 @@ class Subwords:
         return self._decoded(self._target, [self._known(sentence) for sentence in ids], sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
-        """What became of each source's placeholders in its translation (see `outcomes`); None without placeholders."""
-        symbols = self._symbols(sources)
-        if symbols is None:
+        """What became of each source's placeholders in its translation (see `Placeholders.outcomes`); None without
+        placeholders."""
+        if self.placeholders is None:
             return None
         texts = self._target.decode([self._known(sentence) for sentence in ids])
-        return [outcomes(text, own) for text, own in zip(texts, symbols, strict=True)]
+        return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
         """Symbols of the placeholders of every source; None where there are none to replace."""
@@ -254,15 +254,17 @@ class Subwords:
     def without_repetitions(self, ids: list[list[int]]) -> list[list[int]]:
         """Every target sentence of ids with runs of the same subword reduced to one, to be joined afterwards.
 
-        Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte.
+        Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
+        placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._known(sentence), keep=self._spelling) for sentence in ids]
+        return [collapse(self._known(sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
-    def _spelling(self) -> frozenset[int]:
-        """Ids of target pieces that hold nibbles."""
+    def _repeatable(self) -> frozenset[int]:
+        """Ids of target pieces that hold nibbles or symbols of placeholders."""
+        signs = _NIBBLES.union(SYMBOLS) if self.placeholders else _NIBBLES
         pieces = self._target.pieces(list(range(self._target.size)))
-        return frozenset(number for number, piece in enumerate(pieces) if not _NIBBLES.isdisjoint(piece))
+        return frozenset(number for number, piece in enumerate(pieces) if not signs.isdisjoint(piece))
 
 
 def _read_sentencepiece(

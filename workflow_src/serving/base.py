@@ -17,6 +17,7 @@ from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
+from workflow_src.data.placeholders import numbered
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
@@ -47,7 +48,7 @@ class BaseTranslator(ABC):
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
     seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts those of all sources that
-    `translate` had, and what translations lack of them (`data.placeholders.outcomes`).
+    `translate` had, and what translations make of them (`Placeholders.outcomes`).
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -62,10 +63,9 @@ class BaseTranslator(ABC):
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
-        # Outputs are put together alone, and sources normalised too.
         kinds = subwords.placeholders.kinds if subwords.placeholders else ()
         self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
-        self._target = Normaliser(normalisation, description["languages"]["target"])
+        self._target = Normaliser(normalisation, description["languages"]["target"], kinds)
 
     @property
     def network(self) -> nn.Module:
@@ -172,14 +172,22 @@ class BaseTranslator(ABC):
             placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
         texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
         source_pieces = map(self._source_pieces, sources) if wanted.details else [[] for _ in sources]
-        pieces = self.subwords.pieces_target if wanted.details else None
+        pieces = self._target_pieces if wanted.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
         languages = self.description["languages"]
         return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         """The subwords that the model reads of a source, to show."""
-        return self.subwords.pieces_source([*source, EOS])
+        return self._shown(self.subwords.pieces_source([*source, EOS]))
+
+    def _target_pieces(self, tokens: list[int]) -> list[str]:
+        """The subwords of an output, to show."""
+        return self._shown(self.subwords.pieces_target(tokens))
+
+    def _shown(self, pieces: list[str]) -> list[str]:
+        """Subwords with numbers in place of symbols, which only recipes with placeholders have."""
+        return pieces if self.subwords.placeholders is None else numbered(pieces)
 
     def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""

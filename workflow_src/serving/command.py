@@ -252,9 +252,9 @@ class _Command:
             progress(self.done)
 
     def warn_of_placeholders(self) -> None:
-        """Log how many placeholders of the sources translations lack, if any."""
+        """Log how many placeholders of the sources translations lack or have too often, if any."""
         placeholders = self._opened[0].placeholders
-        if any(placeholders[name] for name in ("missing", "dropped")):
+        if any(placeholders[name] for name in ("missing", "surplus", "dropped")):
             log.warning("warning: %s", outcome_words(placeholders))
 
 

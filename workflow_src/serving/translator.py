@@ -17,10 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.config.datasets import READS_TEXT
 from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch, longest_first, search_all, search_rows
 from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine, why_not
+from workflow_src.errors import ConfigError
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
@@ -218,6 +220,8 @@ class Translator(BaseTranslator):
                 f'the {name} "{system}" was trained with other subwords than this system; give one trained on the same '
                 "recipe."
             )
+        if family.imported and other.subwords.placeholders is not None:
+            raise ConfigError(name, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
         return other.models[network]
 
     def _faster(

@@ -6,6 +6,7 @@ Sentences that are longer than the teacher's positions get an empty text; encodi
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import time
 from collections import Counter
@@ -72,7 +73,8 @@ def run(inputs: Inputs) -> str:
             fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
             skipped += fits.count(False)
             hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
-            for outcome in subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ():
+            outcomes = subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ()
+            for outcome in itertools.compress(outcomes, fits):
                 placeholders.update(outcome)
             # A model may spell a line break, character by character; a line must stay a line.
             for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):

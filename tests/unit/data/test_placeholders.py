@@ -144,9 +144,34 @@ def test_a_symbol_without_span_is_dropped_and_a_missing_one_is_counted(learned):
     assert learned.decode_target([ids], ["x %5"]) == ["a %5 b"]
     assert learned.decode_target([ids], ["x"]) == ["a b"]
     assert learned.placeholder_outcomes([ids, ids], ["%1 <b> {x}", "%1"]) == [
-        {"spans": 3, "missing": 1, "dropped": 0},
-        {"spans": 1, "missing": 0, "dropped": 1},
+        {"spans": 3, "missing": 1, "surplus": 0, "dropped": 0},
+        {"spans": 1, "missing": 0, "surplus": 0, "dropped": 1},
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "missing", "surplus"),
+    [("{} of {}", 0, 0), ("{}", 1, 0), ("", 2, 0), ("{}{}{}", 0, 1), ("<b> <b> {}", 1, 1)],
+)
+def test_a_span_counts_as_often_as_it_stands(learned, written, missing, surplus):
+    source = "{} of {} <b>"
+    [ids] = learned.encode_target([written], [source])
+    missing += "<b>" not in written
+    expected = {"spans": 3, "missing": missing, "surplus": surplus, "dropped": 0}
+    assert learned.placeholder_outcomes([ids], [source]) == [expected]
+
+
+@pytest.mark.parametrize("line", ["{}{} the dog", "a <b><b>{}{}{} b"])
+def test_equal_placeholders_in_a_row_are_no_repetition(learned, line):
+    [ids] = learned.encode_target([line], [line])
+    assert learned.decode_target(learned.without_repetitions([ids]), [line]) == [line]
+    # A run of another subword is reduced to one.
+    [letter] = learned.encode_target(["h"])
+    assert learned.without_repetitions([ids + letter[-1:] * 3]) == [ids + letter[-1:]]
+
+
+def test_symbols_are_shown_by_number():
+    assert placeholders.numbered([SYMBOLS[0], "a", SYMBOLS[9] + "@@"]) == ["<1>", "a", "<10>@@"]
 
 
 def test_reading_without_sources_is_refused(learned):

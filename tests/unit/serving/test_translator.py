@@ -18,6 +18,7 @@ from workflow_src import registry
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
+from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.serving import command
@@ -840,4 +841,9 @@ def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch
     lines = ["der <i>Hund</i>", "siehe %7", "a %3"]
     texts = translator.translate(lines, normalised=normalised, remove_repetitions="none")
     assert texts == ["the <i>dog</i>", "see", "%3"]
-    assert translator.placeholders == {"spans": 4, "missing": 1, "dropped": 1}
+    assert translator.placeholders == {"spans": 4, "missing": 1, "surplus": 0, "dropped": 1}
+    # Symbols have a number where subwords are shown.
+    translation = translator.translate(lines, normalised=normalised, return_scores=True)[0]
+    for shown in (translation.source, translation.hypotheses[0].subwords):
+        assert [piece for piece in shown if piece in ("<1>", "<2>")] == ["<1>", "<2>"]
+        assert not set("".join(shown)) & set(SYMBOLS)

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
+from refusals import fields_of
 
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
+from workflow_src.errors import ConfigError
 from workflow_src.families.ctranslate2 import CTranslate2Config, files
 from workflow_src.families.ctranslate2.sizes import weights_of
 from workflow_src.records.atomic import read_json, sha256, write_json
@@ -155,6 +157,17 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
         assert scores == pytest.approx([entry["score"] for entry in expected], abs=2e-3)
 
 
+def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, outside, run_stage, tmp_path):
+    settings = SubwordsConfig(vocabulary_size=70, joint=True)
+    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    source = tmp_path / "train.de"
+    source.write_text("der Hund {}\n" + "{name} Hund " * 80 + "\n", encoding="utf-8")
+    words = distill_words(tmp_path / "bundle/bundle.json", tmp_path / "subwords", source, tmp_path / "train.jsonl")
+    assert ", 1 too long and left empty; of 1 placeholders, " in run_stage("distill", words)
+
+
 def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_subwords):
     network = Translator.load(imported, "cpu", threads=1).network
     own, _ = load_system(teacher[1])
@@ -202,6 +215,21 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
     assert found["outside"].scores == pytest.approx(found["teacher"].scores, abs=1e-3)
     alone = ranked.search(lines, ranked.settings(**settings)[0])
     assert alone.tokens != found["teacher"].tokens
+
+
+@pytest.mark.parametrize("line", ["der Hund ruht", "der Hund %1 ruht"])
+def test_it_ranks_no_ids_that_stand_for_placeholders(tiny, tiny_bundles, outside, run_stage, tmp_path, line):
+    settings = SubwordsConfig(vocabulary_size=70, joint=True)
+    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+    learned = subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    rescorer = Translator.load(tmp_path / "bundle", "cpu", "float32", 1, engine="eager")
+    own = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
+    ranked = type(own)(own.description, own.models, learned, own.runtime)
+    fields = {"setting": "rescorer", "value": "outside"}
+    with pytest.raises(ConfigError) as refused:
+        ranked.translate([line], "beam", beam=4, rescorer=rescorer)
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stage, tmp_path):
@@ -315,23 +343,29 @@ def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, l
         assert [hypothesis.score for hypothesis in one.hypotheses] == pytest.approx(scores, abs=1e-4)
 
 
-def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path):
+@pytest.mark.parametrize(
+    "normalisation",
+    [{}, {"moses_tokenise": True}, {"lowercase": True, "references": "normalised"}],
+    ids=["plain", "tokenised", "lowercase"],
+)
+def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path, normalisation):
     """Whatever the model makes of a span, an output that has it gets it back by its symbol."""
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
-    run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
+    words = import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle", **normalisation)
+    run_stage("import_model", words)
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
-    line, network = "der Hund %1 ruht", translator.network
+    line, network = "der hund %1 <BR/> ruht", translator.network
     assert network.encode([line])[0].line == line
     # The model reads what stands in the text, not a symbol.
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     assert len(network.encode([line])[0]) == len(model.encode_as_pieces(line))
-    texts = ["the %1 dog", "the dog"]
+    texts = ["the %1 dog <BR/>", "the dog <BR/>"]
     network.pieces.decode = lambda outputs: texts[: len(outputs)]
     hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)
     assert translator.subwords.placeholder_outcomes(hypotheses.tokens, [line, line]) == [
-        {"spans": 1, "missing": 0, "dropped": 0},
-        {"spans": 1, "missing": 1, "dropped": 0},
+        {"spans": 2, "missing": 0, "surplus": 0, "dropped": 0},
+        {"spans": 2, "missing": 1, "surplus": 0, "dropped": 0},
     ]
     assert translator.text(hypotheses.tokens, sources=[line, line]) == texts

@@ -128,9 +128,9 @@ def test_placeholders_are_counted_in_sentences():
     sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
     assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
     rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
-    qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "dropped": 1}}}
+    qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "surplus": 1, "dropped": 1}}}
     assert corpus.kept(rows, qualities, "dev") == []
     assert corpus.kept(rows, qualities, "test") == [
-        "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing; 1 symbol without any was "
-        "dropped."
+        "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing and 1 is surplus; 1 symbol "
+        "without any was dropped."
     ]
