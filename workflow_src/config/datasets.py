@@ -356,6 +356,11 @@ class NormalisationConfig(Frozen):
         None, gt=0, description="pairs with a longer side are dropped, in train, dev and test alike"
     )
 
+    @property
+    def altering(self) -> tuple[str, ...]:
+        """Settings that are on and by which a text is tokenised or loses its capitals."""
+        return tuple(name for name in ("moses_tokenise", "lowercase") if getattr(self, name))
+
 
 PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables"]
 # Why a model that was made elsewhere ranks no outputs of a recipe with placeholders.

@@ -91,14 +91,15 @@ def load(raw: dict[str, Any]) -> Loaded:
         if getattr(config.recipe, side) not in dataset.languages:
             raise ConfigError(f"recipe.{side}", getattr(config.recipe, side), allowed=dataset.languages)
     tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
-    corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
+    steps = merge(dataset.normalisation, config.recipe.normalisation)
+    normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
+    languages = config.recipe.source, config.recipe.target
+    corpus = Corpus(*languages, tokeniser, bool(dataset.generator), normalisation.altering)
     measured = resolve(config.metrics, corpus)
     check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
-    _check_parts(dataset, (config.recipe.source, config.recipe.target))
+    _check_parts(dataset, languages)
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
-    steps = merge(dataset.normalisation, config.recipe.normalisation)
-    normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
     _check_monolingual(config)

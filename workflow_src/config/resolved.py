@@ -166,8 +166,8 @@ class Loaded:
     @functools.cached_property
     def corpus(self) -> Corpus:
         """Properties of the corpus that metrics may depend on."""
-        recipe = self.config.recipe
-        return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, bool(self.dataset.generator))
+        recipe, generated = self.config.recipe, bool(self.dataset.generator)
+        return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, generated, self.normalisation.altering)
 
     def sized(self, pairs: int, tokens: int) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.

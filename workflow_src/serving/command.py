@@ -103,8 +103,8 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     parser.add_argument(
         "--output",
         type=Path,
-        help="a file instead of standard output; of several files, a folder for files of the same names; each is "
-        "written as a whole",
+        help="a file instead of standard output; of several files, and where it exists, a folder for files of the same "
+        "names; each is written as a whole",
     )
     group = parser.add_argument_group(f"options of search {search.name}" if search else "options of searches")
     own = search.settings.model_fields if search else {}

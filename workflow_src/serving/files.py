@@ -13,13 +13,14 @@ STANDARD_INPUT = Path("/dev/stdin")
 def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tuple[Path, Path | None]]:
     """Each file to read with the file to write; None: standard output.
 
-    Of several files, and of a folder's, `output` is the folder that gets a file of the same name (in a folder, of the
-    same path) for each; hidden files are left out. Raises ValueError where names or places clash, before anything is
-    read.
+    Of several files, of a folder's, and where it exists, `output` is the folder that gets a file of the same name (in a
+    folder, of the same path) for each; hidden files are left out. Raises ValueError where names or places clash, before
+    anything is read.
     """
     if not inputs:
         return [(STANDARD_INPUT, output)]
-    if len(inputs) == 1 and not inputs[0].is_dir():
+    into_folder = output is not None and output.is_dir()
+    if len(inputs) == 1 and not inputs[0].is_dir() and not into_folder:
         return [(inputs[0], output)]
     if output is None:
         raise ConfigError("--output", problem="missing", hint="name a folder for the translations of several files")
@@ -27,6 +28,9 @@ def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tupl
         raise ArtifactError(output, "is a file", "name a folder for the translations of several files")
     pairs: dict[Path, Path] = {}
     for path in inputs:
+        # Another run would translate its own translations.
+        if path.is_dir() and path.resolve() in output.resolve().parents:
+            raise ArtifactError(output, f"is inside {path}, which is to be translated", "name a folder outside of it")
         for source, name in _files(path):
             target = output / name
             if target in pairs:

@@ -31,8 +31,11 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """The hypotheses of a line with different texts, best first, and the source's subwords, each sentence's end
-    counted."""
+    """The hypotheses of a line with different texts, best first, and the subwords that the model reads.
+
+    Each sentence's end is one of these. `family: ctranslate2` has its model's own, with `source_prefix` and
+    `source_suffix` around each sentence, and no end that CTranslate2 itself adds.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     source: tuple[str, ...] = ()

@@ -25,6 +25,14 @@ def planned(**settings) -> Plan:
 @pytest.mark.parametrize(
     ("settings", "fields"),
     [
+        (
+            {"metrics": COMET, "recipe": {"normalisation": {"moses_tokenise": True}}},
+            {"setting": "metrics.comet", "mentions": ("moses_tokenise",)},
+        ),
+        (
+            {"metrics": COMET, "recipe": {"normalisation": {"lowercase": True, "references": "normalised"}}},
+            {"setting": "metrics.comet", "mentions": ("lowercase",)},
+        ),
         ({"metrics": ["comet"]}, {"setting": "metrics.comet", "hint": "change its settings, or remove it"}),
         (
             {"metrics": {"comet": {"checkpoint": "x", "download": "y"}}},

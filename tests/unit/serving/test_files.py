@@ -24,8 +24,12 @@ def test_a_file_or_standard_input_has_one_output(texts):
     assert inputs_and_outputs([], None) == [(STANDARD_INPUT, None)]
     assert inputs_and_outputs([], Path("x")) == [(STANDARD_INPUT, Path("x"))]
     assert inputs_and_outputs([texts / "a.txt"], None) == [(texts / "a.txt", None)]
-    # Whether it can be read and written shows when that is done.
-    assert inputs_and_outputs([Path("none")], texts) == [(Path("none"), texts)]
+    # Whether it can be read shows when that is done.
+    assert inputs_and_outputs([Path("none")], texts / "x") == [(Path("none"), texts / "x")]
+
+
+def test_one_file_keeps_its_name_in_a_folder(texts):
+    assert inputs_and_outputs([texts / "a.txt"], texts / "empty") == [(texts / "a.txt", texts / "empty/a.txt")]
 
 
 def test_files_of_a_folder_keep_their_paths(texts):
@@ -46,6 +50,10 @@ def test_files_of_a_folder_keep_their_paths(texts):
         (["a.txt", "other/a.txt"], "out", {"setting": "--input", "value": "{root}/other/a.txt"}),
         (["a.txt", "a.txt"], "out", {"setting": "--input", "value": "{root}/a.txt"}),
         (["in"], "in", {"subject": "{root}/in/b.txt"}),
+        (["a.txt"], ".", {"subject": "{root}/a.txt"}),
+        (["none"], "empty", {"subject": "{root}/none"}),
+        (["in"], "in/out", {"subject": "{root}/in/out"}),
+        (["a.txt", "in/deep/.."], "other/../in/deep/new/out", {"subject": "{root}/other/../in/deep/new/out"}),
         (["a.txt", "in/b.txt"], "in/../in", {"subject": "{root}/in/../in/b.txt"}),
         (["empty"], "out", {"subject": "{root}/empty"}),
         (["a.txt", "none"], "out", {"subject": "{root}/none"}),

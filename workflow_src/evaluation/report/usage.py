@@ -116,8 +116,8 @@ def context_of(
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
     normalisation = NormalisationConfig.model_validate(description["normalisation"])
     normaliser = Normaliser(normalisation, description["languages"]["source"], kinds)
-    # Text that Moses tokenised is another text once it is tokenised again.
-    taken = " --normalised" if [normaliser.line(line) for line in sources] != sources else ""
+    # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.
+    taken = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
     shown = [normaliser.detokenise(line) for line in sources]
     examples = zip(shown, _first(usage["reference"]), outputs(recommended, inputs), strict=True)
     return {
@@ -126,7 +126,7 @@ def context_of(
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
-        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command}{taken}",
+        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command} {taken}",
         "split": split,
         "examples": [{"source": s, "reference": r, "translation": t} for s, r, t in examples],
     }

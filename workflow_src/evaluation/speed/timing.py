@@ -44,7 +44,7 @@ class Translates(Protocol):
     """What is timed: text in, text out. `last_timings`, if it has any, are seconds of the last call by part."""
 
     def translate(
-        self, lines: list[str], search: SearchSettings, batch: int, systems: Mapping[str, Any]
+        self, lines: list[str], search: SearchSettings, batch: int, systems: Mapping[str, Any], split: bool
     ) -> list[str]: ...
 
 
@@ -149,9 +149,10 @@ class Local:
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
-        """What translates as a row says: lines, and `batch` of them together."""
+        """What translates as a row says: lines as they are decoded for scores, and `batch` of them together."""
         others = {role: self.translators[name] for role, name in row.others.items()}
-        return functools.partial(self.translators[row.system].translate, search=row.settings, systems=others)
+        translate = self.translators[row.system].translate
+        return functools.partial(translate, search=row.settings, systems=others, split=False)
 
     def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
         """One round of one row: untimed warm-up, every line alone, then all lines in batches."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,9 @@ from reports import manifest, speed, timed
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
 from workflow_src.evaluation.report.results import Choice
-from workflow_src.registry import main_metric
+from workflow_src.registry import main_metric, settings_of
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
 
 GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "prior-mean")
 DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PRIOR: {"search": "prior-mean"}}
@@ -131,6 +134,25 @@ def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(
     assert "--normalised" not in plain["again"]
     tokenised = written(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"})
     assert tokenised["again"].endswith(" --normalised") and "--normalised" not in tokenised["command"]
+
+
+def test_the_command_gives_the_translations_of_lines_with_several_sentences(tiny_bundles, tmp_path, capsys):
+    sources, bundle = ["der Hund ruht heute. Ein Vogel kommt!", "Kein Mann bleibt noch dort."], tiny_bundles["lvm"]
+    translator = Translator.load(bundle, device="cpu", threads=1)
+    hypotheses = translator.search(sources, settings_of({"search": "prior-mean"}), normalised=True)
+    texts = {"in.de": sources, "in.en": ["the reference"] * 2, "out.txt": translator.text(hypotheses.tokens)}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    asked = rows(translations=str(tmp_path / "out.txt"), bundle=str(bundle))
+    asked |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
+    inputs = found(TEST | {PRIOR: 40.0}, remove_repetitions="words")
+    shown = usage.context_of(usage.recommend(inputs, asked), inputs, asked, device="cpu")
+    words = shlex.split(shown["again"].partition("| continuum translate ")[2])
+    command.main([*words, "--remove-repetitions", "words", "--input", asked["source"]])
+    assert capsys.readouterr().out.splitlines() == [example["translation"] for example in shown["examples"]]
+    assert translator.translate(sources, remove_repetitions="words") != translator.translate(
+        sources, remove_repetitions="words", split=False
+    )
 
 
 def test_the_section_is_escaped_everywhere(written):

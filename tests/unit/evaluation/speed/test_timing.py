@@ -39,7 +39,8 @@ class Recorder:
     def __init__(self, calls, clock=None):
         self.calls, self.clock = calls, clock
 
-    def translate(self, lines, search, batch, systems):
+    def translate(self, lines, search, batch, systems, split):
+        assert not split, "lines are decoded whole"
         settings = {"search": search_of(search).name, **search.model_dump(mode="json"), **systems, "batch": batch}
         self.calls.append((list(lines), settings))
         if self.clock is not None:

@@ -26,7 +26,9 @@ class Settings(Frozen):
         return self
 
 
-def conflict(_corpus: Corpus, settings: Settings) -> str | None:
+def conflict(corpus: Corpus, settings: Settings) -> str | None:
+    if corpus.altered:
+        return f"reads sources as they are written, and normalisation alters them ({', '.join(corpus.altered)})"
     if settings.checkpoint or settings.download:
         return None
     return "has no model: it needs checkpoint, a .ckpt file, or download, the name of a model"
