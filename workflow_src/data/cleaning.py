@@ -101,14 +101,23 @@ class Step:
             self.examples[place] = example
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "filter": self.filter.name,
-            "title": self.filter.title,
-            "read": self.read,
-            "dropped": dict(self.dropped.most_common()),
-            "repaired": self.repaired,
-            "examples": [example.as_json() for example in sorted(self.examples, key=lambda example: example.line)],
-        }
+        return step_as_json(
+            self.filter.name, self.filter.title, self.read, self.dropped, self.examples, repaired=self.repaired
+        )
+
+
+def step_as_json(
+    name: str, title: str, read: int, dropped: Counter[str], examples: Iterable[Example], *, repaired: int = 0
+) -> dict[str, Any]:
+    """The record of a step of cleaning, which reports show."""
+    return {
+        "filter": name,
+        "title": title,
+        "read": read,
+        "dropped": dict(dropped.most_common()),
+        "repaired": repaired,
+        "examples": [example.as_json() for example in sorted(examples, key=lambda example: example.line)],
+    }
 
 
 def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
