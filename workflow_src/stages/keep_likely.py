@@ -13,6 +13,7 @@ from workflow_src.data import encoded
 from workflow_src.data.cleaning import EXAMPLES, Example, step_as_json
 from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.shards import SCORE, read_shards, scoring_files
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -87,6 +88,9 @@ def run(inputs: Inputs) -> str:
     }
     examples = shown(corpus, subwords, scores, unlikely)
     step = step_as_json("likelihood", f"Likelihood under {settings.system}", len(corpus), dropped, examples)
+    if PLACEHOLDERS in corpus.summary:
+        # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.
+        description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
     files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
     summary = {
         **description,
