@@ -48,9 +48,9 @@ BYTES_A_SUBWORD = 4.5
 def jobs(plan: Plan) -> dict[str, int]:
     """Number of jobs by rule when nothing has been made yet."""
     seeds = len(plan.config.seeds)
-    clean = {"clean": 1} if plan.loaded.cleaning else {}
-    clean |= dict.fromkeys(("download_monolingual", "normalise_monolingual"), 1) if plan.reads_monolingual else {}
-    counts = {"download": 1, **clean, "normalise": 1, "learn_subwords": 1}
+    optional = ["clean"] if plan.loaded.cleaning else []
+    optional += ["download_monolingual", "normalise_monolingual"] if plan.reads_monolingual else []
+    counts = {"download": 1, **dict.fromkeys(optional, 1), "normalise": 1, "learn_subwords": 1}
     counts["encode"] = len(plan.loaded.held_out) + len(plan.encoded_texts)
     for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)

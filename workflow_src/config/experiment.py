@@ -136,7 +136,11 @@ TextWeight = Annotated[float, Field(gt=0, le=100)]
 
 
 class SystemConfig(Frozen):
-    """One trained model. A text is raw, distilled-by-SYSTEM, or the name of the user's own distilled text."""
+    """One trained model.
+
+    A text is raw, distilled-by-SYSTEM, monolingual-by-SYSTEM, likely-by-SYSTEM, or the name of the user's own distilled
+    text.
+    """
 
     family: str
     preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")

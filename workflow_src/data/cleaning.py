@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Any, TypeGuard
 from workflow_src.errors import DeclarationError, shown
 from workflow_src.registry import filters, import_object
 from workflow_src.spec import Filter, Frozen, Pair, Verdict
+
+log = logging.getLogger("continuum")
 
 # Pairs that filters get at once.
 BATCH = 4096
@@ -98,14 +101,23 @@ class Step:
             self.examples[place] = example
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "filter": self.filter.name,
-            "title": self.filter.title,
-            "read": self.read,
-            "dropped": dict(self.dropped.most_common()),
-            "repaired": self.repaired,
-            "examples": [example.as_json() for example in sorted(self.examples, key=lambda example: example.line)],
-        }
+        return step_as_json(
+            self.filter.name, self.filter.title, self.read, self.dropped, self.examples, repaired=self.repaired
+        )
+
+
+def step_as_json(
+    name: str, title: str, read: int, dropped: Counter[str], examples: Iterable[Example], *, repaired: int = 0
+) -> dict[str, Any]:
+    """The record of a step of cleaning, which reports show."""
+    return {
+        "filter": name,
+        "title": title,
+        "read": read,
+        "dropped": dict(dropped.most_common()),
+        "repaired": repaired,
+        "examples": [example.as_json() for example in sorted(examples, key=lambda example: example.line)],
+    }
 
 
 def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
@@ -121,3 +133,11 @@ def clean(pairs: Iterable[Pair], steps: list[Step]) -> Iterator[tuple[int, Pair]
         for step in steps:
             batch = step(batch)
         yield from batch
+
+
+def report(step: Step, texts: str = "pairs") -> None:
+    """Log what a filter did to `texts`: pairs or lines."""
+    parts = [f"{step.dropped.total():,} of {step.read:,} {texts} left out"]
+    parts += [f"{step.repaired:,} repaired"] if step.repaired else []
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.most_common())
+    log.info("%s: %s%s", step.filter.name, ", ".join(parts), f" ({reasons})" if reasons else "")

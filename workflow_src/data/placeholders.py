@@ -126,7 +126,7 @@ def put_back(text: str, spans: Iterable[str]) -> str:
 def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str]) -> str:
     """`text` with spans in place of their symbols, and all else through `unescape`.
 
-    A symbol that the source has not is dropped, because nothing says what it stands for.
+    A symbol that `symbols` does not have is dropped.
     """
     if not SYMBOL.search(text):
         return unescape(text)

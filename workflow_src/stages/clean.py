@@ -12,11 +12,11 @@ from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.datasets import raw_names
-from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
+from workflow_src.data.cleaning import SCORES_FILE, clean, report, steps_of
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.errors import ArtifactError
-from workflow_src.jobs import JobInputs, log, recorded, start
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
@@ -42,14 +42,6 @@ def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair
         return (Pair(*pair) for pair in zip(*sides, strict=True))
     numbers = (float(line) if line else None for line in read_lines(scores))
     return (Pair(*pair) for pair in zip(*sides, numbers, strict=True))
-
-
-def report(step: Step) -> None:
-    """Log what a filter did."""
-    parts = [f"{step.dropped.total():,} of {step.read:,} pairs left out"]
-    parts += [f"{step.repaired:,} repaired"] if step.repaired else []
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.most_common())
-    log.info("%s: %s%s", step.filter.name, ", ".join(parts), f" ({reasons})" if reasons else "")
 
 
 def run(inputs: Inputs) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from workflow_src.data import encoded
-from workflow_src.data.cleaning import EXAMPLES, Example
+from workflow_src.data.cleaning import EXAMPLES, Example, step_as_json
 from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.shards import SCORE, read_shards, scoring_files
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -49,15 +49,15 @@ def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str 
     return verdicts
 
 
-def shown(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[dict[str, Any]]:
+def shown(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[Example]:
     """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
     drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
-    # Nothing says what placeholders stand for.
+    # Encoded pairs have no text of placeholders, which examples leave out.
     unknown = [""] * len(drawn)
     sources = subwords.decode_source([corpus.source(row).tolist() for row in drawn], unknown)
     targets = subwords.decode_target([corpus.target(row).tolist() for row in drawn], unknown)
     return [
-        Example(row + 1, source, target, f"{scores[row]:.2f} nats").as_json()
+        Example(row + 1, source, target, f"{scores[row]:.2f} nats")
         for row, source, target in zip(drawn, sources, targets, strict=True)
     ]
 
@@ -86,15 +86,11 @@ def run(inputs: Inputs) -> str:
         name: corpus.summary[name]
         for name in ("split", "max_length", "subwords_digest", "source_vocabulary", "target_vocabulary")
     }
-    # Shown as a filter's work is.
-    step = {
-        "filter": "likelihood",
-        "title": f"Likelihood under {settings.system}",
-        "read": len(corpus),
-        "dropped": dict(dropped.most_common()),
-        "repaired": 0,
-        "examples": shown(corpus, subwords, scores, unlikely),
-    }
+    examples = shown(corpus, subwords, scores, unlikely)
+    step = step_as_json("likelihood", f"Likelihood under {settings.system}", len(corpus), dropped, examples)
+    if PLACEHOLDERS in corpus.summary:
+        # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.
+        description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
     files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
     summary = {
         **description,

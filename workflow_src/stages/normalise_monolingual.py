@@ -16,7 +16,7 @@ from pydantic import Field
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.datasets import NormalisationConfig, PlaceholderKind
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.data.cleaning import BATCH, Step, clean, steps_of
+from workflow_src.data.cleaning import BATCH, Step, clean, report, steps_of
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser, drop_reason
@@ -97,6 +97,8 @@ def run(inputs: Inputs) -> str:
                 f"has no line left to learn from ({words(dropped)})",
                 "check recipe.monolingual, and recipe.clean",
             )
+    for step in steps:
+        report(step, "lines")
     sums = digests(folder, [name])
     files = {name: inputs.raw_folder / name} | {path.name: path for path in inputs.held_out}
     write_json(

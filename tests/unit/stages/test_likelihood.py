@@ -83,6 +83,7 @@ def planted(tiny, training_words, run_stage, tmp_path_factory):
     draw.shuffle(pairs)
     counted = ("format", "pairs", "digest", "dtype", "provenance")
     summary = {name: value for name, value in tiny.train.summary.items() if name not in counted}
+    summary["placeholders"] = {"pairs": 3, "spans": 4, "without_partner": 1}
     prefix, scores = folder / "train", folder / "0.jsonl"
     encoded.write_pairs(prefix, ((source, target) for source, target, _ in pairs), summary)
     much = {"max_steps": 600, "warmup_steps": 50, "learning_rate": 0.01, "batch_tokens": 300}
@@ -111,6 +112,7 @@ def test_wrong_targets_are_less_likely_and_go_first(tiny, planted, run_stage, tm
     assert own == [planted.pairs[row][:2] for row in expected]
     assert len(set(expected) & set(planted.wrong)) <= 4
     summary = read_json(tmp_path / "likely.json")
+    assert summary["placeholders"] == {"pairs": 3, "spans": 4, "without_partner": 1}
     step = summary["likelihood"]
     assert (step["read"], step["dropped"], summary["dropped"]) == (52, {"keep": 12}, {"unlikely": 12})
     assert step["largest_kept"] == pytest.approx(np.sort(scores)[39]) and len(step["examples"]) == 3

@@ -63,11 +63,16 @@ def test_a_text_that_cannot_be_read_is_one_sentence(refused, tmp_path, content, 
     assert not list((tmp_path / "raw").glob("*"))
 
 
-def test_every_line_is_kept_or_counted_by_reason(prepare, tiny):
+def test_every_line_is_kept_or_counted_by_reason(prepare, tiny, caplog):
     held_out = tiny.pairs[-1][0]
     lines = ["Ein Baum ruht.", "", "\u200b", "Ein  Baum ruht.", held_out, held_out.upper() + "!", "Kein Hund kommt."]
     lines += ["1 2 3 4 5", "a b c d e f g", "Kein Hund kommt.", "Der Mann bleibt."]
-    content, kept = prepare(lines, clean=CLEAN)
+    with caplog.at_level("INFO", logger="continuum"):
+        content, kept = prepare(lines, clean=CLEAN)
+    filters = [
+        record.getMessage().split(":")[0] for record in caplog.records if "lines left out" in record.getMessage()
+    ]
+    assert filters == ["length", "letters"]
     assert kept == ["Ein Baum ruht.", "Kein Hund kommt.", "Der Mann bleibt."]
     # An empty line has no word, and one of no width no letter: the filters come first.
     assert content["dropped"] == {"cleaning": 4, "held_out": 2, "repeated": 2}

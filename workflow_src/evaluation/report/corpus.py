@@ -134,16 +134,22 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
 
 
 def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [
-        f"Training text {name} has {text['pairs']:,} pairs; left out in subwords "
-        f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
-        for name, text in texts.items()
-    ]
+    sentences = []
+    for name, text in texts.items():
+        # Likely pairs are chosen after pairs that are too long were left out.
+        likelihood, in_subwords = text.get("likelihood"), {**text["dropped"], "unlikely": 0}
+        kept = f"the {text['pairs']:,} likeliest of {likelihood['read']:,}" if likelihood else f"{text['pairs']:,}"
+        sentences.append(
+            f"Training text {name} has {kept} pairs; left out {'before, ' if likelihood else ''}in subwords "
+            f"(max_length is {text['max_length']}): {drops.words(in_subwords)}."
+        )
+    return sentences
 
 
 def _replaced(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"Training text {name} has {placeholders.words(text[placeholders.PLACEHOLDERS])}."
+        f"Training text {name} {'is kept of pairs, among them' if 'likelihood' in text else 'has'} "
+        f"{placeholders.words(text[placeholders.PLACEHOLDERS])}."
         for name, text in texts.items()
         if placeholders.PLACEHOLDERS in text
     ]

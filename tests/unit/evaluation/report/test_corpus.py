@@ -68,14 +68,19 @@ def test_sentences_that_are_in_train_too_are_counted():
 def test_what_encoding_left_out_is_told_for_every_training_text():
     texts = {
         "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
-        "likely-by-teacher": {"pairs": 8000, "max_length": 64, "dropped": {"target-too-long": 972, "unlikely": 1383}},
+        "likely-by-teacher": {
+            "pairs": 8000,
+            "max_length": 64,
+            "dropped": {"target-too-long": 972, "unlikely": 1383},
+            "likelihood": {"read": 9383},
+        },
         "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
     }
     assert corpus.sentences({}, texts, {}) == [
         "Training text raw has 9,383 pairs; left out in subwords (max_length is 64): 2,000 source over max_length, "
         "972 target over max_length.",
-        "Training text likely-by-teacher has 8,000 pairs; left out in subwords (max_length is 64): 972 target over "
-        "max_length, 1,383 unlikely.",
+        "Training text likely-by-teacher has the 8,000 likeliest of 9,383 pairs; left out before, in subwords "
+        "(max_length is 64): 972 target over max_length.",
         "Training text distilled-by-teacher has 12,355 pairs; left out in subwords (max_length is 64): none.",
     ]
 
@@ -127,6 +132,11 @@ def test_placeholders_are_counted_in_sentences():
     texts = {"raw": {"placeholders": {"pairs": 2, "spans": 1004, "without_partner": 3}, "pairs": 9, "max_length": 64}}
     sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
     assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
+    likely = texts["raw"] | {"dropped": {}, "likelihood": {"read": 10}}
+    assert corpus.sentences({}, {"likely-by-a": likely}, {})[1] == (
+        "Training text likely-by-a is kept of pairs, among them 2 pairs with 1,004 placeholders on both sides, 3 "
+        "without partner."
+    )
     rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
     qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "surplus": 1, "dropped": 1}}}
     assert corpus.kept(rows, qualities, "dev") == []
