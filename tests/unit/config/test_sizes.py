@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from refusals import fields_of
 
 from workflow_src.cli.work import numbered, sizes
-from workflow_src.config import Plan, load_experiment
+from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
@@ -145,6 +146,23 @@ def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
     systems = {"teacher": {"training": {"max_steps": {"epochs": 12}}}}
     other = Plan(load_experiment("recommended", systems=systems))
     assert other.settings_training("teacher") != plan.settings_training("teacher")
+
+
+def test_of_copied_subwords_only_stated_settings_are_handed_over():
+    own = {"joint": False, "vocabulary_size": 700}
+    parts = {code: [{"texts": {"de": f"{code}.de", "en": f"{code}.en"}}] for code in ("train", "dev", "test")}
+    dataset = {"name": "own", "languages": ["de", "en"], **parts}
+    recipe = {"name": "own", "dataset": dataset, "source": "de", "target": "en"}
+
+    def handed(**more) -> dict[str, object]:
+        systems = {"teacher": {"family": "transformer", "preset": "tiny", "training": {"max_steps": 1}}}
+        decodes = [{"system": "teacher", "search": "greedy"}]
+        content = {"experiment": "own", "recipe": recipe | more, "systems": systems, "decodes": decodes}
+        return json.loads(Plan(load(content)).settings_subwords())
+
+    assert handed(subwords_from="elsewhere") == {}
+    assert handed(subwords_from="elsewhere", subwords=own) == own
+    assert handed(subwords=own).keys() == SubwordsConfig.model_fields.keys()
 
 
 def test_a_larger_corpus_asks_for_more_time_and_memory():
