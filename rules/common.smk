@@ -31,6 +31,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
 
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
+from workflow_src.data.corpus import monolingual_lines
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
@@ -66,7 +67,7 @@ onstart:
 RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
-needs = Requests(plan, gpu=GPUS > 0)
+needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
 # task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
 SEVERAL_NODES = (

@@ -101,6 +101,7 @@ for test_set in plan.compared_sets:
             settings=plan.settings_significance(test_set),
         message:
             "Comparing every row with its baseline and with autoregressive rows"
+            + (f" on {test_set}" if len(plan.compared_sets) > 1 else "")
         shell:
             "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
             " --source {input.source:q} --reference {input.reference:q} --computed {input.computed:q}"

@@ -62,6 +62,6 @@ rule report:
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
         " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
-        " --corpus {input.corpus:q} --monolingual {input.monolingual:q} --encoded {input.encoded:q} --analyses {input.analyses:q}"
-        " --bundles {input.bundles:q} --device {resources.device} --precision {resources.precision}"
-        " --output-folder {params.folder:q}"
+        " --corpus {input.corpus:q} --monolingual {input.monolingual:q} --encoded {input.encoded:q}"
+        " --analyses {input.analyses:q} --bundles {input.bundles:q}"
+        " --device {resources.device} --precision {resources.precision} --output-folder {params.folder:q}"

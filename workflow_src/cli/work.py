@@ -24,8 +24,7 @@ from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
-from workflow_src.data.corpus import count_training_pairs
-from workflow_src.data.lines import count_lines
+from workflow_src.data.corpus import count_training_pairs, monolingual_lines
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import read_json
 
@@ -85,18 +84,6 @@ def own_pairs(plan: Plan) -> int | None:
     return max(1, pairs - cut) if pairs else None
 
 
-def monolingual_lines(plan: Plan) -> int | None:
-    """Lines of text of the source language: as counted, else of the user's own files; None where neither is there."""
-    summary, limit = Path(plan.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
-    if summary.exists():
-        return int(read_json(summary)["lines"])
-    paths = [Path(path) for path in plan.own_monolingual.values()]
-    if not paths or len(paths) < len(plan.monolingual_texts) or not all(path.is_file() for path in paths):
-        return limit
-    lines = sum(map(count_lines, paths))
-    return min(lines, limit) if limit else lines
-
-
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
     """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of own texts, else assumed."""
     counted = encoded_counts(plan) or (None, None)
@@ -124,7 +111,7 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
     if sizes.pairs is None:
         problem = "the number of training pairs is not known before the corpus is encoded"
         raise ConfigError(settings[0], "auto", problem=problem, hint="give --pairs")
-    return sized(plan, sizes.pairs, sizes.length)
+    return sized(plan, sizes.pairs, sizes.length, sizes.monolingual)
 
 
 def held_out(plan: Plan, split: str) -> int:

@@ -147,9 +147,13 @@ def widest(decode: Decode) -> int:
     return max(search.width(settings) for settings in decode.combinations())
 
 
-def sized(plan: Plan, pairs: int, length: float) -> Plan:
-    """The plan with numbers in place of auto, for so many training pairs of `length` target subwords on average."""
-    return Plan(plan.loaded.sized(pairs, round(pairs * (length + 1))))
+def sized(plan: Plan, pairs: int, length: float, monolingual: int | None = None) -> Plan:
+    """The plan with numbers in place of auto, for so many training pairs of `length` target subwords on average.
+
+    `monolingual`: lines of text of the source language; None: as many as pairs.
+    """
+    tokens, more = (round(count * (length + 1)) for count in (pairs, monolingual or pairs))
+    return Plan(plan.loaded.sized(pairs, tokens, more))
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

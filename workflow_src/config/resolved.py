@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
-from workflow_src.config.texts import Data, canonical, system_behind, weights_of
+from workflow_src.config.texts import MONOLINGUAL, Data, base_of, canonical, kind_and_system, system_behind, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters
 from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
@@ -73,6 +73,15 @@ class System:
     def teachers(self) -> list[str]:
         """Systems that make its training texts."""
         return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data)))))
+
+    def epoch_tokens(self, tokens: int, monolingual: int | None = None) -> int:
+        """Target tokens of an epoch: texts have `tokens` each, and monolingual ones `monolingual`, if that is known."""
+
+        def length(text: str) -> int:
+            made = kind_and_system(base_of(text))
+            return monolingual or tokens if made and made[0] == MONOLINGUAL else tokens
+
+        return round(sum(weight * length(text) for text, weight in self.texts.items()))
 
     @property
     def built_on(self) -> list[str]:
@@ -169,18 +178,16 @@ class Loaded:
         recipe, generated = self.config.recipe, bool(self.dataset.generator)
         return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, generated, self.normalisation.altering)
 
-    def sized(self, pairs: int, tokens: int) -> Loaded:
+    def sized(self, pairs: int, tokens: int, monolingual: int | None = None) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.
 
-        Tokens count end symbols. For estimates and requests: jobs take the numbers from the texts themselves.
+        `monolingual`: target tokens of translated text of the source language; None: as many as `tokens`. Tokens count
+        end symbols. For estimates and requests: jobs take the numbers from the texts themselves.
         """
         subwords = self.config.recipe.subwords.sized(pairs)
         recipe = self.config.recipe.model_copy(update={"subwords": subwords})
         systems = {
-            # Texts of a mixture are taken to be as long as each other.
-            name: dataclasses.replace(
-                system, training=system.training.sized(round(sum(system.texts.values()) * tokens))
-            )
+            name: dataclasses.replace(system, training=system.training.sized(system.epoch_tokens(tokens, monolingual)))
             for name, system in self.systems.items()
         }
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)

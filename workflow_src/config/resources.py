@@ -89,15 +89,15 @@ class Requests:
     """Resources of each rule. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
 
     A shard's job requests its own part, by the number of shards in its name. A decode that has shards only joins
-    them.
+    them. `monolingual`: lines of text of the source language, None where unknown.
     """
 
-    def __init__(self, plan: Plan, gpu: bool):
+    def __init__(self, plan: Plan, gpu: bool, monolingual: int | None = None):
         self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
         # Text of one language is often the larger one.
-        self.lines = plan.recipe.limits.get(MONOLINGUAL) or max(self.pairs, UNKNOWN_PAIRS)
+        self.lines = monolingual or max(self.pairs, UNKNOWN_PAIRS)
         self.length = sentence_length(plan)
-        self.plan = sized(plan, self.pairs, self.length)
+        self.plan = sized(plan, self.pairs, self.length, self.lines)
         self.gpu = gpu
         runtime = plan.config.runtime
         self.threads, self.devices, self.nodes = runtime.training_threads, runtime.devices, runtime.nodes

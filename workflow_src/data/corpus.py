@@ -8,14 +8,19 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from workflow_src.config.datasets import DatasetFiles, Part
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, compression
 from workflow_src.data.lines import count_lines
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import ArtifactError, ConfigError, nearest
+from workflow_src.records.atomic import read_json
+
+if TYPE_CHECKING:
+    from workflow_src.config.plan import Plan
 
 Pair = tuple[str, str]
 Line = TypeVar("Line")
@@ -223,6 +228,22 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
     except (ArtifactError, ConfigError):
         # The job that reads them says what is wrong.
         return None
+
+
+def monolingual_lines(plan: Plan) -> int | None:
+    """Lines of text of the source language: as counted, else of the user's own files, else the recipe's limit.
+
+    None where there is neither. Compressed files, and files in archives, are not counted.
+    """
+    summary, limit = Path(plan.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
+    if summary.exists():
+        return int(read_json(summary)["lines"])
+    names = plan.monolingual_texts
+    own = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
+    if not names or not own or any(map(_is_compressed, names)):
+        return limit
+    lines = sum(map(count_lines, names))
+    return min(lines, limit) if limit else lines
 
 
 def _is_compressed(name: str) -> bool:

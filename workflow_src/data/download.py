@@ -326,3 +326,7 @@ class Files:
                 "path": str(path),
             }
         return Path(self.fetched[name]["path"])
+
+    def provenance_inputs(self) -> dict[str, dict[str, Any]]:
+        """The fetched files as `inputs` of a provenance."""
+        return {name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in self.fetched.items()}

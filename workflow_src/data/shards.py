@@ -44,10 +44,11 @@ def read_shards(
     """The JSON lines of shards in the order given, which must be that of the shards.
 
     `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Without it, lines have
-    scores alone, of so many `pairs`. Raises
-    ArtifactError, before the first line, naming the shard that is another one than its place says or was made with
-    other settings or from other files; then the one that is missing or damaged, or that has another number of lines
-    than it should.
+    scores alone, of so many `pairs`.
+
+    Raises ArtifactError, before the first line, naming the shard that is another one than its place says or was made
+    with other settings or from other files; then the one that is missing or damaged, or that has another number of
+    lines than it should.
     """
     records = [_record(path) for path in paths]
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):

@@ -41,7 +41,7 @@ def _captured(family: Family, search: Search, settings: SearchSettings) -> str |
 def _beams(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if search.name not in BEAM_SEARCHES:
         return f"translates with {', '.join(BEAM_SEARCHES)} only, not with {search.name}; remove the engine"
-    # Models made elsewhere say themselves which engine computes them.
+    # Families of models made elsewhere declare the engine that computes them.
     if family.name not in BEAM_FAMILIES and family.engine != CTRANSLATE2.name:
         return f"computes systems of family {', '.join(BEAM_FAMILIES)} only, not of {family.name}; remove the engine"
     if other := _named(settings):

@@ -92,9 +92,7 @@ def run(inputs: Inputs) -> str:
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
     record = provenance(recorded(dataset), own, sums)
-    record["inputs"] |= {
-        name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
-    }
+    record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,
         {

@@ -54,9 +54,7 @@ def run(inputs: Inputs) -> str:
     names = {text.split("!")[0] for text in settings.texts}
     sums = digests(folder, [name])
     record = provenance(recorded(settings), {own: own for own in names if own not in settings.files}, sums)
-    record["inputs"] |= {
-        key: {part: file[part] for part in ("path", "sha256", "url")} for key, file in files.fetched.items()
-    }
+    record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,
         {

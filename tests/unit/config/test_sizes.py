@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from types import SimpleNamespace
@@ -11,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.config import Plan, load_experiment
+from workflow_src.cli.work import numbered, sizes
+from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
+from workflow_src.data.corpus import monolingual_lines
 from workflow_src.errors import ConfigError
 
 COUNTS = st.integers(1, 10**10)
@@ -144,6 +148,23 @@ def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
     assert other.settings_training("teacher") != plan.settings_training("teacher")
 
 
+def test_of_copied_subwords_only_stated_settings_are_handed_over():
+    own = {"joint": False, "vocabulary_size": 700}
+    parts = {code: [{"texts": {"de": f"{code}.de", "en": f"{code}.en"}}] for code in ("train", "dev", "test")}
+    dataset = {"name": "own", "languages": ["de", "en"], **parts}
+    recipe = {"name": "own", "dataset": dataset, "source": "de", "target": "en"}
+
+    def handed(**more) -> dict[str, object]:
+        systems = {"teacher": {"family": "transformer", "preset": "tiny", "training": {"max_steps": 1}}}
+        decodes = [{"system": "teacher", "search": "greedy"}]
+        content = {"experiment": "own", "recipe": recipe | more, "systems": systems, "decodes": decodes}
+        return json.loads(Plan(load(content)).settings_subwords())
+
+    assert handed(subwords_from="elsewhere") == {}
+    assert handed(subwords_from="elsewhere", subwords=own) == own
+    assert handed(subwords=own).keys() == SubwordsConfig.model_fields.keys()
+
+
 def test_a_larger_corpus_asks_for_more_time_and_memory():
     def needed(pairs: int) -> tuple[float, float]:
         plan = Plan(load_experiment("recommended", recipe={"limits": {"train": pairs}}))
@@ -151,6 +172,37 @@ def test_a_larger_corpus_asks_for_more_time_and_memory():
 
     (memory, minutes), (more_memory, more_minutes) = needed(10_000), needed(100_000)
     assert more_minutes > minutes > 0 and more_memory > memory > 0
+
+
+def test_monolingual_text_counts_by_its_own_lines(tmp_path, monkeypatch):
+    """In the steps of a mixture, in estimates, and in requests of a job: one number, of the user's own file."""
+    monkeypatch.chdir(tmp_path)
+    text, name = tmp_path / "news.de", "ctc"
+    mixture = {"raw": 1, "monolingual-by-teacher": 0.5}
+    systems = {name: {"data": mixture, "training": {"max_steps": {"epochs": 2, "at_least": 1, "at_most": 10**9}}}}
+    recipe = {"monolingual": [{"texts": {"de": text.name}}], "limits": {"train": 600}}
+    plan = Plan(load_experiment("smoke", recipe=recipe, systems=systems))
+
+    def minutes(requests: Requests, split: str) -> float:
+        return requests.need("distill", SimpleNamespace(teacher="teacher", shards=1, split=split))[1] - 15
+
+    def steps(sized: Plan, length: float, lines: int) -> bool:
+        training = sized.system(name).training
+        return training.max_steps == math.ceil(2 * (length + 1) * (600 + 0.5 * lines) / training.batch_tokens)
+
+    assert monolingual_lines(plan) is None and sizes(plan, 600).monolingual is None
+    for lines in (200, 40_000):
+        text.write_text("ein Satz\n" * lines)
+        assert monolingual_lines(plan) == lines
+        assert steps(numbered(plan, sizes(plan, 600, 9)), 9, lines)
+        requests = Requests(plan, gpu=False, monolingual=lines)
+        assert steps(requests.plan, requests.length, lines)
+        assert minutes(requests, "monolingual") / minutes(requests, "train") == pytest.approx(lines / 600)
+    limited = Plan(load_experiment("smoke", recipe=recipe | {"limits": {"monolingual": 300}}, systems=systems))
+    assert monolingual_lines(limited) == 300
+    # Compressed lines cannot be counted at a glance.
+    text.write_bytes(gzip.compress(text.read_bytes()))
+    assert monolingual_lines(plan) is None and monolingual_lines(limited) == 300
 
 
 def test_recommended_is_small_and_says_each_thing_once():
