@@ -135,9 +135,9 @@ rule normalise:
 
 rule learn_subwords:
     input:
+        **{"subwords-from": path for path in plan.own_subwords},
         source=plan.corpus("train", "source"),
         target=plan.corpus("train", "target"),
-        **{"subwords-from": path for path in plan.own_subwords},
     output:
         summary=SUBWORDS,
     log:

@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
-from workflow_src.config.texts import MONOLINGUAL, Data, base_of, canonical, kind_and_system, system_behind, weights_of
+from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, system_behind, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters
 from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
@@ -78,7 +78,7 @@ class System:
         """Target tokens of an epoch: texts have `tokens` each, and monolingual ones `monolingual`, if that is known."""
 
         def length(text: str) -> int:
-            made = kind_and_system(base_of(text))
+            made = kind_and_system(text)
             return monolingual or tokens if made and made[0] == MONOLINGUAL else tokens
 
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
