@@ -102,7 +102,6 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     )
     parser.add_argument(
         "--output",
-        type=Path,
         help="a file instead of standard output; of several files, and where it exists, a folder for files of the same "
         "names; each is written as a whole",
     )
@@ -310,6 +309,11 @@ def _parse(words: list[str] | None) -> Options:
             raise failure
         parser.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('an option')}")
     values = vars(parsed)
+    if values["output"] is not None:
+        # The path "" would be the folder where the command runs.
+        if not values["output"]:
+            raise ConfigError("--output", "", problem="it names no file", hint="name one, or remove it")
+        values["output"] = Path(values["output"])
     settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
     return Options(**values, settings=settings)
 

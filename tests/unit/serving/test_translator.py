@@ -681,15 +681,14 @@ def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, 
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("kind", ["folder", "below a file", "pipe", "nothing", "standard output"])
+@pytest.mark.parametrize("kind", ["below a file", "pipe", "nothing", "standard output"])
 def test_an_output_that_cannot_be_is_refused_before_anything_is_read(tiny_bundles, tmp_path, in_process, kind):
     (tmp_path / "file").write_text("kept")
     os.mkfifo(tmp_path / "pipe")
     output, message = {
-        "folder": (tmp_path, f"{tmp_path} is a folder; "),
         "below a file": (tmp_path / "file/x", f"{tmp_path}/file/x cannot be written: a part of its path is a file; "),
         "pipe": (tmp_path / "pipe", f"{tmp_path}/pipe is a pipe or a device"),
-        "nothing": ("", ". is a folder; "),
+        "nothing": ("", "--output is '': it names no file; "),
         # A link to whatever the caller has redirected it to.
         "standard output": ("/dev/stdout", "/dev/stdout is a pipe"),
     }[kind]
