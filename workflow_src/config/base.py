@@ -77,6 +77,9 @@ def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) 
         return ConfigError(
             names or CONFIGURATION, problem=f"the name {shown(value)} is no text", hint="write it in quotes"
         )
+    if error["type"] == "string_type" and isinstance(value, bool):
+        hint = "write it in quotes: YAML reads no and off as false, yes and on as true"
+        return ConfigError(_path(where, location), value, problem="it must be text", hint=hint)
     if last == "[key]":
         return refused(error, f"a name in {_path(where, above[:-1])}")
     return refused(error, _path(where, location) or CONFIGURATION)

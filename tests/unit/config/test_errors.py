@@ -494,6 +494,11 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
             {"recipe": {"normalisation": {"lowercase": True}}},
             {"setting": "recipe.normalisation.lowercase", "problem": "outputs have no capitals, and references do"},
         ),
+        # The code of Norwegian without quotes.
+        (
+            {"recipe": {"dataset": {"languages": [False, "en"]}}},
+            {"setting": "recipe.dataset.languages[0]", "value": False, "problem": "it must be text"},
+        ),
         (
             {"recipe": {"dataset": {"languages": ["de", "de"]}}},
             {"setting": "recipe.dataset.languages", "allowed": "each once"},
