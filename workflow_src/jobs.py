@@ -130,6 +130,12 @@ def recorded(settings: Frozen) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude_unset=True)
 
 
+def log_progress(done: int, total: int, began: float, units: str) -> None:
+    """Log how many `units` of a shard are done since `began` (`time.perf_counter`), and the minutes that are left."""
+    rate = done / (time.perf_counter() - began)
+    log.info("%d of %d, %.0f %s/s, %.1f minutes left", done, total, rate, units, (total - done) / rate / 60)
+
+
 def named_paths(words: list[str]) -> dict[str, Path]:
     """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
     return {name: Path(path) for name, path in _named(words, "path").items()}

@@ -280,7 +280,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
             made = texts.kind_and_system(text)
-            if made and text not in (allowed := [f"{made[0]}-by-{name}" for name in names]):
+            if made and text not in (allowed := [f"{made.kind}-by-{name}" for name in names]):
                 raise ConfigError(f"{where}.data", text, allowed=allowed)
         _check_roles(name, system, config)
     for name, system in config.systems.items():
@@ -300,7 +300,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             raise ConfigError(
                 f"distillation.{name}",
                 problem=f"a system of family {family.name} cannot teach",
-                hint=f"name one of family {_families_with(AUTOREGRESSIVE)}, or remove it",
+                hint=f"name one of family {' or '.join(_families_with(AUTOREGRESSIVE))}, or remove it",
             )
         if family.engine and distillation.engine not in ("auto", family.engine):
             problem = f"it computes no models of family {family.name}"
@@ -343,10 +343,11 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
     return section.search_settings(where)
 
 
-def _families_with(trait: str | None, imported: bool = True) -> str:
-    """Names of the families that have a trait, joined by "or"; `imported` ones are models made elsewhere."""
-    fits = [one for one in families().values() if trait is None or trait in one.traits]
-    return " or ".join(one.name for one in fits if imported or not one.imported)
+def _families_with(*traits: str | None, imported: bool = True) -> list[str]:
+    """Names of the families that have all traits; `imported` ones are models made elsewhere."""
+    needed = {trait for trait in traits if trait is not None}
+    fits = [family for family in families().values() if needed <= family.traits]
+    return [family.name for family in fits if imported or not family.imported]
 
 
 def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
@@ -366,19 +367,18 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
     for role, need in needed.items():
         where = f"systems.{name}.{role}" if role == BASE else f"systems.{name}.roles.{role}"
         other = system.base if role == BASE else system.roles.get(role)
+        fitting = f"a system of family {' or '.join(_families_with(need.trait, imported=False))}"
         if other is None:
             if need.optional:
                 continue
-            raise ConfigError(
-                where, problem="missing", hint=f"name a system of family {_families_with(need.trait, False)}"
-            )
+            raise ConfigError(where, problem="missing", hint=f"name {fitting}")
         if other not in config.systems:
             raise ConfigError(where, other, allowed=config.systems)
         family = config.systems[other].family
         if family not in families():
             raise ConfigError(f"systems.{other}.family", family, allowed=families())
         if need.trait is not None and need.trait not in families()[family].traits:
-            raise ConfigError(where, other, allowed=f"a system of family {_families_with(need.trait, False)}")
+            raise ConfigError(where, other, allowed=fitting)
 
 
 def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
@@ -478,17 +478,13 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     if made is None and text != texts.RAW and text not in config.recipe.distilled:
         allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.MADE_BY_SYSTEMS), *config.recipe.distilled]
         raise ConfigError(where, text, allowed=allowed, hint="or add it to recipe.distilled")
-    if made and made[0] == texts.MONOLINGUAL and not config.recipe.monolingual:
+    if made and made.kind == texts.MONOLINGUAL and not config.recipe.monolingual:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
-    trait = SCORER if made and made[0] == texts.LIKELY else AUTOREGRESSIVE
-    fits = [
-        name
-        for name, one in families().items()
-        # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
-        if {AUTOREGRESSIVE, trait} <= one.traits and not (trait == SCORER and one.imported)
-    ]
-    if made and config.systems[made[1]].family not in fits:
+    # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
+    likely = made is not None and made.kind == texts.LIKELY
+    fits = _families_with(AUTOREGRESSIVE, SCORER if likely else None, imported=not likely)
+    if made and config.systems[made.system].family not in fits:
         raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 

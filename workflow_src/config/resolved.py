@@ -79,7 +79,7 @@ class System:
 
         def length(text: str) -> int:
             made = kind_and_system(text)
-            return monolingual or tokens if made and made[0] == MONOLINGUAL else tokens
+            return monolingual or tokens if made and made.kind == MONOLINGUAL else tokens
 
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
 

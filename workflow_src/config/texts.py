@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 RAW = "raw"
 # Kinds of texts that a system of the experiment makes: its translations of the training source, those of text of the
@@ -22,19 +22,26 @@ def base_of(text: str) -> str:
     return text.split("+")[0]
 
 
-def kind_and_system(text: str) -> tuple[str, str] | None:
+class MadeText(NamedTuple):
+    """A text that a system makes: its kind, and this system."""
+
+    kind: str
+    system: str
+
+
+def kind_and_system(text: str) -> MadeText | None:
     """The kind of a text that a system makes, augmented or not, and this system; None for other texts."""
     base = base_of(text)
     for kind in MADE_BY_SYSTEMS:
         if base.startswith(prefix := f"{kind}-by-"):
-            return kind, base.removeprefix(prefix)
+            return MadeText(kind, base.removeprefix(prefix))
     return None
 
 
 def system_behind(text: str) -> str | None:
     """The system that makes a text, or None."""
     made = kind_and_system(text)
-    return made[1] if made else None
+    return made.system if made else None
 
 
 def weights_of(data: Data) -> dict[str, float]:
@@ -64,7 +71,7 @@ def kind_of(data: Data) -> str:
 
 def _kind(text: str) -> str:
     made = kind_and_system(text)
-    kind = made[0] if made else RAW if base_of(text) == RAW else DISTILLED
+    kind = made.kind if made else RAW if base_of(text) == RAW else DISTILLED
     return RAW if kind == LIKELY else kind
 
 

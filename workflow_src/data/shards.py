@@ -7,7 +7,7 @@ digest, and the digests of what it was made from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ def write_shard_record(
 ) -> None:
     """Write the record of the shard at `path`."""
     write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **more)
+
+
+def by_number(shards: Iterable[Path]) -> dict[str, Path]:
+    """Shards in their order by the names that records of what is made of them give them."""
+    return {f"shard {number}": path for number, path in enumerate(shards)}
 
 
 def read_shards(

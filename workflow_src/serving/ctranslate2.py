@@ -5,7 +5,7 @@ The folder has an export of a system, or a model that was made elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +110,12 @@ class CTranslate2Translator(BaseTranslator):
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         self._check_room(settings, sources, batch)
-        return self._decode(sources, settings, batch, scored, ranked, watch)
+        decode = self._decoder(len(sources) > batch)
+        return decode(sources, settings, batch, scored, ranked, watch)
 
-    def _decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int,
-        scored: bool,
-        ranked: bool,
-        watch: Watch | None,
-    ) -> Hypotheses:
-        engine = self.parallel if len(sources) > batch else self.single
-        return engine.decode(sources, settings, batch, scored, ranked, watch)
+    def _decoder(self, several: bool) -> Callable[..., Hypotheses]:
+        """The function that decodes one batch, or several beside each other."""
+        return (self.parallel if several else self.single).decode
 
     def _positions(self) -> int:
         return self.single.max_positions
@@ -146,16 +139,8 @@ class ImportedTranslator(CTranslate2Translator):
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         return self.network.single.source_words(source)
 
-    def _decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int,
-        scored: bool,
-        ranked: bool,
-        watch: Watch | None,
-    ) -> Hypotheses:
-        return self.network.search(sources, settings, batch, scored, ranked, watch)
+    def _decoder(self, _several: bool) -> Callable[..., Hypotheses]:
+        return self.network.search
 
     def _check_room(self, settings: SearchSettings, _sources: Sequence[Sequence[int]], _batch: int) -> None:
         check_beams(settings, len(self.network.pieces.names["target"]))

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
-from workflow_src.data.shards import bounds, check_number, read_shards, write_shard_record
+from workflow_src.data.shards import bounds, by_number, check_number, read_shards, write_shard_record
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
@@ -94,7 +94,7 @@ def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
             file.write(record.pop("text") + "\n")
             details.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
-    files = inputs.files | {f"shard {number}": path for number, path in enumerate(inputs.join)}
+    files = inputs.files | by_number(inputs.join)
     # Joining computes nothing; the records of the shards say on which machines they were made.
     machine = {} if inputs.join else {"device": inputs.machine.device, "precision": inputs.machine.precision}
     settings = recorded(inputs.settings)

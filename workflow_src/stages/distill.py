@@ -25,7 +25,7 @@ from workflow_src.data.shards import bounds, check_number, distillation_files, w
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
     default_engine,
@@ -80,14 +80,7 @@ def run(inputs: Inputs) -> str:
             for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
-            rate = done / (time.perf_counter() - began)
-            log.info(
-                "%d of %d, %.0f sentences/s, %.1f minutes left",
-                done,
-                last - first,
-                rate,
-                (last - first - done) / rate / 60,
-            )
+            log_progress(done, last - first, began, "sentences")
     machine = {"device": teacher.device, "precision": teacher.precision}
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)

@@ -14,7 +14,7 @@ from workflow_src.data.cleaning import EXAMPLES, Example, step_as_json
 from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.placeholders import PLACEHOLDERS
-from workflow_src.data.shards import SCORE, read_shards, scoring_files
+from workflow_src.data.shards import SCORE, by_number, read_shards, scoring_files
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, recorded, start
@@ -91,7 +91,7 @@ def run(inputs: Inputs) -> str:
     if PLACEHOLDERS in corpus.summary:
         # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.
         description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
-    files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
+    files |= by_number(inputs.shards)
     summary = {
         **description,
         "dropped": corpus.summary["dropped"] | ({"unlikely": len(unlikely)} if unlikely else {}),

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from workflow_src.config.experiment import DistillationConfig
-from workflow_src.data.shards import distillation_files, read_shards
+from workflow_src.data.shards import by_number, distillation_files, read_shards
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
@@ -33,7 +33,7 @@ def run(inputs: Inputs) -> str:
             text.write(sentence["text"] + "\n")
             scores.write(f"{sentence['score']:.6f}\n")
             total += 1
-    files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
+    files |= by_number(inputs.shards)
     write_record(record, settings, files, [inputs.output_text.name, inputs.output_scores.name])
     return f"{total} distilled sentences from {len(inputs.shards)} shards"
 

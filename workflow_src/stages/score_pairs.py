@@ -19,7 +19,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.ranking import Rescorer, Scoring
-from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.spec import SCORER, Frozen
@@ -68,10 +68,7 @@ def run(inputs: Inputs) -> str:
                 log_p = scoring(batch.source, rows, batch.target)
                 scores[places] = -log_p.double().cpu().numpy() / (corpus.target_lengths[chunk[places]] + 1)
             file.writelines(json.dumps({SCORE: round(score, 6)}) + "\n" for score in scores.tolist())
-            done = int(chunk[-1]) + 1 - first
-            rate = done / (time.perf_counter() - began)
-            left = (last - first - done) / rate / 60
-            log.info("%d of %d, %.0f pairs/s, %.1f minutes left", done, last - first, rate, left)
+            log_progress(int(chunk[-1]) + 1 - first, last - first, began, "pairs")
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)

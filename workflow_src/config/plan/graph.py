@@ -73,7 +73,7 @@ class Graph(Paths):
     @property
     def encoded_texts(self) -> list[str]:
         """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
-        texts = [text for text in self.texts if (kind_and_system(text) or ("", ""))[0] != LIKELY]
+        texts = [text for text in self.texts if not ((made := kind_and_system(text)) and made.kind == LIKELY)]
         return [RAW, *texts] if self.scorers and RAW not in texts else texts
 
     def likelihood(self, system: str) -> LikelihoodConfig:
@@ -108,12 +108,12 @@ class Graph(Paths):
     def source_text(self, text: str) -> str:
         """Path of the source side of a training text, before it is augmented."""
         made = kind_and_system(text)
-        return self.corpus(SPLITS_OF[made[0]] if made else "train", "source")
+        return self.corpus(SPLITS_OF[made.kind] if made else "train", "source")
 
     def target_text(self, text: str) -> str:
         """Path of the target side of a training text, before it is augmented."""
         if made := kind_and_system(text):
-            return self.distilled_text(made[1], SPLITS_OF[made[0]])
+            return self.distilled_text(made.system, SPLITS_OF[made.kind])
         base = base_of(text)
         return self.corpus("train", "target") if base == RAW else self.recipe.distilled[base]
 
