@@ -38,7 +38,7 @@ test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-runs: setup
-	$(BIN)/python -m pytest -m "runs and not slurm" -n 3 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -m "runs and not slurm" -n 3 --dist loadfile --no-loadscope-reorder tests/test_*.py
 
 test-graphs: setup
 	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit

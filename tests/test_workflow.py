@@ -906,8 +906,9 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     assert done.returncode == 1 and "bought.en is dated in the future (" in done.stderr
 
 
-@pytest.mark.runs
-def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(tmp_path):
+def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(smoke_run, tmp_path):
+    converted = shutil.copytree(smoke_run / "results/smoke/systems/teacher/seed-1/ctranslate2", tmp_path / "converted")
+    shutil.copy(smoke_run / "results/smoke/subwords/joint.model", converted / "both.spm")
     drawn = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
     # Every fourth pair has a placeholder.
     drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
@@ -949,12 +950,19 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     pairs = {text: json.loads((results / f"encoded/{text}/train.json").read_text())["pairs"] for text in trained}
     assert {text: counts["pairs"] for text, counts in trained.items()} == pairs
     encoded = json.loads((results / "encoded/raw/train.json").read_text())
-    assert pairs["likely-by-teacher"] == round(0.8 * encoded["pairs"])
-    assert pairs["monolingual-by-teacher"] <= monolingual["lines"]
+    assert {name.partition("+")[0] for name in trained} == {
+        "likely-by-teacher",
+        "distilled-by-outside",
+        "monolingual-by-teacher",
+    }
+    likely, _, translated = sorted(trained, key=lambda name: "ldm".index(name[0]))
+    assert pairs[likely] == round(0.8 * encoded["pairs"]) and pairs[translated] <= monolingual["lines"]
+    augmented = json.loads((results / f"encoded/{likely}/train.json").read_text())["augmented"]
+    assert augmented["upper"] + augmented["title"] > 0.1 * pairs[likely]
     for words in (
         "Likelihood under teacher",
         "monolingual, German",
-        f"likely-by-teacher {trained['likely-by-teacher']['pairs_an_epoch']:g} of {pairs['likely-by-teacher']}",
+        f"{likely} {trained[likely]['pairs_an_epoch']:g} of {pairs[likely]}",
     ):
         assert words in page
     assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
@@ -991,7 +999,7 @@ def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[st
     assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(more)
     assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
     board = leaderboard.read(results)
-    assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 4
+    assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 8
     assert len({row["test_set"] for row in board}) == 2
 
 
@@ -1120,6 +1128,20 @@ def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):
 @pytest.mark.slow
 def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
     assert smoke_check.problems("smoke", smoke_run) == []
+
+
+@pytest.mark.slow
+def test_the_other_families_go_on_from_its_teacher(smoke_run, tmp_path):
+    for name in ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher"):
+        shutil.copytree(smoke_run / "results/smoke" / name, tmp_path / "results/smoke" / name)
+    shutil.copytree(smoke_run / ".snakemake/metadata", tmp_path / ".snakemake/metadata")
+    words = ("--cores", "2", "--configfile", str(experiment_file("smoke-families")))
+    plan = Plan(load_experiment("smoke-families"))
+    first = scheduled(*words, folder=tmp_path)
+    assert not {"train_teacher", "distill", "encode"} & first.keys()
+    done = snakemake(*words, folder=tmp_path, seconds=900, forked=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert smoke_check.problems_of(plan, tmp_path) == []
 
 
 @pytest.mark.slow
