@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry, spec
-from workflow_src.decoding import latent
+from workflow_src.decoding import refinement
 from workflow_src.families.cmlm import FAMILY as CMLM
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.families.cmlm.model import MaskedLanguageModel
@@ -149,8 +149,8 @@ def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: n
 
 
 def translate_batch(model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **more):
-    """`latent.translate_batch` with the steps of a search by its name."""
-    return latent.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **more)
+    """`refinement.translate_batch` with the steps of a search by its name."""
+    return refinement.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **more)
 
 
 def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.decoding.candidates import read_symbols
-from workflow_src.decoding.latent import LengthChoice, StepMaker, decoded, on_source, refine, suppressed
+from workflow_src.decoding.latent import LengthChoice, decoded, on_source, suppressed
 from workflow_src.decoding.passes import Pass, largest
+from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import PAD, LatentModel, SourceLatentModel, wide
 

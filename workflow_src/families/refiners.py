@@ -5,15 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import (
-    batch_mask,
-    delta_step,
-    draw_noise,
-    gradient_step,
-    prior_of,
-    refine,
-    translate_batch,
-)
+from workflow_src.decoding.latent import batch_mask, draw_noise, prior_of
+from workflow_src.decoding.refinement import delta_step, gradient_step, refine, translate_batch
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack

@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import batch_mask, delta_step, prior_of, refine
+from workflow_src.decoding.latent import batch_mask, prior_of
+from workflow_src.decoding.refinement import delta_step, refine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import Batch, LossTerms, TrainingContext
 

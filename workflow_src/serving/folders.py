@@ -31,7 +31,7 @@ def load(folders: Mapping[str, Path], needed: set[str], machine: Machine) -> dic
     }
 
 
-def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]) -> Any:
+def open_translator(folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]) -> Any:
     """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly."""
     from workflow_src.serving.translator import Translator
 

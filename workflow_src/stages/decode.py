@@ -22,7 +22,7 @@ from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
 from workflow_src.registry import settings_of
-from workflow_src.serving.folders import load_systems, open_engine
+from workflow_src.serving.folders import load_systems, open_translator
 from workflow_src.spec import Frozen
 
 Record = dict[str, Any]
@@ -63,7 +63,7 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
     where the recipe has any, and its text without repeated subwords."""
     settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
     machine, search = inputs.machine, settings_of(settings)
-    translator = open_engine(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
+    translator = open_translator(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
     systems = load_systems(inputs.systems, machine, settings)
     began = time.perf_counter()
     hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)

@@ -20,7 +20,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
-from workflow_src.families.build import build, build_objective, sizes_of
+from workflow_src.families.build import build, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
@@ -169,9 +169,9 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         sentences=config.dev_sentences,
         tokeniser=settings.bleu_tokeniser,
     )
-    objective = build_objective(family.name, settings.objective)
     objective_settings = parse(family.objective, settings.objective, "objective")
-    assert family.validation
+    assert family.loss and family.validation
+    objective = import_object(family.loss)(objective_settings)
     validation = import_object(family.validation)(dev, objective_settings, base, **roles)
     parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")

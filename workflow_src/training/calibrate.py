@@ -78,7 +78,7 @@ def seconds_a_position(
         corpus = EncodedCorpus.open(Path(folder) / "train")
         roles = {role: network for role, network in filled.items() if role != BASE}
         objective = build_objective(family.name, system["objective"])
-        update = Updater(
+        updater = Updater(
             *(model.train(), objective, config, corpus, runtime, Group(), 1, filled.get(BASE)),
             split_parts=False,
             roles=roles,
@@ -86,7 +86,7 @@ def seconds_a_position(
         middle = config.max_steps // 2
 
         def step(rows: int) -> None:
-            update(middle, [Part(np.arange(rows), 0, 0, 0)])
+            updater.update(middle, [Part(np.arange(rows), 0, 0, 0)])
 
         # The first update allocates moments and chooses kernels; the second one shows how much fits into the time.
         step(first)

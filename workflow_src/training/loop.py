@@ -103,7 +103,7 @@ class Trainer:
             compile_stacks(self.model)
             for other in ([frozen] if frozen is not None else []) + list(roles.values()):
                 compile_stacks(other)
-        self.update = Updater(
+        self.updater = Updater(
             *(self.model, objective, config, corpus, runtime, self.group, seed, frozen),
             split_parts=split_batches,
             roles=roles,
@@ -158,8 +158,8 @@ class Trainer:
                 self._collect()
                 self._save()
                 self._began = time.perf_counter()
-            batch = [next(parts) for _ in range(self.update.parts)]
-            self.pending.append((batch, self.update(progress.step, batch)))
+            batch = [next(parts) for _ in range(self.updater.parts)]
+            self.pending.append((batch, self.updater.update(progress.step, batch)))
             progress.step += 1
             last = progress.step == config.max_steps
             reports, saves = (progress.step % every == 0 for every in (self.log_every, config.save_every))
@@ -207,7 +207,7 @@ class Trainer:
     def _parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
         progress = self.progress
-        size = max(1, self.config.batch_tokens // self.update.parts)
+        size = max(1, self.config.batch_tokens // self.updater.parts)
         number = 0
         while True:
             rows = self.corpus.epoch_rows(self.seed, progress.epoch)
@@ -216,7 +216,7 @@ class Trainer:
                 raise ValueError(f"the training corpus {self.corpus.prefix} has no pairs; encode it again.")
             while progress.position < len(batches):
                 rows = batches[progress.position]
-                part = Part(rows, progress.epoch, progress.position, number % self.update.parts)
+                part = Part(rows, progress.epoch, progress.position, number % self.updater.parts)
                 number += 1
                 progress.position += 1
                 # End symbols count, one a sentence.
@@ -250,7 +250,7 @@ class Trainer:
                 self.window.setdefault(name, []).append(value)
         now = time.perf_counter()
         self.progress.seconds += now - self._began
-        self.progress.split_batches += sum(self.group.gather(self.update.take_splits()))
+        self.progress.split_batches += sum(self.group.gather(self.updater.take_splits()))
         self._began = now
 
     def _count_skipped(self, number: int, parts: list[Part], values: dict[str, float]) -> None:
@@ -381,8 +381,8 @@ class Trainer:
         self._compare()
         if self.states is not None:
             tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
-            tensors |= pack_optimiser(self.update.optimiser) | pack_random(self.update.generator)
-            tensors["gate.norms"] = self.update.gate.norms
+            tensors |= pack_optimiser(self.updater.optimiser) | pack_random(self.updater.generator)
+            tensors["gate.norms"] = self.updater.gate.norms
             for index, snapshot in enumerate(self.snapshots):
                 tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
             progress.snapshots = len(self.snapshots)
@@ -410,10 +410,10 @@ class Trainer:
         self.progress = Progress(**values)
         self.saved = self.progress.step
         set_weights(self.model, _below(tensors, "model."), "of the training state")
-        unpack_optimiser(self.update.optimiser, tensors)
-        unpack_random(self.update.generator, tensors)
+        unpack_optimiser(self.updater.optimiser, tensors)
+        unpack_random(self.updater.generator, tensors)
         if "gate.norms" in tensors:
-            self.update.gate.norms = tensors["gate.norms"].to(self.runtime.device)
+            self.updater.gate.norms = tensors["gate.norms"].to(self.runtime.device)
 
     def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The state to go on from, in the first process; snapshots stay in it."""

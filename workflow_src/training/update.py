@@ -140,7 +140,7 @@ class Updater:
         self.gate = Gate(config.explode_factor, runtime.device)
         self._splits = 0
 
-    def __call__(self, step: int, parts: list[Part]) -> Figures:
+    def update(self, step: int, parts: list[Part]) -> Figures:
         """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.
 
         Each part counts as much as it has terms. Figures stay on the device.

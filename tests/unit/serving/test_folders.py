@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from workflow_src.jobs import Machine
-from workflow_src.serving.folders import load_systems, open_engine
+from workflow_src.serving.folders import load_systems, open_translator
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def seeming_gpu(monkeypatch):
 
 
 def opened(folder, device, settings):
-    translator = open_engine(folder, device, "auto", 1, settings)
+    translator = open_translator(folder, device, "auto", 1, settings)
     return translator, (translator.device, translator.precision, translator.engine)
 
 
@@ -60,7 +60,7 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
 @pytest.mark.usefixtures("seeming_gpu")
 def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles):
     with pytest.raises((RuntimeError, AssertionError), match=r"(?i)cuda|nvidia"):
-        open_engine(tiny_bundles["lvm"], "auto", "auto", 1, {})
+        open_translator(tiny_bundles["lvm"], "auto", "auto", 1, {})
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_ctranslate2_computes_on_the_cpu_in_the_type_of_the_decode(exported, lin
 
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
     settings = {"engine": "ctranslate2", "compute_type": compute_type}
-    translator = open_engine(exported, "auto", "auto", 1, settings)
+    translator = open_translator(exported, "auto", "auto", 1, settings)
     assert (translator.device, translator.precision) == ("cpu", compute_type)
     assert len(translator.translate(lines, "greedy")) == len(lines)
 
@@ -88,6 +88,6 @@ def test_float16_needs_a_gpu(exported):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(ValueError, match=r"^device is 'cuda:7'"):
-        open_engine(exported, "cuda:7", "auto", 1, {"engine": "ctranslate2", "compute_type": "float32"})
+        open_translator(exported, "cuda:7", "auto", 1, {"engine": "ctranslate2", "compute_type": "float32"})
     with pytest.raises(ValueError, match="compute_type float16"):
-        open_engine(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})
+        open_translator(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})

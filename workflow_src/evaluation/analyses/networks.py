@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import StepMaker, on_source, posterior_of, translate_batch
+from workflow_src.decoding.latent import on_source, posterior_of
+from workflow_src.decoding.refinement import StepMaker, translate_batch
 from workflow_src.decoding.settings import LENGTH_COUNTS
 from workflow_src.registry import import_object, search_of, searches, step_maker
 from workflow_src.serving.translator import Translator
@@ -51,7 +52,7 @@ def traces_of(translator: Translator, lines: list[str], settings: SearchSettings
 
 @dataclasses.dataclass(frozen=True)
 class Procedure:
-    """Steps in a model with latents, as `decoding.latent.translate_batch` takes them.
+    """Steps in a model with latents, as `decoding.refinement.translate_batch` takes them.
 
     Or, of any model with a length head, `at_lengths`: a function that translates sources (B, S) at lengths (B,), with
     its `label`.

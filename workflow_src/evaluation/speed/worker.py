@@ -8,11 +8,11 @@ from workflow_src.evaluation.speed.timing import Local
 
 def make(order: Order) -> tuple[Local, About]:
     """Load what an order names. Returns the timer and a description of the device."""
-    from workflow_src.serving.folders import open_engine
+    from workflow_src.serving.folders import open_translator
 
     settings = {system: {} if system in order.in_roles else order.settings for system in order.folders}
     translators = {
-        system: open_engine(folder, order.device, order.precision, order.threads, settings[system])
+        system: open_translator(folder, order.device, order.precision, order.threads, settings[system])
         for system, folder in order.folders.items()
     }
     first = next(one for system, one in translators.items() if system not in order.in_roles)

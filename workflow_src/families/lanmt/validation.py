@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import delta_step, translate_batch, words
+from workflow_src.decoding.latent import words
+from workflow_src.decoding.refinement import delta_step, translate_batch
 from workflow_src.losses.common import collapsed
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig

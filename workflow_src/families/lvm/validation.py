@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
+from workflow_src.decoding.latent import best_tokens, draw_noise, word_rows
+from workflow_src.decoding.refinement import translate_batch
 from workflow_src.families.lvm.objective import evidence_lower_bound
 from workflow_src.losses.common import collapsed
 from workflow_src.losses.settings import ElboConfig

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import LengthChoice, StepMaker, delta_step, refined
+from workflow_src.decoding.latent import LengthChoice
+from workflow_src.decoding.refinement import StepMaker, delta_step, refined
 from workflow_src.searches.delta import DeltaSettings
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols, unpadded
-from workflow_src.decoding.latent import StepMaker, latent_mask, refine, says_lengths, words
+from workflow_src.decoding.latent import latent_mask, says_lengths, words
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
+from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
 from workflow_src.runtime.device import on_cpu

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import translate_batch
+from workflow_src.decoding.refinement import translate_batch
 from workflow_src.searches.prior_mean import PriorMeanSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses

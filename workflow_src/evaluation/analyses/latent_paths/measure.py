@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import StepMaker, listed, outputs, posterior_of, prior_of
+from workflow_src.decoding.latent import listed, outputs, posterior_of, prior_of
+from workflow_src.decoding.refinement import StepMaker
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import StepMaker, best_tokens, gradient_step, latent_mask, refine
+from workflow_src.decoding.latent import best_tokens, latent_mask
+from workflow_src.decoding.refinement import StepMaker, gradient_step, refine
 from workflow_src.evaluation.analyses.inputs import Inputs
 from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
 from workflow_src.evaluation.analyses.networks import entry_settings

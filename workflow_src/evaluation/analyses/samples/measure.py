@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from workflow_src.decoding.latent import best_tokens, latent_mask, refine, word_rows
+from workflow_src.decoding.latent import best_tokens, latent_mask, word_rows
+from workflow_src.decoding.refinement import refine
 from workflow_src.evaluation.analyses.inputs import Inputs, pick, sentence_generator
 from workflow_src.evaluation.analyses.networks import Procedure, entry_settings, procedure
 from workflow_src.evaluation.analyses.samples import SamplesSettings
