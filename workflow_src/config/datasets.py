@@ -5,12 +5,10 @@ from __future__ import annotations
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
-from workflow_src.config.texts import MADE_BY_SYSTEMS, MONOLINGUAL, RAW
-from workflow_src.config.tokenisers import BleuTokeniser
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
@@ -24,16 +22,7 @@ Address = Annotated[
 Sha256 = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
 Md5 = Annotated[str, written(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
-RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small letters")]
-# The name becomes a folder beside those of raw and of teachers' texts.
-DistilledName = Annotated[
-    str,
-    named(
-        rf"(?!{RAW}$|({'|'.join(MADE_BY_SYSTEMS)})-by-){NAME}",
-        f"small letters, digits, -, _ and ., but not {RAW} or {' or '.join(f'{k}-by-SYSTEM' for k in MADE_BY_SYSTEMS)}",
-    ),
-]
 
 
 def _path(value: str) -> str:
@@ -332,164 +321,4 @@ class DatasetConfig(DatasetFiles):
             raise ConfigError("split.method", self.split.method, problem="it needs no parts under dev and test")
         if self.split is not None and self.split.key_language not in (None, *self.languages):
             raise ConfigError("split.key_language", self.split.key_language, allowed=self.languages)
-        return self
-
-
-class NormalisationConfig(Frozen):
-    """Settings of normalisation, from raw lines to the text that models see and that scores are computed on."""
-
-    unicode: Literal["NFC", "NFKC"] = "NFC"
-    romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
-    moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
-    moses_tokenise: bool = Field(
-        False, description="sacremoses tokenisation, with marks by which outputs are put together"
-    )
-    lowercase: bool = False
-    references: Literal["given", "normalised"] = Field(
-        "given",
-        description="what outputs are scored against: the references as they are given, or normalised like training "
-        "text and detokenised like outputs",
-    )
-    max_length_ratio: float | None = Field(None, gt=1, description="in words; training pairs beyond it are dropped")
-    max_words: int | None = Field(None, gt=0, description="longer training sentences are dropped")
-    max_characters: int | None = Field(
-        None, gt=0, description="pairs with a longer side are dropped, in train, dev and test alike"
-    )
-
-    @property
-    def altering(self) -> tuple[str, ...]:
-        """Settings that are on and by which a text is tokenised or loses its capitals."""
-        return tuple(name for name in ("moses_tokenise", "lowercase") if getattr(self, name))
-
-
-PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables"]
-# Why a model that was made elsewhere ranks no outputs of a recipe with placeholders.
-READS_TEXT = "it reads text, and ids lack that of the recipe's placeholders"
-
-
-class PlaceholdersConfig(Frozen):
-    """Kinds of spans that translations have as the source has them."""
-
-    tags: bool = Field(True, description="<b>, </b>, <a href=...>")
-    urls: bool = True
-    emails: bool = True
-    entities: bool = Field(True, description="&amp;, &kde;, &#160;")
-    variables: bool = Field(True, description="%1, %s, %(name)s, {name}, ${x}")
-
-    @property
-    def kinds(self) -> tuple[PlaceholderKind, ...]:
-        return tuple(kind for kind in get_args(PlaceholderKind) if getattr(self, kind))
-
-
-class SubwordsConfig(Frozen):
-    method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
-    model: Literal["unigram", "bpe"] = "unigram"
-    vocabulary_size: Annotated[Annotated[int, Field(gt=8)] | Literal["auto"], NumberOrAuto] = Field(
-        32000, description="of each side where they are not joint; auto: by the number of training pairs"
-    )
-    joint: bool = Field(True, description="one vocabulary for both languages")
-    character_coverage: float = Field(1.0, ge=0.98, le=1)
-
-    @model_validator(mode="after")
-    def _bpe(self):
-        if self.method == "subword-nmt" and self.model != "bpe":
-            raise ConfigError("model", self.model, problem="method is subword-nmt", allowed=["bpe"])
-        return self
-
-    def sized(self, pairs: int) -> SubwordsConfig:
-        """These settings with a number in place of auto, for a training text of so many pairs."""
-        if self.vocabulary_size != AUTO:
-            return self
-        return self.model_copy(update={"vocabulary_size": vocabulary_size(pairs)})
-
-    @property
-    def size(self) -> int:
-        """The number of `vocabulary_size`, which must not be auto: `sized` replaces that."""
-        assert self.vocabulary_size != AUTO
-        return int(self.vocabulary_size)
-
-
-class MonolingualPart(Frozen):
-    """Text of one language, from one place.
-
-    Texts are named as those of a `Part`, but a path of the user's starts from the working directory in every dataset.
-    """
-
-    texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
-
-
-class RecipeConfig(Frozen):
-    """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
-
-    name: RecipeName
-    dataset: str | DatasetConfig
-    folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
-    source: Language
-    target: Language
-    clean: dict[str, dict[str, Any]] = Field(
-        {}, description="filters of the training text in their order, with their settings; default: none"
-    )
-    normalisation: dict[str, Any] = {}
-    subwords: SubwordsConfig = SubwordsConfig()
-    subwords_from: FilePath | None = Field(
-        None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
-    )
-    max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
-    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
-    )
-    monolingual: tuple[MonolingualPart, ...] = Field(
-        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
-    )
-    distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
-    placeholders: PlaceholdersConfig | None = Field(
-        None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
-    )
-    bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
-
-    @field_validator("clean", mode="before")
-    @classmethod
-    def _list_of_filters(cls, value: Any) -> Any:
-        """A list of names is filters with their defaults."""
-        if isinstance(value, list | tuple):
-            if not all(isinstance(name, str) for name in value):
-                raise ConfigError(
-                    "", allowed="a list of names, such as [length, ratio], or a section of settings by name"
-                )
-            return {name: {} for name in distinct(tuple(value))}
-        for name in value if isinstance(value, dict) else ():
-            if value[name] is None:
-                raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
-        return value
-
-    @field_validator("placeholders", mode="before")
-    @classmethod
-    def _switch(cls, value: Any) -> Any:
-        """True is all kinds, a list those that it names."""
-        if isinstance(value, bool):
-            return {} if value else None
-        if not isinstance(value, list | tuple):
-            return value
-        kinds = get_args(PlaceholderKind)
-        for kind in value:
-            if kind not in kinds:
-                raise ConfigError("", kind, allowed=kinds)
-        return {kind: kind in value for kind in kinds}
-
-    @field_validator("placeholders")
-    @classmethod
-    def _any_kind(cls, value: PlaceholdersConfig | None) -> PlaceholdersConfig | None:
-        if value is not None and not value.kinds:
-            raise ConfigError("", allowed="at least one kind", hint="write placeholders: false for none")
-        return value
-
-    @property
-    def placeholder_kinds(self) -> tuple[PlaceholderKind, ...]:
-        """Kinds of spans that translations have as the source has them; none where that is off."""
-        return self.placeholders.kinds if self.placeholders else ()
-
-    @model_validator(mode="after")
-    def _direction(self):
-        if self.source == self.target:
-            raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
         return self

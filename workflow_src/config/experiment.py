@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.datasets import FilePath, RecipeConfig, SetName
+from workflow_src.config.datasets import FilePath, SetName
+from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.sizes import (
     AUTO,
     LONGEST_UNSAVED,

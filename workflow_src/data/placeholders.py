@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
-from workflow_src.config.datasets import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))

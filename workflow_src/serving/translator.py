@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
-from workflow_src.config.datasets import READS_TEXT
+from workflow_src.config.recipe import READS_TEXT
 from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch, longest_first, search_all, search_rows

@@ -9,7 +9,7 @@ import pytest
 
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.datasets import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.errors import ConfigError
 
 KINDS = get_args(PlaceholderKind)

@@ -4,13 +4,8 @@ import pytest
 import torch
 from miniatures import ending, lvm, one, padded, pairs, refiner, translate_batch
 
-from workflow_src.decoding.latent import (
-    best_tokens,
-    delta_step,
-    gradient_step,
-    length_mask,
-    refine,
-)
+from workflow_src.decoding.latent import best_tokens, length_mask
+from workflow_src.decoding.refinement import delta_step, gradient_step, refine
 from workflow_src.types import EOS, PAD
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]

@@ -6,7 +6,7 @@ from miniatures import context, gradients, lvm, padded, pairs, refiner
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.decoding.refinement import delta_step, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.losses.score_matching import ScoreMatching, cosine

@@ -179,8 +179,8 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
             model={"dropout": 0.0},
             prepare=lambda model: model.double(),
         )
-        if trainer.update.frozen is not None:
-            trainer.update.frozen.double()
+        if trainer.updater.frozen is not None:
+            trainer.updater.frozen.double()
         if not group.first:
             trainer.states = None
         progress = trainer.run()
@@ -381,14 +381,14 @@ import importlib, os, signal, sys
 from workflow_src import jobs
 from workflow_src.training import update
 
-plain = update.Updater.__call__
+plain = update.Updater.update
 
 def call(self, step, parts):
     if step == int(os.environ["AT"]) and self.group.rank == 1:
         {what}
     return plain(self, step, parts)
 
-update.Updater.__call__ = call
+update.Updater.update = call
 stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
 jobs.start(stage.run, stage.Inputs)
 """

@@ -276,7 +276,7 @@ def test_memory_that_runs_out_after_the_gradients_is_told_with_settings(make_tra
     def lacking(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines")
 
-    monkeypatch.setattr(trainer.update, where, lacking)
+    monkeypatch.setattr(trainer.updater, where, lacking)
     with pytest.raises(OutOfMemory, match=r"while update 1 was applied .* lower training.batch_tokens"):
         trainer.run()
 

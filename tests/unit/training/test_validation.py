@@ -303,7 +303,7 @@ class Perfect(torch.nn.Module):
         self.frozen, self.sign = frozen, sign
 
     def direction(self, memory, z, mask, differentiable=False):
-        from workflow_src.decoding.latent import delta_step, refine
+        from workflow_src.decoding.refinement import delta_step, refine
 
         return self.sign * (refine(z, delta_step(self.frozen, memory, mask), 4) - z)
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from miniatures import translate_batch
 
-from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step
+from workflow_src.decoding.latent import best_tokens
+from workflow_src.decoding.refinement import delta_step, gradient_step
 from workflow_src.evaluation.analyses.latent_space import measure as latent_space
 from workflow_src.types import EOS
 

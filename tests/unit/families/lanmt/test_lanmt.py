@@ -11,7 +11,8 @@ import torch
 from miniatures import context, gradients, lanmt, lvm, one, padded, pairs, refiner, transformer, translate_batch
 from torch import nn
 
-from workflow_src.decoding.latent import LengthChoice, delta_step, refine
+from workflow_src.decoding.latent import LengthChoice
+from workflow_src.decoding.refinement import delta_step, refine
 from workflow_src.families import refiners
 from workflow_src.families.lanmt.model import start
 from workflow_src.families.lanmt.objective import Elbo

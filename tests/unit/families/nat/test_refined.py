@@ -11,7 +11,7 @@ import torch
 from miniatures import context, gradients, nat, one, padded, pairs, refiner
 from torch import nn
 
-from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.decoding.refinement import delta_step, refine
 from workflow_src.families import refiners
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.validation import validate

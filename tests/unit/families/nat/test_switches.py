@@ -11,7 +11,7 @@ from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src import registry
 from workflow_src.decoding.ctc import collapse
-from workflow_src.decoding.latent import delta_step
+from workflow_src.decoding.refinement import delta_step
 from workflow_src.families.nat import FAMILY, NatConfig, NatObjectiveConfig
 from workflow_src.families.nat.objective import NatObjective
 from workflow_src.losses.axe import axe_loss

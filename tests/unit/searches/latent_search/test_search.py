@@ -7,7 +7,8 @@ import pytest
 import torch
 from miniatures import ending, lvm, one, padded, pairs, refiner, step_maker, transformer, translate_batch
 
-from workflow_src.decoding.latent import delta_step, length_mask
+from workflow_src.decoding.latent import length_mask
+from workflow_src.decoding.refinement import delta_step
 from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
 from workflow_src.types import EOS
 
