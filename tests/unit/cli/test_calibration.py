@@ -49,8 +49,8 @@ def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monk
     # An autoregressive output is as long as it is; of others, what was cut off was computed too.
     for name, length in (("teacher", 7), ("lvm", 12)):
         decode = next(one for one in plan.loaded.decodes if one.system == name)
-        wanted = decoding_operations(plan, plan.system(name), decode.combinations()[0], 1, length) / 0.01
-        assert rates.decoding[name] == pytest.approx(wanted)
+        expected = decoding_operations(plan, plan.system(name), decode.combinations()[0], 1, length) / 0.01
+        assert rates.decoding[name] == pytest.approx(expected)
     assert "lm" not in rates.training
     # What was not measured has the rate of the others.
     assert min(rates.training.values()) <= rates.of("lm", True) <= max(rates.training.values())
@@ -58,11 +58,11 @@ def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monk
 
 
 def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder, monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(calibration, "_measure", lambda request: asked.append(request["measured"]) or times(request))
+    measured = []
+    monkeypatch.setattr(calibration, "_measure", lambda request: measured.append(request["measured"]) or times(request))
     assert calibration.known(plan) is None
     first = calibration.calibrate(plan)
-    assert calibration.known(plan) == calibration.calibrate(plan, 30.0) == first and len(asked) == 1
+    assert calibration.known(plan) == calibration.calibrate(plan, 30.0) == first and len(measured) == 1
     assert "about 30 seconds" in capsys.readouterr().err
     # Other budgets and learning rates do not change a rate; another width does, of this system alone.
     training = {"max_steps": 10_000, "learning_rate": 0.5}
@@ -70,9 +70,9 @@ def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder
     wider = calibration.known(Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": 444}})))
     assert wider.training == {} and wider.usual == first.usual and wider.of("lvm", False) == first.usual[1]
     calibration.calibrate(Plan(load_experiment("smoke", systems={"teacher": {"model": {"feed_forward": 48}}})))
-    assert asked[1:] == [["teacher"]]
+    assert measured[1:] == [["teacher"]]
     calibration.calibrate(plan, again=True)
-    assert len(asked) == 3 and len(asked[2]) > 1
+    assert len(measured) == 3 and len(measured[2]) > 1
     content = json.loads(calibration.FILE.read_text())
     for damaged in (json.dumps(content | {"machine": {"processor": "another"}}), "{", "[]"):
         calibration.FILE.write_text(damaged)

@@ -40,10 +40,10 @@ def test_one_changed_leaf_is_the_one_change(settings, data):
     for key in path[:-1]:
         parent = parent[key]
     old, parent[path[-1]] = parent[path[-1]], "something new"
-    shown = old if isinstance(old, str) else json.dumps(old)
+    old_text = old if isinstance(old, str) else json.dumps(old)
     changed_settings = changes(recorded(settings), recorded(changed), "systems.score")
-    assert changed_settings == [Change(".".join(("systems.score", *path)), shown, "something new")]
-    assert str(changed_settings[0]) == f"systems.score.{'.'.join(path)} {shown} → something new"
+    assert changed_settings == [Change(".".join(("systems.score", *path)), old_text, "something new")]
+    assert str(changed_settings[0]) == f"systems.score.{'.'.join(path)} {old_text} → something new"
 
 
 def test_settings_that_came_or_went_and_other_parameters():
@@ -60,7 +60,7 @@ def test_settings_that_came_or_went_and_other_parameters():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "described"),
     [
         ([{"n": 1, "w": 2}, {"n": 2, "w": 2}], [{"n": 1, "w": 3}, {"n": 2, "w": 2}], ["rows[0].w 2 → 3"]),
         ([{"n": 1}], [{"n": 1}, {"n": 2}], ["rows 1 entries → 2 entries (0 removed, 1 added)"]),
@@ -68,22 +68,22 @@ def test_settings_that_came_or_went_and_other_parameters():
         ([1, 2], [1, 3], ["rows [1, 2] → [1, 3]"]),
     ],
 )
-def test_entries_of_lists(old, new, said):
-    assert [str(change) for change in changes(recorded({"rows": old}), recorded({"rows": new}))] == said
+def test_entries_of_lists(old, new, described):
+    assert [str(change) for change in changes(recorded({"rows": old}), recorded({"rows": new}))] == described
 
 
 def test_sections_in_an_order():
     first = ["numbers", {"min_share": 1}], ["length", {"max_words": 100}]
 
-    def said(*now):
+    def described(*now):
         return list(
             map(str, changes(recorded({"clean": [*first], "a": 1}), recorded({"clean": [*now], "a": 1}), "recipe"))
         )
 
     changed = ["length", {"max_words": 50}]
-    assert said(first[0], changed) == ["recipe.clean.length.max_words 100 → 50"]
-    assert said(*first, ["copies", {"x": 1}]) == ['recipe.clean.copies (none) → {"x": 1}']
-    assert said(*first[::-1]) == ['recipe.clean ["numbers", "length"] → ["length", "numbers"]']
+    assert described(first[0], changed) == ["recipe.clean.length.max_words 100 → 50"]
+    assert described(*first, ["copies", {"x": 1}]) == ['recipe.clean.copies (none) → {"x": 1}']
+    assert described(*first[::-1]) == ['recipe.clean ["numbers", "length"] → ["length", "numbers"]']
     assert setting_prefix("clean", {}) == "recipe"
 
 

@@ -44,16 +44,16 @@ def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
     mirror.mkdir(parents=True)
     rows = ["schÃ¶n\tnice\t1", "Open [b]\tOpen [b]\t1", "gut\tgood\t0.1", "kaum\thardly\t1", "nie\tnie\t1"]
     (mirror / "pairs.tsv").write_text("\n".join(rows) + "\n")
-    told = clean(capsys, "--config", "mine.yaml", "--preview", "4")
-    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[0] == "│"]
+    output = clean(capsys, "--config", "mine.yaml", "--preview", "4")
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if line[0] == "│"]
     assert cells == [
         ["garbled", "4", "0", "1", ""],
         ["copies", "4", "1", "0", "equal 1"],
         ["score", "3", "1", "0", "minimum 1"],
     ]
-    assert "garbled, repaired, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in told
-    assert "copies, equal, line 2\n    Open [b]\n    Open [b]\n" in told
-    assert told.endswith("Of the first 4 pairs, 2 are kept.\n")
+    assert "garbled, repaired, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in output
+    assert "copies, equal, line 2\n    Open [b]\n    Open [b]\n" in output
+    assert output.endswith("Of the first 4 pairs, 2 are kept.\n")
     # As the other commands have it; nothing is written.
     assert clean(capsys, "mine.yaml", "--preview", "4", "--examples", "0").count("line") == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["downloads", "mine.yaml"]

@@ -115,9 +115,9 @@ def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
     assert (after["pairs"], after["length"]) == (1000, 11.0) and after["disk_bytes"] < before["disk_bytes"]
     text = as_text(after)
     assert "Subwords a sentence: 11 (counted). Training pairs: 1,000 (counted)." in text
-    given = estimate(plan, pairs=2000)
-    assert (given["pairs"], given["length"]) == (2000, 11.0)
-    assert given["sources"] == {"pairs": "given", "length": "counted"}
+    with_pairs = estimate(plan, pairs=2000)
+    assert (with_pairs["pairs"], with_pairs["length"]) == (2000, 11.0)
+    assert with_pairs["sources"] == {"pairs": "given", "length": "counted"}
 
 
 @pytest.mark.parametrize("content", ["{}", '{"pairs": 0, "source_tokens": 0, "target_tokens": 0}', "[]"])
@@ -178,20 +178,20 @@ def own_text(tmp_path, monkeypatch):
 
 def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_text):
     plan = Plan(own_text)
-    told = estimate(plan, length=9)
-    assert told["pairs"] == 10_000 and told["sources"]["pairs"] == "lines of your texts"
+    estimated = estimate(plan, length=9)
+    assert estimated["pairs"] == 10_000 and estimated["sources"]["pairs"] == "lines of your texts"
     # 100,000 target tokens with end symbols: √(160 million × 100,000) / 2,000, which is 2,000.
-    trained = {row["work"]: row["updates"] for row in told["work"] if row.get("updates")}
+    trained = {row["work"]: row["updates"] for row in estimated["work"] if row.get("updates")}
     assert (
         trained == {"train teacher": 2000, "train teacher-long": 2000, "train one-pass": 2000}
-        and told["vocabulary_size"] == 1000
+        and estimated["vocabulary_size"] == 1000
     )
-    assert told["work"][0]["tokens"] == 2000 * 2000
-    said = (
+    assert estimated["work"][0]["tokens"] == 2000 * 2000
+    line = (
         "Settings that are auto come to about: updates teacher 2,000, teacher-long 2,000, one-pass 2,000; "
         "1,000 subwords"
     )
-    assert said in as_text(told)
+    assert line in as_text(estimated)
     # Compressed lines are counted as lines, too.
     for code in ("de", "en"):
         with gzip.open(f"my.{code}.gz", "wt") as file:
@@ -208,10 +208,10 @@ def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_p
     summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
     summary.parent.mkdir(parents=True)
     summary.write_text(json.dumps({"pairs": 2_500, "source_tokens": 17_500, "target_tokens": 17_500}))
-    told = estimate(plan)
+    estimated = estimate(plan)
     # 20,000 tokens with end symbols.
-    assert told["work"][0]["updates"] == round(math.sqrt(160e6 * 20_000) / 2000 + 0.5)
-    assert told["sources"] == {"pairs": "counted", "length": "counted"}
+    assert estimated["work"][0]["updates"] == round(math.sqrt(160e6 * 20_000) / 2000 + 0.5)
+    assert estimated["sources"] == {"pairs": "counted", "length": "counted"}
 
 
 def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):

@@ -45,8 +45,8 @@ def test_analyses_follow_the_searches_that_are_decoded():
         "lengths",
         "samples",
     }
-    found = [(entry["system"], entry["search"], entry["model"]) for entry in settings(plan, "marginal")["searches"]]
-    assert found == [("lvm", "delta", "lvm"), ("score", "score", "lvm"), ("energy", "energy", "lvm")]
+    searches = [(entry["system"], entry["search"], entry["model"]) for entry in settings(plan, "marginal")["searches"]]
+    assert searches == [("lvm", "delta", "lvm"), ("score", "score", "lvm"), ("energy", "energy", "lvm")]
     assert settings(plan, "tokens")["searches"] == settings(plan, "marginal")["searches"]
     assert [entry["search"] for entry in settings(plan, "samples")["searches"]] == ["score"]
     lengths = [entry["search"] for entry in settings(plan, "lengths")["searches"]]
@@ -63,8 +63,8 @@ def test_searches_with_lengths_of_their_own_are_not_analysed():
         {"system": "lvm", "search": "delta", "steps": 1, "lengthening": 0.1},
         {"system": "score", "search": "score", "steps": 1},
     ]
-    found = settings(planned(decodes=longer), "marginal")["searches"]
-    assert [entry["search"] for entry in found] == ["score"]
+    searches = settings(planned(decodes=longer), "marginal")["searches"]
+    assert [entry["search"] for entry in searches] == ["score"]
 
 
 def test_what_changes_no_result_is_no_setting():
@@ -85,12 +85,12 @@ def test_convergence_is_measured_where_asked_for_of_latents_of_any_positions():
     ]
     on = {"convergence": {"enabled": True, "steps": 7}}
     plan = planned(systems={"one": one, "refined": refiner}, decodes=decodes, analyses=on)
-    found = plan.analyses["convergence"]
-    assert found.enabled and (found.rule, found.split) == ("measure_convergence", "dev")
-    told = settings(plan, "convergence")
-    followed = [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")]
+    analysis = plan.analyses["convergence"]
+    assert analysis.enabled and (analysis.rule, analysis.split) == ("measure_convergence", "dev")
+    analysis_settings = settings(plan, "convergence")
+    followed = [(entry["system"], entry["search"], entry["model"]) for entry in analysis_settings.pop("searches")]
     assert followed == [("one", "delta", "one"), ("refined", "score", "one"), ("lvm", "delta", "lvm")]
-    assert told == {
+    assert analysis_settings == {
         "sentences": 200,
         "samples": 20,
         "steps": 7,
@@ -122,17 +122,17 @@ def test_latents_are_followed_where_asked_for_whatever_their_positions():
         {"system": "energy", "search": "energy", "steps": 2},
     ]
     on = {"latent_paths": {"enabled": True, "steps": [1, 3]}}
-    found = planned(systems=systems, decodes=decodes, analyses=on).analyses["latent_paths"]
-    assert found.enabled and (found.rule, found.split) == ("follow_latents", "dev")
-    told = json.loads(found.settings)
-    assert [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")] == [
+    analysis = planned(systems=systems, decodes=decodes, analyses=on).analyses["latent_paths"]
+    assert analysis.enabled and (analysis.rule, analysis.split) == ("follow_latents", "dev")
+    analysis_settings = json.loads(analysis.settings)
+    assert [(entry["system"], entry["search"], entry["model"]) for entry in analysis_settings.pop("searches")] == [
         ("one-pass", "delta", "one-pass"),
         ("refined", "score", "one-pass"),
         ("one", "delta", "one"),
         ("lvm", "delta", "lvm"),
         ("energy", "energy", "lvm"),
     ]
-    assert told == {"sentences": 100, "steps": [1, 3]}
+    assert analysis_settings == {"sentences": 100, "steps": [1, 3]}
     with pytest.raises(ConfigError, match=escape("analyses.latent_paths.steps")) as refused:
         planned(analyses={"latent_paths": {"enabled": True, "steps": [1, -1]}})
     assert "\n" not in str(refused.value)
@@ -182,12 +182,12 @@ def test_components_are_counted_where_asked_for_of_every_system_with_latents():
     plain = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
     systems = {"one-pass": plain, "one-pass-vae": plain | {"model": {"latent": "vae"}}, **TWO}
     plan = planned(systems=systems, analyses={"components": {"enabled": True, "share": 0.9}})
-    found = plan.analyses["components"]
-    assert found.enabled and (found.rule, found.split) == ("measure_components", "test")
+    analysis = plan.analyses["components"]
+    assert analysis.enabled and (analysis.rule, analysis.split) == ("measure_components", "test")
     # Neither refiners, nor what was switched to have no latents.
-    assert found.systems == ("lvm", "one-pass-vae", "lvm-2d")
-    searches = [{"system": name} for name in found.systems]
-    assert json.loads(found.settings) == {"sentences": 1000, "share": 0.9, "searches": searches}
+    assert analysis.systems == ("lvm", "one-pass-vae", "lvm-2d")
+    searches = [{"system": name} for name in analysis.systems]
+    assert json.loads(analysis.settings) == {"sentences": 1000, "share": 0.9, "searches": searches}
     without = planned(analyses={"components": {"enabled": True}}, decodes=[{"system": "teacher", "search": "greedy"}])
     assert without.analyses["components"].systems == ("lvm",)
 
@@ -197,18 +197,18 @@ VAE = {"one-pass": {"family": "nat", "preset": "tiny", "training": {"max_steps":
 
 def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
     assert "reordering" not in planned().analyses
-    asked = {"reordering": {"enabled": True}}
-    found = planned(systems=VAE, analyses=asked).analyses["reordering"]
+    analyses = {"reordering": {"enabled": True}}
+    analysis = planned(systems=VAE, analyses=analyses).analyses["reordering"]
     # Not the latents of target positions, whose number a translation says.
-    assert found.enabled and found.systems == ("one-pass",) and found.split == "test"
-    assert json.loads(found.settings)["searches"] == [{"system": "one-pass", "aligned": True}]
+    assert analysis.enabled and analysis.systems == ("one-pass",) and analysis.split == "test"
+    assert json.loads(analysis.settings)["searches"] == [{"system": "one-pass", "aligned": True}]
     # Of latents of source positions too, but without slots.
     other = {"one": {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}}}
-    without = planned(systems=other, analyses=asked).analyses["reordering"].settings
+    without = planned(systems=other, analyses=analyses).analyses["reordering"].settings
     assert json.loads(without)["searches"] == [{"system": "one", "aligned": False}]
-    rows = json.loads(found.settings)["rows"]
+    rows = json.loads(analysis.settings)["rows"]
     assert [(row["system"], row["name"]) for row in rows] == [("teacher", "greedy")]
-    assert found.reads == (rows[0]["details"],) and found.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")
+    assert analysis.reads == (rows[0]["details"],) and analysis.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")
     named = planned(systems=VAE, analyses={"reordering": {"enabled": True, "system": "lvm"}})
     assert json.loads(named.analyses["reordering"].settings)["rows"][0]["system"] == "lvm"
 
@@ -240,7 +240,7 @@ def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
     ],
 )
 def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(name, fields):
-    asked = {name: {"enabled": True}}
+    analyses = {name: {"enabled": True}}
     one_pass = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
     teacher = {"family": "transformer", "preset": "tiny", "training": {"max_steps": 5}}
     config = {
@@ -251,7 +251,7 @@ def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(
     }
     assert Plan(load(config)).analyses
     with pytest.raises(ConfigError) as refused:
-        Plan(load(config | {"analyses": asked})).analyses  # noqa: B018
+        Plan(load(config | {"analyses": analyses})).analyses  # noqa: B018
     assert fields_of(refused.value, fields) == fields
 
 
@@ -303,13 +303,17 @@ def test_energies_are_measured_of_every_row_where_asked_for():
     analysis = planned(seeds=[1, 2], analyses={"energies": {"enabled": True}}).analyses["energies"]
     plan = planned(seeds=[1, 2])
     assert analysis.enabled and analysis.systems == ("teacher",) and analysis.split == "test"
-    told = json.loads(analysis.settings)
-    assert told["scorer"] == ["teacher"] and "batch" not in told and analysis.limits == {"batch": 64}
-    assert [row["details"] for row in told["rows"]] == [
+    analysis_settings = json.loads(analysis.settings)
+    assert (
+        analysis_settings["scorer"] == ["teacher"]
+        and "batch" not in analysis_settings
+        and analysis.limits == {"batch": 64}
+    )
+    assert [row["details"] for row in analysis_settings["rows"]] == [
         plan.translation_details(*row) for row in plan.rows if row[2] == "test"
     ]
-    assert list(analysis.reads) == [row["details"] for row in told["rows"]]
-    removed = {row["system"]: row["repetitions_removed"] for row in told["rows"]}
+    assert list(analysis.reads) == [row["details"] for row in analysis_settings["rows"]]
+    removed = {row["system"]: row["repetitions_removed"] for row in analysis_settings["rows"]}
     # Alignments tell what comes twice in a row.
     assert (removed["teacher"], removed["ctc"], removed["lvm"]) == ("none", "none", "subwords")
     # A system without rows of its own may score, and one-pass systems too.
@@ -391,16 +395,16 @@ def test_searches_that_translate_at_given_lengths_are_measured_at_the_references
         {"system": "ctc", "search": "ctc-greedy"},
     ]
     plan = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses=AT_LENGTHS)
-    found = settings(plan, "energies")["searches"]
-    assert [(one["system"], one["name"]) for one in found] == [
+    searches = settings(plan, "energies")["searches"]
+    assert [(one["system"], one["name"]) for one in searches] == [
         ("lvm", "prior-mean"),
         ("lvm", "delta-1-longer0.1"),
         ("lvm", "delta-2-longer0.1"),
         ("score", "score-1-size0.5"),
         ("tagger", "argmax-3-by-teacher"),
     ]
-    assert found[-1]["settings"] == {"search": "argmax"} and found[3]["settings"]["step_size"] == 0.5
-    assert {one["repetitions_removed"] for one in found} == {"subwords"}
+    assert searches[-1]["settings"] == {"search": "argmax"} and searches[3]["settings"]["step_size"] == 0.5
+    assert {one["repetitions_removed"] for one in searches} == {"subwords"}
     assert plan.analyses["energies"].systems == ("lvm", "score", "tagger", "teacher")
     other = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses={"energies": {"enabled": True}})
     assert "searches" not in settings(other, "energies") and other.analyses["energies"].systems == ("teacher",)

@@ -28,17 +28,17 @@ def plan(clean, **dataset) -> Plan:
 
 
 def test_without_filters_nothing_is_different():
-    with_none, asked = plan({}), plan({"length": {}})
-    assert "clean" not in jobs(with_none) and jobs(asked) == jobs(with_none) | {"clean": 1}
+    with_none, filtered = plan({}), plan({"length": {}})
+    assert "clean" not in jobs(with_none) and jobs(filtered) == jobs(with_none) | {"clean": 1}
     assert with_none.to_normalise("train", "de") == with_none.raw("train", "de")
-    assert asked.to_normalise("train", "de") == "results/smoke/clean/train.de"
-    assert asked.settings_download() == with_none.settings_download()
-    assert asked.settings_normalise() == with_none.settings_normalise()
+    assert filtered.to_normalise("train", "de") == "results/smoke/clean/train.de"
+    assert filtered.settings_download() == with_none.settings_download()
+    assert filtered.settings_normalise() == with_none.settings_normalise()
 
 
 def test_filters_are_handed_over_in_their_order_with_all_settings():
-    handed = json.loads(plan({"numbers": {"written_out": 3}, "copies": {}}).settings_clean())
-    assert handed == {
+    clean_settings = json.loads(plan({"numbers": {"written_out": 3}, "copies": {}}).settings_clean())
+    assert clean_settings == {
         "source": "de",
         "target": "en",
         "clean": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
@@ -53,9 +53,9 @@ def test_an_experiment_that_extends_another_changes_single_filters():
     parent = experiment("smoke", "experiment")
     parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
     own = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
-    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["clean"]
-    assert [name for name, _ in handed] == ["length", "numbers", "repeated"]
-    assert (handed[0][1]["max_words"], handed[0][1]["min_words"]) == (9, 2)
+    filters = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["clean"]
+    assert [name for name, _ in filters] == ["length", "numbers", "repeated"]
+    assert (filters[0][1]["max_words"], filters[0][1]["min_words"]) == (9, 2)
 
 
 @pytest.mark.parametrize(

@@ -567,9 +567,9 @@ def test_a_null_is_refused_by_check_as_by_snakemake(key, tmp_path):
     file.write_text(
         f"experiment: mine\nextends: smoke\n{key}:\n".replace("experiment: mine\n" * (key == "experiment"), "")
     )
-    given = yaml.safe_load(file.read_text())
+    configuration = yaml.safe_load(file.read_text())
     with pytest.raises(ConfigError) as of_snakemake:
-        load(read_yaml(CONFIG_FOLDER / "config.yaml") | given)
+        load(read_yaml(CONFIG_FOLDER / "config.yaml") | configuration)
     with pytest.raises(ConfigError) as of_check:
         read_configuration(str(file))
     assert str(of_check.value) == str(of_snakemake.value) and of_check.value.setting == key

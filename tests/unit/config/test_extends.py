@@ -35,7 +35,7 @@ def shipped(monkeypatch, tmp_path):
     monkeypatch.setattr(compose, "CONFIG_FOLDER", tmp_path)
 
 
-def said(loaded):
+def own_words(loaded):
     report = loaded.config.report
     return loaded.config.description, {key: getattr(report, key) for key in SAID}
 
@@ -45,8 +45,8 @@ NOTHING = ("", {"title": None, "notes": "", "expected": {}, "expected_source": "
 
 def test_nothing_that_an_experiment_says_about_itself_is_inherited(shipped):
     parent, child = load({"experiment": "parent"}), load({"experiment": "child"})
-    assert said(parent) == ("The parent's words.", SAID)
-    assert said(child) == NOTHING
+    assert own_words(parent) == ("The parent's words.", SAID)
+    assert own_words(child) == NOTHING
     # Settings are: those of the report too.
     assert child.config.report.examples == parent.config.report.examples == 3
     assert parent.systems["ctc"].search_defaults == {"ctc-beam": {"lm_weight": 0.3}}
@@ -56,17 +56,17 @@ def test_nothing_that_an_experiment_says_about_itself_is_inherited(shipped):
 
 
 def test_a_grandchild_and_a_configuration_file_inherit_no_more(shipped):
-    assert said(load({"experiment": "mine", "extends": "child", "recipe": {"name": "mine"}})) == NOTHING
+    assert own_words(load({"experiment": "mine", "extends": "child", "recipe": {"name": "mine"}})) == NOTHING
     own = {"description": "Mine.", "report": {"notes": "My note.", "expected": {"beam-2": 20.0}}}
-    told = said(load({"experiment": "mine", "extends": "parent", "recipe": {"name": "mine"}} | own))
-    assert told == ("Mine.", NOTHING[1] | {"notes": "My note.", "expected": {"beam-2": 20.0}})
+    words = own_words(load({"experiment": "mine", "extends": "parent", "recipe": {"name": "mine"}} | own))
+    assert words == ("Mine.", NOTHING[1] | {"notes": "My note.", "expected": {"beam-2": 20.0}})
     manifest = json.loads(Plan(load({"experiment": "mine", "extends": "parent"})).settings_report())
     assert manifest["description"] == "" and manifest["report"]["expected"] == {}
 
 
 def test_a_setting_changed_in_an_experiment_leaves_its_words(shipped):
     """`--config` over an experiment that is run by its name is no other experiment."""
-    assert said(load({"experiment": "parent", "seeds": [2]})) == ("The parent's words.", SAID)
+    assert own_words(load({"experiment": "parent", "seeds": [2]})) == ("The parent's words.", SAID)
 
 
 def test_each_shipped_experiment_has_a_description_of_its_own():

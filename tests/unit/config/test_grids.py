@@ -84,8 +84,8 @@ def test_systems_may_be_chosen_and_settings_be_of_any_section():
 
 
 def test_rules_of_reports_without_grids_are_handed_what_they_were():
-    told = json.loads(Plan(load(SMOKE)).settings_report())
-    assert "grids" not in told and "grids" not in told["report"]
+    report_settings = json.loads(Plan(load(SMOKE)).settings_report())
+    assert "grids" not in report_settings and "grids" not in report_settings["report"]
 
 
 def test_published_figures_of_a_grid_are_not_inherited():

@@ -158,9 +158,9 @@ def test_every_expected_figure_has_its_row():
 def test_an_estimate_counts_every_pass_of_an_update():
     """Operations of a position: 6 for each weight that is met, and 2 for what is guessed between passes."""
     plan = Plan(load(experiment({"objective": {"passes": 3}}, {"passes": 2})))
-    found = next(row for row in estimate(plan)["work"] if row["work"] == "train one")
+    training = next(row for row in estimate(plan)["work"] if row["work"] == "train one")
     model, vocabulary = plan.system("one").model, plan.recipe.subwords.vocabulary_size
     attention, feed = 4 * model.dim**2, 2 * model.dim * model.feed_forward
     encoder, decoder, output = attention + feed, 2 * attention + feed, vocabulary * model.dim
-    wanted = 6 * (encoder + decoder + output + 2 * (decoder + output)) + 2 * 2 * output
-    assert found["operations"] == pytest.approx(found["tokens"] * wanted)
+    operations = 6 * (encoder + decoder + output + 2 * (decoder + output)) + 2 * 2 * output
+    assert training["operations"] == pytest.approx(training["tokens"] * operations)

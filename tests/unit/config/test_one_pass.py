@@ -317,14 +317,14 @@ def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
     """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
     others = {"refined": REFINER} if "refined" in decode.values() else {}
     sections = experiment(system, [{"system": "one"} | decode], **others)
-    for wanted, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
-        plan = Plan(load(merge(sections, {"report": {"remove_repetitions": wanted}})))
+    for setting, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
+        plan = Plan(load(merge(sections, {"report": {"remove_repetitions": setting}})))
         (planned,) = plan.loaded.decodes
         assert plan.loaded.removal(planned) == expected
         assert json.loads(plan.settings_choose(planned))["remove_repetitions"] == expected
-        told = json.loads(plan.settings_report())
-        (shown,) = build(told).decodes
-        assert shown.removal(ReportConfig(**told["report"]).remove_repetitions) == expected
+        report_settings = json.loads(plan.settings_report())
+        (displayed,) = build(report_settings).decodes
+        assert displayed.removal(ReportConfig(**report_settings["report"]).remove_repetitions) == expected
 
 
 LM = {"lm": {"family": "ngram", "preset": "3-gram", "data": "distilled-by-teacher"}}

@@ -17,7 +17,7 @@ from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError
 
 
-def asked(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
+def requests_for(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
     return Requests(Plan(load_experiment(experiment, **settings)), gpu)
 
 
@@ -29,16 +29,16 @@ def of(requests: Requests, rule: str, attempt: int = 1, files=None, **wildcards:
 
 def test_a_training_by_hand():
     # A tiny teacher of 2 + 2 layers, 1000 subwords, on one thread.
-    requests = asked(runtime={"training_threads": 1})
+    requests = requests_for(runtime={"training_threads": 1})
     encoder, decoder, output = 2 * 12 * 128**2, 2 * 16 * 128**2, 1000 * 128
     weights = encoder + decoder + output
     operations = 600 * 2000 * 6 * weights
     # keep: last; weights, gradients, two moments, one validated copy, and four of them in a state being written.
-    held = 4 * weights * 9 / 1e6
+    weight_memory = 4 * weights * 9 / 1e6
     activations = 4 * 2000 * 4 * (24 * 128 + 6 * 512) / 1e6
-    expected = 1500 + held + activations, 15 + 2 * operations / 5e9 / 60
-    found = of(requests, "train_teacher", system="teacher")
-    assert found == tuple(math.ceil(value) for value in expected)
+    expected = 1500 + weight_memory + activations, 15 + 2 * operations / 5e9 / 60
+    request = of(requests, "train_teacher", system="teacher")
+    assert request == tuple(math.ceil(value) for value in expected)
 
 
 def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
@@ -72,7 +72,7 @@ def test_parts_that_a_training_counts_and_a_family_does_not_tell(monkeypatch):
 def test_every_process_of_a_node_needs_memory_and_shares_the_time():
     def teacher(**runtime):
         runtime = {"longest_job": 10**9, **runtime}
-        return of(asked("wmt14", True, runtime=runtime), "train_teacher", system="teacher")
+        return of(requests_for("wmt14", True, runtime=runtime), "train_teacher", system="teacher")
 
     (memory, minutes), four, eight = teacher(), teacher(devices=4), teacher(devices=4, nodes=2)
     assert four[0] == eight[0] == pytest.approx(4 * memory, abs=4)
@@ -84,7 +84,9 @@ def test_more_work_asks_for_more(gpu):
     def teacher(**settings):
         runtime = {"longest_job": 10**9}
         return of(
-            asked("wmt14", gpu, systems={"teacher": settings}, runtime=runtime), "train_teacher", system="teacher"
+            requests_for("wmt14", gpu, systems={"teacher": settings}, runtime=runtime),
+            "train_teacher",
+            system="teacher",
         )
 
     small, base, big = (teacher(preset=preset) for preset in ("small", "base", "big"))
@@ -97,14 +99,14 @@ def test_more_work_asks_for_more(gpu):
 def test_a_shard_asks_for_its_own_part():
     def distilled(shards):
         settings = {"distillation": {"teacher": {"shards": shards}}, "runtime": {"longest_job": 10**9}}
-        return of(asked("wmt14", True, **settings), "distill", teacher="teacher", shards=str(shards))[1]
+        return of(requests_for("wmt14", True, **settings), "distill", teacher="teacher", shards=str(shards))[1]
 
     assert distilled(1) > 1000 and distilled(1) - 15 == pytest.approx(32 * (distilled(32) - 15), rel=0.05)
 
     def decoded(shards):
         decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": shards}]
         settings = {"decodes": decodes, "runtime": {"longest_job": 10**9}, "recipe": {"limits": {"test": 10**6}}}
-        requests = asked("wmt14", True, **settings)
+        requests = requests_for("wmt14", True, **settings)
         return of(requests, "decode_shard", system="teacher", search="b", shards=str(shards))[1]
 
     assert decoded(2) > 150 and decoded(2) - 15 == pytest.approx(16 * (decoded(32) - 15), rel=0.05)
@@ -112,7 +114,7 @@ def test_a_shard_asks_for_its_own_part():
 
 def test_joining_shards_asks_for_little():
     decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": 8}]
-    requests = asked("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
+    requests = requests_for("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
     whole, joined = (
         of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
         for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"])
@@ -121,35 +123,35 @@ def test_joining_shards_asks_for_little():
 
 
 def test_the_corpus_counts_where_it_is_read():
-    small, large = asked("tatoeba"), asked("wmt14")
+    small, large = requests_for("tatoeba"), requests_for("wmt14")
     for rule in ("normalise", "learn_subwords", "encode", "merge_distilled"):
         assert of(small, rule)[0] < of(large, rule)[0] and of(small, rule)[1] < of(large, rule)[1]
     assert of(large, "normalise") == (4250, 105)  # 2000 MB and 4.5 million times 500 bytes; 15 minutes and 90
 
 
 def test_a_retry_gets_more_within_the_limits():
-    requests = asked(runtime={"training_threads": 1, "longest_job": 400})
+    requests = requests_for(runtime={"training_threads": 1, "longest_job": 400})
     memory, minutes = zip(*(of(requests, "train_lvm", attempt, system="lvm") for attempt in range(1, 8)), strict=True)
     first = requests.need("train_lvm", SimpleNamespace(system="lvm"))
     assert memory == tuple(math.ceil(first[0] * growth) for growth in (1, 1.5, 2.25, 3.375, 4, 4, 4))
     assert minutes == (math.ceil(first[1]), math.ceil(2 * first[1]), 400, 400, 400, 400, 400)
-    bounded = asked(runtime={"largest_job": 2000})
+    bounded = requests_for(runtime={"largest_job": 2000})
     assert [of(bounded, "train_lvm", attempt, system="lvm")[0] for attempt in (2, 3)] == [2000, 2000]
 
 
 def test_partitions():
     runtime = {"partition": "cpu", "gpu_partition": "gpu"}
-    assert [asked(runtime=runtime, gpu=True).partition(gpu) for gpu in (True, False)] == ["gpu", "cpu"]
+    assert [requests_for(runtime=runtime, gpu=True).partition(gpu) for gpu in (True, False)] == ["gpu", "cpu"]
     # Where there is no GPU to ask for, all run where the others do.
-    assert [asked(runtime=runtime, gpu=False).partition(gpu) for gpu in (True, False)] == ["cpu", "cpu"]
-    assert [asked(gpu=True).partition(gpu) for gpu in (True, False)] == [None, None]
-    assert asked(runtime={"partition": "cpu"}, gpu=True).partition(True) == "cpu"
+    assert [requests_for(runtime=runtime, gpu=False).partition(gpu) for gpu in (True, False)] == ["cpu", "cpu"]
+    assert [requests_for(gpu=True).partition(gpu) for gpu in (True, False)] == [None, None]
+    assert requests_for(runtime={"partition": "cpu"}, gpu=True).partition(True) == "cpu"
 
 
 @pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("name", experiment_names())
 def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu):
-    requests = asked(name, gpu)
+    requests = requests_for(name, gpu)
     plan = requests.plan
     for rule in jobs(plan):
         cases = [{}]
@@ -174,7 +176,7 @@ def test_a_latent_search_costs_its_candidates_steps_and_ranking():
     prior = {"system": "lvm", "search": "prior-mean"}
     one = row | {"steps": 0, "lengths": 1, "samples": 1, "name": "one"}
     rows = [row, row | {"rescorer": "teacher"}, one, prior]
-    plan = asked("tatoeba", decodes=rows).plan
+    plan = requests_for("tatoeba", decodes=rows).plan
     own, ranked, single, mean = (decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes)
     vocabulary = plan.recipe.subwords.vocabulary_size
     lvm, score, teacher = (parts(plan.system(name), vocabulary) for name in ("lvm", "score", "teacher"))
@@ -195,11 +197,11 @@ def test_one_pass_searches_count_the_prior_of_latents():
         {"system": "axe-vae", "search": "argmax", "lengths": 3},
     ]
     # Nobody puts out what latents are compared with.
-    plan = asked("nat-grid", decodes=rows, analyses={"reordering": {"enabled": False}}).plan
-    found = [decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes]
+    plan = requests_for("nat-grid", decodes=rows, analyses={"reordering": {"enabled": False}}).plan
+    operations = [decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes]
     vocabulary = plan.recipe.subwords.vocabulary_size
     model = parts(plan.system("ctc-vae"), vocabulary)
     slots = 2 * (model["decoder"] + model["output"])
     plain, latent = 10 * 7 * 2 * (model["encoder"] + slots), 10 * 7 * 2 * (model["encoder"] + model["prior"] + slots)
-    assert model["prior"] > 0 and found[:3] == pytest.approx([plain, latent, latent])
-    assert found[4] - found[3] == pytest.approx(10 * 7 * 2 * 3 * model["prior"])
+    assert model["prior"] > 0 and operations[:3] == pytest.approx([plain, latent, latent])
+    assert operations[4] - operations[3] == pytest.approx(10 * 7 * 2 * 3 * model["prior"])

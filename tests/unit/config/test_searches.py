@@ -27,10 +27,10 @@ LATENT = {"system": "score", "search": "latent-search", "steps": 1}
 
 def test_latent_search_refines_with_the_systems_own_network():
     for system, refinement in (("lvm", "delta"), ("score", "score"), ("energy", "energy")):
-        (found,) = decodes(LATENT | {"system": system, "rescorer": "teacher", "lengths": 3})
-        assert found.settings["refinement"] == refinement
-        assert found.settings["rescorer"] == "teacher"
-        assert found.name == "latent-search-3x5-1"
+        (decode,) = decodes(LATENT | {"system": system, "rescorer": "teacher", "lengths": 3})
+        assert decode.settings["refinement"] == refinement
+        assert decode.settings["rescorer"] == "teacher"
+        assert decode.name == "latent-search-3x5-1"
 
 
 def test_names_tell_rows_apart():
@@ -172,16 +172,18 @@ def test_a_beam_takes_a_rescorer_and_its_weight():
         {"system": "ctc", "search": "ctc-beam", "beam": 5, "rescorer": "ctc-raw"},
     ]
     plan = Plan(load_experiment("tatoeba", decodes=[*rows, beam | {"beam": 2}]))
-    found = plan.loaded.decodes
-    assert [decode.name for decode in found[:3]] == [
+    loaded_decodes = plan.loaded.decodes
+    assert [decode.name for decode in loaded_decodes[:3]] == [
         "beam-4-by-ctc-raw",
         "beam-4-by-ctc-raw-mix0.5",
         "beam-4-by-ctc-raw-tuned",
     ]
-    assert registry.search_of(found[0].values).row_label(found[0].values) == "beam 4, ranked by ctc-raw"
-    mixed = found[1].values
+    assert (
+        registry.search_of(loaded_decodes[0].values).row_label(loaded_decodes[0].values) == "beam 4, ranked by ctc-raw"
+    )
+    mixed = loaded_decodes[1].values
     assert registry.search_of(mixed).row_label(mixed) == "beam 4, ranked by itself and ctc-raw"
-    assert plan.systems_in_roles(found[2]) == {"rescorer": "ctc-raw"}
+    assert plan.systems_in_roles(loaded_decodes[2]) == {"rescorer": "ctc-raw"}
     # Examples are of a teacher by itself, which needs no other bundle.
     assert json.loads(plan.settings_analysis())["teacher"]["beam"] == 2
     for wrong in ({"rescorer_weight": 0.5}, {"tune": {"rescorer_weight": [0.5]}}):
@@ -210,8 +212,8 @@ def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
 
 def test_other_engines_take_a_lengthening():
     row = {"system": "score", "search": "score", "steps": 1, "lengthening": 0.11}
-    (found,) = decodes(row | {"engine": "onnxruntime", "compute_type": "float32"})
-    assert found.name == "score-1-longer0.11-onnxruntime-float32" and found.settings["lengthening"] == 0.11
+    (decode,) = decodes(row | {"engine": "onnxruntime", "compute_type": "float32"})
+    assert decode.name == "score-1-longer0.11-onnxruntime-float32" and decode.settings["lengthening"] == 0.11
 
 
 def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
@@ -222,10 +224,10 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
             {"system": "score", "search": "score", "steps": 1} | more,
         ]
     plan = Plan(load_experiment("demo", decodes=rows))
-    found = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
-    assert found["score-1"] == ["lvm", "prior-mean"]
-    assert found["score-1-longer0.1"] == ["lvm", "prior-mean-longer0.1"]
-    assert found["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
+    baselines = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    assert baselines["score-1"] == ["lvm", "prior-mean"]
+    assert baselines["score-1-longer0.1"] == ["lvm", "prior-mean-longer0.1"]
+    assert baselines["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
 
 
 def test_presets_have_an_end_symbol():

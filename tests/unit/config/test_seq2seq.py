@@ -71,22 +71,25 @@ def test_engines_that_do_not_know_it_are_refused_in_one_sentence(decode, fields)
     assert fields_of(refused.value, fields) == fields
 
 
-@pytest.mark.parametrize("given", [{}, {"beam": 3, "max_length_ratio": 1.5, "shards": 3}])
-def test_it_distils_with_the_settings_of_the_search(given):
-    loaded = load(experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": given}})
+@pytest.mark.parametrize("distillation", [{}, {"beam": 3, "max_length_ratio": 1.5, "shards": 3}])
+def test_it_distils_with_the_settings_of_the_search(distillation):
+    loaded = load(experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": distillation}})
     settings = loaded.config.distillation["lstm"].search_settings()
     assert json.loads(Plan(loaded).settings_distillation("lstm")) == settings.model_dump(mode="json")
-    assert (settings.beam, settings.max_length_ratio) == (given.get("beam", 4), given.get("max_length_ratio", 2.0))
+    assert (settings.beam, settings.max_length_ratio) == (
+        distillation.get("beam", 4),
+        distillation.get("max_length_ratio", 2.0),
+    )
 
 
 @pytest.mark.parametrize("engine, refused", [("auto", False), ("continuum", False), ("ctranslate2", True)])
 def test_it_distils_with_the_engine_that_computes_it(engine, refused):
-    given = experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": {"engine": engine}}}
+    content = experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": {"engine": engine}}}
     if not refused:
-        assert load(given).config.distillation["lstm"].engine == engine
+        assert load(content).config.distillation["lstm"].engine == engine
         return
     with pytest.raises(ConfigError) as message:
-        load(given)
+        load(content)
     assert message.value.setting == "distillation.lstm.engine"
 
 

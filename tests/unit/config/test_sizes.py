@@ -62,9 +62,9 @@ def test_four_times_the_text_is_twice_the_work_and_half_the_epochs(tokens):
 @given(COUNTS, st.integers(1, 10**5))
 def test_larger_batches_see_as_many_tokens(tokens, batch_tokens):
     free = AutoStepsConfig(at_least=1, at_most=10**12)
-    seen = math.sqrt(tokens * 160_000_000)
-    assert seen <= free.updates(tokens, batch_tokens) * batch_tokens * (1 + 1e-9)
-    assert (free.updates(tokens, batch_tokens) - 1) * batch_tokens < seen or seen <= batch_tokens
+    seen_tokens = math.sqrt(tokens * 160_000_000)
+    assert seen_tokens <= free.updates(tokens, batch_tokens) * batch_tokens * (1 + 1e-9)
+    assert (free.updates(tokens, batch_tokens) - 1) * batch_tokens < seen_tokens or seen_tokens <= batch_tokens
 
 
 def test_epochs_and_bounds_of_ones_own():
@@ -154,15 +154,15 @@ def test_of_copied_subwords_only_stated_settings_are_handed_over():
     dataset = {"name": "own", "languages": ["de", "en"], **parts}
     recipe = {"name": "own", "dataset": dataset, "source": "de", "target": "en"}
 
-    def handed(**more) -> dict[str, object]:
+    def subword_settings(**more) -> dict[str, object]:
         systems = {"teacher": {"family": "transformer", "preset": "tiny", "training": {"max_steps": 1}}}
         decodes = [{"system": "teacher", "search": "greedy"}]
         content = {"experiment": "own", "recipe": recipe | more, "systems": systems, "decodes": decodes}
         return json.loads(Plan(load(content)).settings_subwords())
 
-    assert handed(subwords_from="elsewhere") == {}
-    assert handed(subwords_from="elsewhere", subwords=own) == own
-    assert handed(subwords=own).keys() == SubwordsConfig.model_fields.keys()
+    assert subword_settings(subwords_from="elsewhere") == {}
+    assert subword_settings(subwords_from="elsewhere", subwords=own) == own
+    assert subword_settings(subwords=own).keys() == SubwordsConfig.model_fields.keys()
 
 
 def test_a_larger_corpus_asks_for_more_time_and_memory():

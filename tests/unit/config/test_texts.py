@@ -50,8 +50,8 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
         assert plan.target_text(text) == plan.target_text(texts.base_of(text))
         assert texts.kind_and_system(text) == texts.kind_and_system(texts.base_of(text))
         assert texts.kind_of(text) == texts.kind_of(texts.base_of(text))
-    handed = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
-    assert handed == {
+    augment = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
+    assert augment == {
         "source": "de",
         "target": "en",
         "upper": 0.25,
@@ -62,8 +62,8 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     }
     # Trainings are handed nothing of it but the names of the texts, which descriptions of the system have.
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
-    handed, without = (json.loads(one.settings_training("ctc")) for one in (plan, plain))
-    assert handed == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
+    training_settings, without = (json.loads(one.settings_training("ctc")) for one in (plan, plain))
+    assert training_settings == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
     assert (
         build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
     )

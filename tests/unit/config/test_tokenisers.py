@@ -42,7 +42,7 @@ def test_japanese_and_korean_are_cut_into_words_where_packages_are_installed(mon
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted", "fields"),
+    ("target", "tokeniser", "fields"),
     [
         ("de", "zh", {"setting": "recipe.bleu_tokeniser", "allowed": ("auto", "char", "flores200")}),
         ("zh", "13a", {"setting": "recipe.bleu_tokeniser", "allowed": ("auto", "char", "flores200")}),
@@ -65,15 +65,15 @@ def test_japanese_and_korean_are_cut_into_words_where_packages_are_installed(mon
         ),
     ],
 )
-def test_a_tokeniser_that_does_not_fit_is_refused(without_mecab, tmp_path, monkeypatch, target, wanted, fields):
+def test_a_tokeniser_that_does_not_fit_is_refused(without_mecab, tmp_path, monkeypatch, target, tokeniser, fields):
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
     with pytest.raises(ValueError) as refused:
-        bleu_tokeniser(target, wanted)
+        bleu_tokeniser(target, tokeniser)
     assert fields_of(refused.value, fields) == fields
-    if wanted == "flores200":
+    if tokeniser == "flores200":
         # Nor does a job download what it lacks.
         with pytest.raises(ConfigError, match="models/flores200sacrebleuspm"):
-            bleu_metric(wanted)
+            bleu_metric(tokeniser)
     # A model that is there may be named.
     (tmp_path / "models").mkdir()
     (tmp_path / "models/flores200sacrebleuspm").touch()

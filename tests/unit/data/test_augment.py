@@ -48,8 +48,8 @@ def test_a_pair_is_changed_alike_wherever_it_stands_and_otherwise_with_another_s
     assert {pair: augment(*pair) for pair in order} == alone
     assert {pair: other(*pair) for pair in order} != alone
     # Known results, which other machines and versions must give too.
-    known = [None, "typos", None, None, "typos", None, None, "no_accents", "typos", None, None, None]
-    assert [augment(*pair).modifier for pair in PAIRS[:12]] == known
+    expected = [None, "typos", None, None, "typos", None, None, "no_accents", "typos", None, None, None]
+    assert [augment(*pair).modifier for pair in PAIRS[:12]] == expected
 
 
 @pytest.mark.parametrize(

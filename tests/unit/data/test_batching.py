@@ -126,11 +126,11 @@ def test_the_label_of_a_length_head_is_independent_of_the_batch():
             moved[group] = label[generator.permutation(group)]
         return moved
 
-    found = [between(batching.epoch_batches(corpus, 400, 1, epoch), label) for epoch in range(8)]
+    observed = [between(batching.epoch_batches(corpus, 400, 1, epoch), label) for epoch in range(8)]
     batches = batching.epoch_batches(corpus, 400, 1, 0)
     independent = [between(batches, permuted()) for _ in range(40)]
     deviation = np.std(independent, ddof=1)
-    assert abs(np.mean(found) - np.mean(independent)) < 4 * deviation * np.sqrt(1 / 8 + 1 / 40)
+    assert abs(np.mean(observed) - np.mean(independent)) < 4 * deviation * np.sqrt(1 / 8 + 1 / 40)
     # The test sees what it is for: batches sorted by the difference too are far away.
     differences = corpus.target_lengths - corpus.source_lengths
     by_label = order[np.lexsort((differences[order], longest[order]))]
@@ -154,9 +154,9 @@ sentences = st.lists(st.integers(4, 300), max_size=8)
 
 @given(st.lists(sentences, min_size=1, max_size=8), st.booleans())
 def test_pad_is_naive_padding(sequences, eos):
-    made = batching.pad(sequences, eos)
-    assert made.dtype == torch.int64
-    assert made.tolist() == naive(sequences, eos)
+    padded = batching.pad(sequences, eos)
+    assert padded.dtype == torch.int64
+    assert padded.tolist() == naive(sequences, eos)
 
 
 def test_pad_of_nothing():

@@ -80,8 +80,8 @@ def test_iwslt16_reads_an_archive_inside_an_archive(tmp_path):
     outer = tar(
         tmp_path / "2016-01.tgz", {"2016-01/texts/de/en/de-en.tgz": inner, "2016-01/texts/fr/en/fr-en.tgz": b"x"}
     )
-    made = collected(dataset("iwslt16"), ("de", "en"), {"talks": outer})
-    assert made == {"train": TRAIN, "dev": numbered("tst2013"), "test": numbered("tst2014")}
+    splits = collected(dataset("iwslt16"), ("de", "en"), {"talks": outer})
+    assert splits == {"train": TRAIN, "dev": numbered("tst2013"), "test": numbered("tst2014")}
     turned = collected(dataset("iwslt16"), ("en", "de"), {"talks": outer})
     assert turned["dev"] == [(b, a) for a, b in numbered("tst2013")]
 
@@ -92,9 +92,9 @@ def test_iwslt14_has_five_sets_for_test(tmp_path):
     for name in names:
         for code, text in sides(numbered(name)).items():
             members[f"de-en/IWSLT14.{name}.de-en.{code}.xml"] = sgm(text)
-    made = collected(dataset("iwslt14"), ("de", "en"), {"talks": tar(tmp_path / "de-en.tgz", members)})
-    assert made["train"] == TRAIN and "dev" not in made
-    assert made["test"] == [pair for name in names for pair in numbered(name)]
+    splits = collected(dataset("iwslt14"), ("de", "en"), {"talks": tar(tmp_path / "de-en.tgz", members)})
+    assert splits["train"] == TRAIN and "dev" not in splits
+    assert splits["test"] == [pair for name in names for pair in numbered(name)]
 
 
 def test_wmt14_joins_three_corpora(tmp_path):
@@ -125,9 +125,9 @@ def test_wmt14_joins_three_corpora(tmp_path):
             "test-full/newstest2014-deen-ref.de.sgm": sgm(test["de"]),
         },
     )
-    made = collected(dataset("wmt14"), ("en", "de"), files)
-    assert made["train"] == [pair for key in layouts for pair in numbered(key)]
-    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+    splits = collected(dataset("wmt14"), ("en", "de"), files)
+    assert splits["train"] == [pair for key in layouts for pair in numbered(key)]
+    assert (splits["dev"], splits["test"]) == (numbered("dev"), numbered("test"))
 
 
 def test_wmt16_reads_tar_and_zip(tmp_path):
@@ -145,9 +145,9 @@ def test_wmt16_reads_tar_and_zip(tmp_path):
             f"{split}/{year}-roen-ref.en.sgm": sgm(text["en"]),
         }
         files[split] = tar(tmp_path / f"{split}.tgz", members)
-    made = collected(dataset("wmt16"), ("ro", "en"), files)
-    assert made["train"] == numbered("europarl") + numbered("setimes")
-    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+    splits = collected(dataset("wmt16"), ("ro", "en"), files)
+    assert splits["train"] == numbered("europarl") + numbered("setimes")
+    assert (splits["dev"], splits["test"]) == (numbered("dev"), numbered("test"))
 
 
 def aspec(folder: Path) -> None:
@@ -163,9 +163,9 @@ def aspec(folder: Path) -> None:
 
 def test_aspec_reads_the_users_folder(tmp_path):
     aspec(tmp_path)
-    made = collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
-    assert made["train"] == numbered("train-1") + numbered("train-2") + numbered("train-3")
-    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+    splits = collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
+    assert splits["train"] == numbered("train-1") + numbered("train-2") + numbered("train-3")
+    assert (splits["dev"], splits["test"]) == (numbered("dev"), numbered("test"))
     (tmp_path / "train/train-2.txt").unlink()
     with pytest.raises(ArtifactError, match=r"^train/train-2.txt of dataset aspec is missing .*Apply for"):
         collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
@@ -200,10 +200,10 @@ def test_wmt20_filters_by_score_and_joins_the_parts_of_a_folder(tmp_path):
         text = sides(numbered(split), "ja", "en")
         members = {f"{stem}-jaen-src.ja.sgm": sgm(text["ja"]), f"{stem}-jaen-ref.en.sgm": sgm(text["en"])}
         files[split] = tar(tmp_path / f"{split}.tgz", members)
-    made = collected(dataset("wmt20-ja-en"), ("ja", "en"), files, str(tmp_path))
+    splits = collected(dataset("wmt20-ja-en"), ("ja", "en"), files, str(tmp_path))
     crawl = numbered("crawl")
-    assert made["train"] == [crawl[0], crawl[2]] + [p for n in [*tables, "jesc", "kftt"] for p in numbered(n)]
-    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+    assert splits["train"] == [crawl[0], crawl[2]] + [p for n in [*tables, "jesc", "kftt"] for p in numbered(n)]
+    assert (splits["dev"], splits["test"]) == (numbered("dev"), numbered("test"))
 
 
 def test_multi30k_has_three_languages_in_any_direction(tmp_path):
@@ -212,10 +212,10 @@ def test_multi30k_has_three_languages_in_any_direction(tmp_path):
         for code in ("de", "en", "fr"):
             files[f"{split}.{code}"] = tmp_path / f"{split}.{code}.gz"
             files[f"{split}.{code}"].write_bytes(gzip.compress(f"{split} {code} 1\n{split} {code} 2\n".encode()))
-    made = collected(dataset("multi30k"), ("fr", "de"), files)
-    assert list(made) == ["train", "dev", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
-    for name in list(made)[2:]:
-        assert made[name] == [(f"{name} fr 1", f"{name} de 1"), (f"{name} fr 2", f"{name} de 2")]
+    splits = collected(dataset("multi30k"), ("fr", "de"), files)
+    assert list(splits) == ["train", "dev", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
+    for name in list(splits)[2:]:
+        assert splits[name] == [(f"{name} fr 1", f"{name} de 1"), (f"{name} fr 2", f"{name} de 2")]
     with pytest.raises(ConfigError, match="language of dataset multi30k is 'ro'; allowed: de, en, fr"):
         collected(dataset("multi30k"), ("ro", "en"), files)
 
@@ -276,18 +276,18 @@ def test_own_texts_tables_and_archives_follow_each_other(tmp_path, monkeypatch):
         dev=[part],
         test=[part],
     )
-    made = collected(settings, ("de", "en"))
+    splits = collected(settings, ("de", "en"))
     first = [("eins", "one"), ("zwei", "two")]
-    assert made["train"] == [*first, ("drei", "three"), ("vier", "four"), ("fünf\u2028noch fünf", "five")]
-    assert made["dev"] == made["test"] == first
+    assert splits["train"] == [*first, ("drei", "three"), ("vier", "four"), ("fünf\u2028noch fünf", "five")]
+    assert splits["dev"] == splits["test"] == first
     assert settings.own_files(("de", "en")) == ["a.de", "a.en.gz", "b.tsv", "c.zip"]
 
 
 def failing(tmp_path, german: bytes, english: bytes, **part) -> str:
     (tmp_path / "x.de").write_bytes(german)
     (tmp_path / "x.en").write_bytes(english)
-    given_part = part or {"texts": {"de": f"{tmp_path}/x.de", "en": f"{tmp_path}/x.en"}}
-    settings = own(train=[given_part], dev=[given_part], test=[given_part])
+    text_part = part or {"texts": {"de": f"{tmp_path}/x.de", "en": f"{tmp_path}/x.en"}}
+    settings = own(train=[text_part], dev=[text_part], test=[text_part])
     with pytest.raises(ValueError) as failure:
         collected(settings, ("de", "en"))
     assert "\n" not in str(failure.value)

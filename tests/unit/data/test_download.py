@@ -27,7 +27,7 @@ OTHER = hashlib.sha256(b"other").hexdigest()
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
         answer = self.server.answers.pop(0) if self.server.answers else "whole"
         if answer.isdigit():
             self.send_error(int(answer))
@@ -77,7 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.answers, running.asked, running.closing = [], [], threading.Event()
+        running.answers, running.requests, running.closing = [], [], threading.Event()
         running.url = f"http://127.0.0.1:{running.server_port}/data/file.gz"
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -97,7 +97,7 @@ def test_downloads_once_and_keeps_it_under_host_and_path(tmp_path, server):
     assert path == tmp_path / f"127.0.0.1_{server.server_port}" / "data" / "file.gz"
     assert (path.read_bytes(), digest) == (CONTENT, SUM)
     assert fetch("f", file, tmp_path) == (path, SUM)
-    assert server.asked == ["/data/file.gz"]
+    assert server.requests == ["/data/file.gz"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_tries_again_when_the_network_fails(tmp_path, server, failures):
     server.answers = list(failures)
     path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=QUICK)
     assert path.read_bytes() == CONTENT
-    assert len(server.asked) == len(failures) + 1
+    assert len(server.requests) == len(failures) + 1
     assert files_in(tmp_path) == [path]
 
 
@@ -120,7 +120,7 @@ def test_gives_up_with_one_sentence_and_leaves_nothing(tmp_path, server, answer,
     message = str(failure.value)
     assert message.startswith(f"{server.url} ")
     assert "mirror folder as 127.0.0.1_" in message and "CONTINUUM_MIRRORS" in message and "\n" not in message
-    assert len(server.asked) == times and time.monotonic() - began < 4 * QUICK.timeout + 3
+    assert len(server.requests) == times and time.monotonic() - began < 4 * QUICK.timeout + 3
     assert files_in(tmp_path) == []
 
 
@@ -133,7 +133,7 @@ def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, a
     server.answers = [answer] * 10
     with pytest.raises(ArtifactError, match=r" downloaded .* bytes "):
         fetch("f", file, tmp_path, **UNPINNED)
-    assert len(server.asked) == QUICK.attempts and files_in(tmp_path) == []
+    assert len(server.requests) == QUICK.attempts and files_in(tmp_path) == []
     server.answers = [answer]
     assert fetch("f", file, tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
 
@@ -156,13 +156,13 @@ def test_a_file_of_another_size_than_declared_is_told_wherever_it_is(tmp_path, s
 def test_odd_announcements_of_a_length_do_no_harm(tmp_path, server, answer):
     server.answers = [answer]
     assert fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_server_that_announces_two_lengths_is_asked_again(tmp_path, server):
     server.answers = ["two"]
     assert fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_no_server_at_all(tmp_path):
@@ -176,13 +176,13 @@ def test_a_wrong_sum_from_the_network_names_both_sums_and_leaves_nothing(tmp_pat
     message = str(failure.value)
     assert SUM in message and OTHER in message and server.url in message
     assert f"({len(CONTENT)} bytes instead of 7)" in message
-    assert len(server.asked) == 2 and files_in(tmp_path) == []
+    assert len(server.requests) == 2 and files_in(tmp_path) == []
 
 
 def test_a_publishers_md5_is_compared_where_there_is_no_sha256(tmp_path, server):
     server.answers = ["damaged"]
     path, digest = fetch("f", RemoteFile(url=server.url, md5=MD5), tmp_path, patience=QUICK)
-    assert (path.read_bytes(), digest, len(server.asked)) == (CONTENT, SUM, 2)
+    assert (path.read_bytes(), digest, len(server.requests)) == (CONTENT, SUM, 2)
     wrong = RemoteFile(url=server.url, md5="0" * 32)
     with pytest.raises(ArtifactError, match=f"has MD5 {MD5}, but {'0' * 32} is expected.*correct md5 of files.f"):
         fetch("f", wrong, tmp_path / "other", [tmp_path])
@@ -213,10 +213,10 @@ def stage(folder, server, *words):
 def test_the_stage_gives_up_with_one_sentence(tmp_path, server):
     server.answers = ["stalled"] * 2
     done = stage(tmp_path, server, "--attempts", "2", "--timeout", "0.5")
-    told = done.communicate(timeout=60)[1].splitlines()
-    assert done.returncode == 1 and len(server.asked) == 2
-    (error,) = [line for line in told if line.startswith("error: ")]
-    assert error.startswith(f"error: {server.url} cannot be downloaded (") and told[-1] == error
+    lines = done.communicate(timeout=60)[1].splitlines()
+    assert done.returncode == 1 and len(server.requests) == 2
+    (error,) = [line for line in lines if line.startswith("error: ")]
+    assert error.startswith(f"error: {server.url} cannot be downloaded (") and lines[-1] == error
     assert files_in(tmp_path) == []
 
 
@@ -250,7 +250,7 @@ def test_an_unknown_sum_is_printed_and_stops_unless_allowed(tmp_path, server):
             fetch("f", file, tmp_path)
     assert fetch("f", file, tmp_path, allow_unpinned=True)[1] == SUM
     assert fetch("f", file.model_copy(update={"sha256": SUM}), tmp_path)[1] == SUM
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("sums", [{"sha256": SUM}, {"md5": MD5}])
@@ -260,7 +260,7 @@ def test_a_kept_file_that_changed_is_downloaded_again(tmp_path, server, sums):
     assert digest == SUM
     path.write_bytes(b"damaged")
     assert fetch("f", file, tmp_path)[0].read_bytes() == CONTENT
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_mirrors_come_first_in_their_order(tmp_path, server):
@@ -270,7 +270,7 @@ def test_mirrors_come_first_in_their_order(tmp_path, server):
     kept.parent.mkdir(parents=True)
     kept.write_bytes(CONTENT)
     assert fetch("f", file, tmp_path / "downloads", [first, second]) == (kept, SUM)
-    assert server.asked == [] and not (tmp_path / "downloads").exists()
+    assert server.requests == [] and not (tmp_path / "downloads").exists()
 
 
 def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, server):
@@ -282,7 +282,7 @@ def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, ser
         fetch("f", file, tmp_path / "downloads", [tmp_path / "mirror"])
     message = str(failure.value)
     assert str(wrong) in message and SUM in message and OTHER in message
-    assert wrong.exists() and server.asked == []
+    assert wrong.exists() and server.requests == []
     with pytest.raises(ArtifactError, match="the dataset gives none to compare it with"):
         fetch("f", RemoteFile(url=server.url), tmp_path / "downloads", [tmp_path / "mirror"])
 

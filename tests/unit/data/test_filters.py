@@ -57,9 +57,9 @@ def test_a_filter_finds_its_fault_and_leaves_clean_pairs_alone(name, text):
     pairs, faults, clean_pairs = text
     answers = verdicts(name, pairs)
     own = [number for number, fault in enumerate(faults) if fault == name]
-    found = [number for number in own if answers[number] is not None]
+    detected = [number for number in own if answers[number] is not None]
     assert len(own) > 40
-    assert len(found) >= LEAST.get(name, 1.0) * len(own), [pairs[number] for number in own if number not in found]
+    assert len(detected) >= LEAST.get(name, 1.0) * len(own), [pairs[number] for number in own if number not in detected]
     # Pairs with other faults may have this one too: a copy is in the wrong language.
     wrong = [pairs[number] for number, answer in enumerate(answers) if answer and faults[number] is None]
     assert not wrong
@@ -77,8 +77,8 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
     order = ["garbled", "invisible", *(name for name in planted.FAULTS if name not in ("garbled", "invisible"))]
     steps = steps_of({name: filters()[name].settings() for name in order}, ("de", "en"))
     kept = [number for number, _ in clean((Pair(*pair) for pair in pairs), steps)]
-    wanted = [number for number, fault in enumerate(faults) if fault in (None, "garbled", "invisible")]
-    lost, left = set(wanted) - set(kept), set(kept) - set(wanted)
+    expected = [number for number, fault in enumerate(faults) if fault in (None, "garbled", "invisible")]
+    lost, left = set(expected) - set(kept), set(kept) - set(expected)
     assert not lost and len(left) <= 2, [pairs[number] for number in (*lost, *left)]
     # Every pair is kept or counted.
     assert sum(step.dropped.total() for step in steps) == PAIRS - len(kept)
@@ -241,14 +241,14 @@ def test_repetitions(settings, verdict):
 
 @given(st.lists(st.lists(st.integers(0, 300))), st.integers(1, 3))
 def test_counts_are_those_of_a_dictionary(batches, limit):
-    counts, seen = Counts(slots=16), {}
+    counts, occurrences = Counts(slots=16), {}
     for batch in batches:
         # Keys that meet in few slots, 0 among them.
         keys = np.array(batch, np.uint64) * np.uint64(8)
         expected = []
         for key in keys.tolist():
-            expected.append(seen.get(key, 0) >= limit)
-            seen[key] = seen.get(key, 0) + 1
+            expected.append(occurrences.get(key, 0) >= limit)
+            occurrences[key] = occurrences.get(key, 0) + 1
         assert counts.add(keys, limit).tolist() == expected
 
 

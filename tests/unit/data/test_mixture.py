@@ -20,16 +20,16 @@ WEIGHTS = st.sampled_from([0.1, 0.25, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0])
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     """`make(name, pairs)`: an encoded text; ids of a row say the text and the row, lengths are random."""
-    folder, made = tmp_path_factory.mktemp("texts"), {}
+    folder, corpora = tmp_path_factory.mktemp("texts"), {}
 
     def make(name, count, longest=7):
-        if (name, count, longest) not in made:
+        if (name, count, longest) not in corpora:
             prefix = folder / f"{name}-{count}-{longest}"
             draw = np.random.default_rng([ord(name), count])
             sides = [[[ord(name) + 5 + row] * int(draw.integers(1, longest + 1)) for row in range(count)] for _ in "st"]
             encoded.write(prefix, *sides, {})
-            made[name, count, longest] = EncodedCorpus.open(prefix)
-        return made[name, count, longest]
+            corpora[name, count, longest] = EncodedCorpus.open(prefix)
+        return corpora[name, count, longest]
 
     return make
 

@@ -125,19 +125,19 @@ def test_romanian_is_for_romanian_text_and_not_for_references():
 
 
 @pytest.mark.parametrize(
-    ("given", "scored"),
+    ("text", "scored"),
     [
         ("Iaşi, str. 5 (azi)!", "iasi, str. 5 (azi)!"),
         ("  „Şi”  a ZIS: 3,5 %", '"si" a zis: 3,5%'),
         ("It's 5 o'clock.", "it's 5 o'clock."),
     ],
 )
-def test_normalised_references_are_outputs_without_an_error(given, scored):
+def test_normalised_references_are_outputs_without_an_error(text, scored):
     steps = {"romanian": True, "moses_punctuation": True, "moses_tokenise": True, "lowercase": True}
     side = Normaliser(NormalisationConfig(**steps, references="normalised"), "ro")
     # A model that puts out exactly its training target, and what decoding does with it.
-    assert side.reference(given) == side.detokenise(side.line(given)) == scored
-    assert Normaliser(NormalisationConfig(**steps), "ro").reference(given) == clean(given)
+    assert side.reference(text) == side.detokenise(side.line(text)) == scored
+    assert Normaliser(NormalisationConfig(**steps), "ro").reference(text) == clean(text)
 
 
 def test_news_of_the_wmt16_kind():

@@ -91,10 +91,10 @@ def test_the_outer_of_nested_spans_counts_and_adjacent_ones_are_apart():
 
 
 def test_symbols_are_numbered_by_the_source_and_once_for_equal_spans():
-    known = Placeholders()
-    assert known.symbols("%2 %1 %2 <b>") == {"%2": SYMBOLS[0], "%1": SYMBOLS[1], "<b>": SYMBOLS[2]}
+    finder = Placeholders()
+    assert finder.symbols("%2 %1 %2 <b>") == {"%2": SYMBOLS[0], "%1": SYMBOLS[1], "<b>": SYMBOLS[2]}
     # With a target, those without a partner have none.
-    assert known.symbols("%2 %1 %2 <b>", "<b> %1 %3") == {"%1": SYMBOLS[0], "<b>": SYMBOLS[1]}
+    assert finder.symbols("%2 %1 %2 <b>", "<b> %1 %3") == {"%1": SYMBOLS[0], "<b>": SYMBOLS[1]}
 
 
 @given(line=lines)
@@ -111,18 +111,18 @@ def test_what_is_replaced_comes_back(learned, line):
 @given(source=lines, target=lines)
 def test_pairs_come_back_and_share_symbols(learned, source, target):
     [(source_ids, target_ids)] = learned.encode_pairs([source], [target])
-    known = learned.placeholders.symbols(source, target)
+    symbols = learned.placeholders.symbols(source, target)
     pieces = learned.names()
     used = [
         {piece.strip("▁@") for piece in (pieces[side][i] for i in ids)} & set(SYMBOLS)
         for side, ids in (("source", source_ids), ("target", target_ids))
     ]
-    assert used == [set(known.values())] * 2
+    assert used == [set(symbols.values())] * 2
     spans = set(learned.placeholders.spans(source)) & set(learned.placeholders.spans(target))
-    assert set(known) <= spans and len(known) == min(len(spans), len(SYMBOLS))
+    assert set(symbols) <= spans and len(symbols) == min(len(spans), len(SYMBOLS))
     # Read with the spans that it was encoded with, and no others.
     [text] = learned._target.decode([target_ids])
-    assert placeholders.restore(text, known, subwords.unescape) == target
+    assert placeholders.restore(text, symbols, subwords.unescape) == target
 
 
 @given(line=lines, data=st.data())
@@ -181,8 +181,8 @@ def test_reading_without_sources_is_refused(learned):
 
 def test_merges_and_pieces_hold_no_symbols(learned):
     for pieces in learned.names().values():
-        held = [piece for piece in pieces if set(piece) & set(SYMBOLS)]
-        assert {piece.removesuffix("@@") for piece in held} == set(SYMBOLS)
+        symbol_pieces = [piece for piece in pieces if set(piece) & set(SYMBOLS)]
+        assert {piece.removesuffix("@@") for piece in symbol_pieces} == set(SYMBOLS)
         # Text of spans that both sides have is not learned from.
         assert not any("href" in piece or "kde" in piece for piece in pieces)
 
@@ -192,8 +192,8 @@ def test_merges_and_pieces_hold_no_symbols(learned):
 @pytest.mark.parametrize("more", [{}, {"lowercase": True}, {"moses_tokenise": True, "moses_punctuation": True}])
 def test_normalisation_leaves_spans_as_they_are(more, line):
     normaliser = Normaliser(NormalisationConfig(**more), "en", KINDS)
-    known = Placeholders()
-    before = known.spans(clean(line))
+    finder = Placeholders()
+    before = finder.spans(clean(line))
     text = normaliser.line(line)
     assert all(span in text for span in before)
     if not more:
@@ -201,6 +201,6 @@ def test_normalisation_leaves_spans_as_they_are(more, line):
 
 
 def test_counts_of_pairs():
-    known = Placeholders()
-    assert known.count("%1 %2 %1", "%1 <b>") == {"pairs": 1, "spans": 1, "without_partner": 2}
-    assert known.count("a", "b") == {"pairs": 0, "spans": 0, "without_partner": 0}
+    finder = Placeholders()
+    assert finder.count("%1 %2 %1", "%1 <b>") == {"pairs": 1, "spans": 1, "without_partner": 2}
+    assert finder.count("a", "b") == {"pairs": 0, "spans": 0, "without_partner": 0}

@@ -13,9 +13,9 @@ numbers = st.lists(st.integers(0, 3), max_size=12)
 
 @given(numbers, st.sets(st.integers(0, 3)))
 def test_runs_become_one_unless_they_are_kept(items, keep):
-    wanted = [item for key, run in groupby(items) for item in (list(run) if key in keep else [key])]
-    assert collapse(items, keep) == wanted
-    assert collapse(wanted, keep) == wanted
+    expected = [item for key, run in groupby(items) for item in (list(run) if key in keep else [key])]
+    assert collapse(items, keep) == expected
+    assert collapse(expected, keep) == expected
     assert collapse(items) == [key for key, _ in groupby(items)]
 
 

@@ -39,8 +39,8 @@ def test_no_sentence_of_dev_or_test_is_in_another_split(seed):
     parts = split(pairs)
     assert (len(parts["dev"]), len(parts["test"])) == (20, 30)
     for side in (0, 1):
-        seen = {name: {key(pair[side]) for pair in rows} for name, rows in parts.items()}
-        assert not seen["dev"] & seen["test"] and not seen["train"] & (seen["dev"] | seen["test"])
+        keys = {name: {key(pair[side]) for pair in rows} for name, rows in parts.items()}
+        assert not keys["dev"] & keys["test"] and not keys["train"] & (keys["dev"] | keys["test"])
     rows = [row for part in parts.values() for row in part]
     assert len({first for first, _ in rows}) == len(rows)
 
@@ -181,12 +181,12 @@ def test_every_nth_takes_the_next_pair_that_fits(long, every):
     turns = EveryNth(settings)
     pairs = [("long" if one else "ok", "ok") for one in long]
     names = [turns.split_of(pair) for pair in pairs]
-    taken = [row for row, name in enumerate(names) if name == "dev"]
-    assert not any(long[row] for row in taken)
-    for before, row in zip([-1, *taken], taken, strict=False):
+    dev_rows = [row for row, name in enumerate(names) if name == "dev"]
+    assert not any(long[row] for row in dev_rows)
+    for before, row in zip([-1, *dev_rows], dev_rows, strict=False):
         assert all(long[between] for between in range(before + every, row))
     if not any(long):
-        assert taken == list(range(every - 1, len(pairs), every))
+        assert dev_rows == list(range(every - 1, len(pairs), every))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=40))

@@ -152,17 +152,17 @@ def test_training_text_is_cut_into_few_known_pieces(learned):
         (GERMAN, learned.encode_source, learned.decode_source),
         (ENGLISH, learned.encode_target, learned.decode_target),
     ):
-        given_lines = text.splitlines()
-        ids = encode(given_lines)
-        assert decode(ids) == given_lines
+        text_lines = text.splitlines()
+        ids = encode(text_lines)
+        assert decode(ids) == text_lines
         assert sum(map(len, ids)) < 0.8 * len(text)
 
 
 def test_sizes_and_ids(learned):
-    asked = SIZES[learned.description["method"]]
+    requested = SIZES[learned.description["method"]]
     for side, size in (("source", learned.source_size), ("target", learned.target_size)):
         # Of subword-nmt's merges, two may have the same product.
-        assert asked - 5 <= size <= asked
+        assert requested - 5 <= size <= requested
         assert learned.description["sizes"][side] == size
     assert learned.pieces_target([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
     assert learned.encode_source([]) == [] and learned.decode_target([]) == []
@@ -170,9 +170,9 @@ def test_sizes_and_ids(learned):
 
 
 def test_batches_encode_like_single_lines(learned):
-    given_lines = [*GERMAN.splitlines(), "", "日本 😀"]
-    assert learned.encode_source(given_lines) == [learned.encode_source([line])[0] for line in given_lines]
-    ids = learned.encode_target(given_lines)
+    text_lines = [*GERMAN.splitlines(), "", "日本 😀"]
+    assert learned.encode_source(text_lines) == [learned.encode_source([line])[0] for line in text_lines]
+    ids = learned.encode_target(text_lines)
     assert learned.decode_target(ids) == [learned.decode_target([sentence])[0] for sentence in ids]
 
 
@@ -189,15 +189,15 @@ def test_same_files_whatever_the_threads(texts, tmp_path, method, model):
     settings = SubwordsConfig(method=method, model=model, vocabulary_size=SIZES[method])
     digests = set()
     for threads in (1, 2, 3):
-        made = learn_subwords.learn(settings, texts / "de", texts / "en", tmp_path / str(threads), threads)
-        digests.add(json.dumps([made.digest, made.description["files"]]))
+        segmenter = learn_subwords.learn(settings, texts / "de", texts / "en", tmp_path / str(threads), threads)
+        digests.add(json.dumps([segmenter.digest, segmenter.description["files"]]))
     assert len(digests) == 1
 
 
 def test_description_tells_digests_and_provenance(texts, tmp_path):
-    made = learn(texts, tmp_path / "s")
+    segmenter = learn(texts, tmp_path / "s")
     description = json.loads((tmp_path / "s" / "subwords.json").read_text())
-    assert description == made.description
+    assert description == segmenter.description
     model = (tmp_path / "s" / "joint.model").read_bytes()
     assert description["files"] == {"joint.model": hashlib.sha256(model).hexdigest()}
     assert description["provenance"]["settings"]["vocabulary_size"] == 75
@@ -293,12 +293,12 @@ def test_subword_nmt_cuts_words_like_its_own_command(texts, tmp_path):
 
     from subword_nmt.apply_bpe import BPE
 
-    made = learn(texts, tmp_path / "s", "subword-nmt", "bpe")
+    segmenter = learn(texts, tmp_path / "s", "subword-nmt", "bpe")
     codes = (tmp_path / "s" / "joint.codes").read_text(encoding="utf-8")
     theirs = BPE(io.StringIO(codes))
     for line in ENGLISH.splitlines():
-        [ids] = made.encode_target([line])
-        assert made.pieces_target(ids) == theirs.process_line(line).split(" ")
+        [ids] = segmenter.encode_target([line])
+        assert segmenter.pieces_target(ids) == theirs.process_line(line).split(" ")
 
 
 def test_merges_are_those_of_counting_by_hand(tmp_path):
@@ -306,6 +306,6 @@ def test_merges_are_those_of_counting_by_hand(tmp_path):
     for name in ("de", "en"):
         (tmp_path / name).write_text("abc abc\nabd\n" if name == "de" else "abc abc abc\n\n")
     base = 4 + 2 * 16 + 2 * 4
-    made = learn(tmp_path, tmp_path / "s", "subword-nmt", "bpe", size=base + 2)
-    assert made.pieces_target([base, base + 1]) == ["ab@@", "abc"]
-    assert [made.pieces_target(ids) for ids in made.encode_target(["abc abd"])] == [["abc", "ab@@", "d"]]
+    segmenter = learn(tmp_path, tmp_path / "s", "subword-nmt", "bpe", size=base + 2)
+    assert segmenter.pieces_target([base, base + 1]) == ["ab@@", "abc"]
+    assert [segmenter.pieces_target(ids) for ids in segmenter.encode_target(["abc abd"])] == [["abc", "ab@@", "d"]]

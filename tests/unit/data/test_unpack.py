@@ -223,12 +223,12 @@ FILE, FOLDER, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
     [("a/text", FILE, b"old"), ("./a/text", FILE, b"old"), ("a/text", FOLDER, b""), ("a/text", LINK, b"gone")],
     ids=["file", "file, spelled otherwise", "folder", "dangling link"],
 )
-@pytest.mark.parametrize("wanted", ["a/text", "text"])
-def test_of_two_members_of_one_name_none_is_read(tmp_path, first, wanted):
+@pytest.mark.parametrize("member", ["a/text", "text"])
+def test_of_two_members_of_one_name_none_is_read(tmp_path, first, member):
     path = tmp_path / "archive.tar"
     packed(path, ("good", FILE, TEXT), first, ("a/text", FILE, b"new"))
     with pytest.raises(ArtifactError, match='has 2 members of the name "a/text"'):
-        read(path, wanted)
+        read(path, member)
     # Another member's name is as clear as before.
     assert read(path, "good") == TEXT
 

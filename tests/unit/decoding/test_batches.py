@@ -33,22 +33,27 @@ sentences = st.lists(st.lists(st.integers(3, 50), max_size=8), max_size=20)
 @given(sentences, st.integers(1, 7))
 def test_results_come_in_the_order_given(sources, batch):
     search = Echo(steps=True, traces=3)
-    found = search_all(search, sources, batch, CPU)
-    assert found.tokens == sources
-    assert found.scores == [float(sum(words)) for words in sources]
-    assert found.steps == [len(words) for words in sources]
+    hypotheses = search_all(search, sources, batch, CPU)
+    assert hypotheses.tokens == sources
+    assert hypotheses.scores == [float(sum(words)) for words in sources]
+    assert hypotheses.steps == [len(words) for words in sources]
     if any(sources):
-        wanted = [[[*words, step] if words else [] for words in sources] for step in range(3)]
-        assert found.traces == wanted
-    lengths = [length for seen in search.batches for length in seen]
+        traces = [[[*words, step] if words else [] for words in sources] for step in range(3)]
+        assert hypotheses.traces == traces
+    lengths = [length for rows in search.batches for length in rows]
     assert lengths == sorted((len(words) for words in sources if words), reverse=True)
-    assert all(len(seen) <= batch for seen in search.batches)
+    assert all(len(rows) <= batch for rows in search.batches)
 
 
 def test_empty_sources_are_not_searched():
     search = Echo()
-    found = search_all(search, [[], [5], []], 4, CPU)
-    assert (found.tokens, found.scores, found.steps, found.traces) == ([[], [5], []], [0.0, 5.0, 0.0], [0, 0, 0], None)
+    hypotheses = search_all(search, [[], [5], []], 4, CPU)
+    assert (hypotheses.tokens, hypotheses.scores, hypotheses.steps, hypotheses.traces) == (
+        [[], [5], []],
+        [0.0, 5.0, 0.0],
+        [0, 0, 0],
+        None,
+    )
     assert search.batches == [[1]]
     nothing = search_all(search, [[], []], 4, CPU)
     assert (nothing.tokens, nothing.scores) == ([[], []], [0.0, 0.0])

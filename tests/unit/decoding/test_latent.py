@@ -114,24 +114,24 @@ def test_a_position_may_stay_empty_and_so_may_all(batch):
     with torch.no_grad():
         model.output_bias[EOS] += 1000
     for search, steps in SEARCHES:
-        found = run(model, batch.source, search, steps, trace=True)
-        assert found.tokens == [[]] * 4 and found.traces == [[[]] * 4] * (steps + 1)
+        output = run(model, batch.source, search, steps, trace=True)
+        assert output.tokens == [[]] * 4 and output.traces == [[[]] * 4] * (steps + 1)
         # The end symbol's own probability, which is nearly 1.
-        assert found.scores == pytest.approx([0.0] * 4, abs=1e-12)
+        assert output.scores == pytest.approx([0.0] * 4, abs=1e-12)
 
 
 def test_where_the_end_symbol_is_due_a_word_may_come(batch):
     model = ending()
     with torch.no_grad():
         model.output_bias[EOS] -= 1000
-    found = run(model, batch.source, "prior-mean", 0)
+    output = run(model, batch.source, "prior-mean", 0)
     predicted = model.predict_lengths(model.encode(batch.source)).tolist()
-    assert [len(words) for words in found.tokens] == [length + 1 for length in predicted]
+    assert [len(words) for words in output.tokens] == [length + 1 for length in predicted]
 
 
 def test_scores_count_the_positions_of_end_symbols(batch):
     model = ending()
-    found = run(model, batch.source, "prior-mean", 0)
+    output = run(model, batch.source, "prior-mean", 0)
     predicted = model.predict_lengths(model.encode(batch.source)).tolist()
     for row in range(4):
         memory = model.encode(one(batch, row).source)
@@ -139,8 +139,8 @@ def test_scores_count_the_positions_of_end_symbols(batch):
         with torch.no_grad():
             scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
         best, tokens = scores[:, EOS:].max(-1)
-        assert found.scores[row] == pytest.approx(best.mean().item(), abs=1e-12)
-        assert found.tokens[row] == [token + EOS for token in tokens.tolist() if token]
+        assert output.scores[row] == pytest.approx(best.mean().item(), abs=1e-12)
+        assert output.tokens[row] == [token + EOS for token in tokens.tolist() if token]
 
 
 @pytest.mark.parametrize("search", ["delta", "score"])
@@ -148,7 +148,7 @@ def test_scores_count_the_positions_of_end_symbols(batch):
 def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, search, threshold):
     """Steps are counted by hand over all positions, the end symbol's too."""
     model, most = ending(), 6
-    found = run(model, batch.source, search, most, stop_threshold=threshold, trace=True)
+    output = run(model, batch.source, search, most, stop_threshold=threshold, trace=True)
     for row in range(4):
         single = one(batch, row).source
         memory = model.encode(single)
@@ -159,11 +159,11 @@ def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, s
             while len(lengths) < most and (not lengths or lengths[-1] >= threshold):
                 before, z = z, step(z)
                 lengths.append(float((z - before).norm(dim=-1).mean()))
-        taken = len(lengths)
-        assert found.steps[row] == taken
-        plain = run(model, single, search, taken)
-        assert found.tokens[row] == plain.tokens[0] == found.traces[-1][row]
-        assert found.scores[row] == pytest.approx(plain.scores[0], abs=1e-12)
+        steps = len(lengths)
+        assert output.steps[row] == steps
+        plain = run(model, single, search, steps)
+        assert output.tokens[row] == plain.tokens[0] == output.traces[-1][row]
+        assert output.scores[row] == pytest.approx(plain.scores[0], abs=1e-12)
 
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
@@ -176,12 +176,12 @@ def test_no_steps_is_the_prior_mean(model, batch, search):
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
 def test_traces_begin_at_the_prior_mean_and_end_at_the_translation(model, batch, search):
-    found = run(model, batch.source, search, 3, trace=True, step_size=1.0)
-    assert len(found.traces) == 4
-    assert found.traces[0] == run(model, batch.source, "prior-mean", 0).tokens
-    assert found.traces[-1] == found.tokens == run(model, batch.source, search, 3).tokens
-    assert found.traces[1] == run(model, batch.source, search, 1).tokens
-    assert found.steps == [3] * 4
+    output = run(model, batch.source, search, 3, trace=True, step_size=1.0)
+    assert len(output.traces) == 4
+    assert output.traces[0] == run(model, batch.source, "prior-mean", 0).tokens
+    assert output.traces[-1] == output.tokens == run(model, batch.source, search, 3).tokens
+    assert output.traces[1] == run(model, batch.source, search, 1).tokens
+    assert output.steps == [3] * 4
     assert run(model, batch.source, search, 3).traces is None
 
 
@@ -193,10 +193,10 @@ def test_refinement_changes_some_translation(model, batch):
 
 
 def test_the_prior_mean_takes_no_steps_whatever_is_asked(model, batch):
-    found = run(model, batch.source, "prior-mean", 4, trace=True)
-    assert found.tokens == run(model, batch.source, "prior-mean", 0).tokens
-    assert found.traces == [found.tokens]
-    assert found.steps == [0] * 4
+    output = run(model, batch.source, "prior-mean", 4, trace=True)
+    assert output.tokens == run(model, batch.source, "prior-mean", 0).tokens
+    assert output.traces == [output.tokens]
+    assert output.steps == [0] * 4
 
 
 def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
@@ -214,8 +214,8 @@ def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
     with torch.no_grad():
         words = best_tokens(model, memory, z, mask)
         assert (words >= 3).all()
-        wanted = model.posterior(memory, words, mask)[0]
-        assert torch.equal(delta_step(model, memory, mask)(z), wanted)
+        posterior_mean = model.posterior(memory, words, mask)[0]
+        assert torch.equal(delta_step(model, memory, mask)(z), posterior_mean)
 
 
 @pytest.mark.parametrize("step_size", [0.25, 0.5, 1.0])
@@ -224,8 +224,8 @@ def test_gradient_steps_follow_an_analytic_field(step_size):
     z, centre = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     step = gradient_step(Field(centre), None, None, step_size)
     for steps in (0, 1, 5):
-        found = refine(z, step, steps)
-        assert torch.allclose(found - centre, (1 - step_size) ** steps * (z - centre), atol=1e-14)
+        refined = refine(z, step, steps)
+        assert torch.allclose(refined - centre, (1 - step_size) ** steps * (z - centre), atol=1e-14)
 
 
 def test_step_size_reaches_the_search(model, batch):
@@ -234,22 +234,22 @@ def test_step_size_reaches_the_search(model, batch):
     lengths = batch.target_lengths
     with torch.no_grad():
         centre = model.posterior(memory, batch.target, batch.target_mask)[0]
-        wanted = best_tokens(model, memory, centre, batch.target_mask).tolist()
-        found = translate_batch(model, batch.source, "score", 1, 1.0, refiner=Field(centre), lengths=lengths)
+        words = best_tokens(model, memory, centre, batch.target_mask).tolist()
+        output = translate_batch(model, batch.source, "score", 1, 1.0, refiner=Field(centre), lengths=lengths)
         half = translate_batch(model, batch.source, "score", 1, 1e-9, refiner=Field(centre), lengths=lengths)
-    assert found.tokens == [row[:length] for row, length in zip(wanted, lengths.tolist(), strict=True)]
+    assert output.tokens == [row[:length] for row, length in zip(words, lengths.tolist(), strict=True)]
     assert half.tokens == translate_batch(model, batch.source, "prior-mean", lengths=lengths).tokens
 
 
 def test_scores_are_the_mean_log_probability_of_the_words(model, batch):
-    found = run(model, batch.source, "prior-mean", 0)
+    output = run(model, batch.source, "prior-mean", 0)
     for row in range(4):
         memory = model.encode(one(batch, row).source)
-        mask = torch.ones(1, len(found.tokens[row]), dtype=torch.bool)
+        mask = torch.ones(1, len(output.tokens[row]), dtype=torch.bool)
         with torch.no_grad():
             scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
-        chosen = scores.gather(1, torch.tensor(found.tokens[row])[:, None])
-        assert found.scores[row] == pytest.approx(chosen.mean().item(), abs=1e-12)
+        chosen = scores.gather(1, torch.tensor(output.tokens[row])[:, None])
+        assert output.scores[row] == pytest.approx(chosen.mean().item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("end", [False, True])
@@ -259,15 +259,15 @@ def test_special_symbols_are_never_words(end):
         model.output_bias[: EOS + 1 - end] += 100
     batch = pairs([4, 2], [3, 5])
     for search, steps in SEARCHES:
-        found = run(model, batch.source, search, steps, trace=True)
-        for words in [*found.tokens, *(row for step in found.traces for row in step)]:
+        output = run(model, batch.source, search, steps, trace=True)
+        for words in [*output.tokens, *(row for step in output.traces for row in step)]:
             assert all(token > EOS for token in words) and PAD not in words
 
 
 def test_given_lengths_replace_the_predicted_ones(model, batch):
     lengths = torch.tensor([2, 7, 1, 3])
-    found = run(model, batch.source, "delta", 1, lengths=lengths)
-    assert [len(words) for words in found.tokens] == lengths.tolist()
+    output = run(model, batch.source, "delta", 1, lengths=lengths)
+    assert [len(words) for words in output.tokens] == lengths.tolist()
     predicted = model.predict_lengths(model.encode(batch.source))
     assert [len(words) for words in run(model, batch.source, "delta", 1).tokens] == predicted.tolist()
 
@@ -280,9 +280,9 @@ def test_lengthening_adds_its_share_of_the_sources_words(model, batch):
             model.length.outer.bias[-1] += 100
         lengths = model.predict_lengths(model.encode(batch.source))
         assert lengths.tolist() == [8, 5, 10, 6]
-        wanted = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 0]))
+        expected = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 0]))
         longer = run(model, batch.source, "delta", 1, lengthening=0.25)
-        assert longer.tokens == wanted.tokens and longer.scores == wanted.scores
+        assert longer.tokens == expected.tokens and longer.scores == expected.scores
 
 
 def test_length_mask():
@@ -291,5 +291,5 @@ def test_length_mask():
 
 def test_without_scores_the_tokens_are_the_same():
     source = pairs([3, 6, 1], [2, 2, 2]).source
-    scored, bare = (translate_batch(lvm(), source, "delta", 2, scored=wanted) for wanted in (True, False))
+    scored, bare = (translate_batch(lvm(), source, "delta", 2, scored=flag) for flag in (True, False))
     assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

@@ -29,9 +29,10 @@ IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 
 
 def text(sentences: int = 80, seed: int = 1) -> list[tuple[int, ...]]:
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     return [
-        tuple(drawn.choices(range(4, SIZE), [8, 7, 5, 3, 2, 1, 1, 1], k=drawn.randint(0, 7))) for _ in range(sentences)
+        tuple(generator.choices(range(4, SIZE), [8, 7, 5, 3, 2, 1, 1, 1], k=generator.randint(0, 7)))
+        for _ in range(sentences)
     ]
 
 
@@ -61,8 +62,10 @@ def by_dictionaries(sentences, order: int):
         if not all(of[i] for i in (1, 2, 3)):
             return min(count, 3) * 0.5
         share = of[1] / (of[1] + 2 * of[2])
-        found = [i - (i + 1) * share * of[i + 1] / of[i] for i in (1, 2, 3)]
-        return found[min(count, 3) - 1] if all(0 < d <= i for i, d in enumerate(found, 1)) else min(count, 3) * 0.5
+        discounts = [i - (i + 1) * share * of[i + 1] / of[i] for i in (1, 2, 3)]
+        return (
+            discounts[min(count, 3) - 1] if all(0 < d <= i for i, d in enumerate(discounts, 1)) else min(count, 3) * 0.5
+        )
 
     def probability(history: tuple[int, ...], word: int) -> float:
         shorter = probability(history[1:], word) if history else 1 / (SIZE - 2)
@@ -81,16 +84,16 @@ def by_dictionaries(sentences, order: int):
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_probabilities_are_those_of_counting_with_dictionaries(order):
     sentences = text()
-    model, wanted = counted(sentences, order), by_dictionaries(sentences, order)
+    model, probability = counted(sentences, order), by_dictionaries(sentences, order)
     for history in [(BOS,), (BOS, 5), (BOS, 4, 5, 4), (BOS, 11, 11), (BOS, 9, 10, 6)]:
         state = model.start
         for word in history[1:]:
             state = model.step(state, word)[1]
-        found = {word: math.exp(model.step(state, word)[0]) for word in range(2, SIZE)}
-        assert sum(found.values()) == pytest.approx(1, abs=1e-12)
-        for word, value in found.items():
+        probabilities = {word: math.exp(model.step(state, word)[0]) for word in range(2, SIZE)}
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
+        for word, value in probabilities.items():
             assert value == pytest.approx(
-                wanted(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12
+                probability(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12
             )
 
 
@@ -105,11 +108,11 @@ def test_a_small_text_has_the_probabilities_worked_out_by_hand():
     sentences = [(a, b)] * 4 + [(a, c)] * 3 + [(a, d)] * 2 + [(b, c), (c,)] + [(e,)] * 3
     model = estimate(np.array([w for s in sentences for w in s]), np.cumsum([0, *map(len, sentences)]), 9, 2)
     alone = {c: F(5, 21), b: F(79, 420), EOS: F(9, 28), UNK: F(4, 105)}
-    for word, wanted in alone.items():
-        assert math.exp(model.tables[0].logp[word]) == pytest.approx(float(wanted), abs=1e-12)
+    for word, expected in alone.items():
+        assert math.exp(model.tables[0].logp[word]) == pytest.approx(float(expected), abs=1e-12)
     left = {a: F(53, 126), b: F(16, 35), d: F(1, 28)}
-    for word, wanted in left.items():
-        assert math.exp(model.tables[0].backoff[word]) == pytest.approx(float(wanted), abs=1e-12)
+    for word, expected in left.items():
+        assert math.exp(model.tables[0].backoff[word]) == pytest.approx(float(expected), abs=1e-12)
     after = {
         (a, c): F(8, 63) + left[a] * alone[c],
         (a, UNK): left[a] * alone[UNK],
@@ -118,28 +121,28 @@ def test_a_small_text_has_the_probabilities_worked_out_by_hand():
         # Nothing of its own is known after an unknown word.
         (UNK, c): alone[c],
     }
-    for (before, word), wanted in after.items():
-        assert math.exp(model.step((1, before), word)[0]) == pytest.approx(float(wanted), abs=1e-12)
+    for (before, word), expected in after.items():
+        assert math.exp(model.step((1, before), word)[0]) == pytest.approx(float(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"),
+    ("number", "discounts"),
     [
         ((213, 61, 21, 12), (0.635821, 1.34333, 1.5467)),
         ((182, 30, 10, 3), (0.752066, 1.24793, 2.09752)),
         ((117, 18, 5, 3), (0.764706, 1.36275, 1.16471)),
     ],
 )
-def test_discounts_are_those_that_irstlm_prints(number, wanted):
+def test_discounts_are_those_that_irstlm_prints(number, discounts):
     """irstlm 6.00.05 (`tlm -lm=msb -ps=no -n=2`) prints n1 to n4 of bigrams and the discounts made of them."""
     counts = np.repeat([1, 2, 3, 4], number)
-    assert _discounts(counts)[1:] == pytest.approx(wanted, rel=1e-5)
+    assert _discounts(counts)[1:] == pytest.approx(discounts, rel=1e-5)
 
 
 def test_a_sentence_is_as_probable_as_its_words_in_turn():
-    model, wanted = counted(text(), 3), by_dictionaries(text(), 3)
+    model, probability = counted(text(), 3), by_dictionaries(text(), 3)
     words = (BOS, 4, 5, 5, 9, EOS)
-    total = sum(math.log(wanted(words[max(0, i - 2) : i], words[i])) for i in range(1, len(words)))
+    total = sum(math.log(probability(words[max(0, i - 2) : i], words[i])) for i in range(1, len(words)))
     assert model.log_probability(words[1:-1]) == pytest.approx(total, abs=1e-10)
     assert model.perplexity([words[1:-1]]) == pytest.approx(math.exp(-total / 5), abs=1e-10)
 
@@ -195,26 +198,26 @@ def by_the_file(grams: dict[tuple[str, ...], tuple[float, float]], words: list[s
 @pytest.mark.parametrize("seed", range(6))
 def test_a_pruned_file_keeps_its_probabilities(tmp_path, seed):
     """Entropy pruning leaves n-grams without their suffix; here beginnings are missing too."""
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     words = [PIECES[i] for i in range(4, 9)]
-    grams = {(word,): (-drawn.random() - 0.5, -drawn.random()) for word in ("<s>", "</s>", "<unk>", *words)}
+    grams = {(word,): (-generator.random() - 0.5, -generator.random()) for word in ("<s>", "</s>", "<unk>", *words)}
     for n, share in ((2, 0.3), (3, 0.2), (4, 0.1)):
         for start in ("<s>", *words):
             for rest in itertools.product(words, repeat=n - 1):
-                if drawn.random() < share:
-                    grams[(start, *rest)] = (-drawn.random(), -drawn.random())
-                    grams[(*rest, "</s>")] = (-drawn.random(), 0.0)
+                if generator.random() < share:
+                    grams[(start, *rest)] = (-generator.random(), -generator.random())
+                    grams[(*rest, "</s>")] = (-generator.random(), 0.0)
     inner = [gram for gram in grams if len(gram) > 2]
     assert any(gram[1:] not in grams for gram in inner) and any(gram[:-1] not in grams for gram in inner)
     (tmp_path / "pruned.arpa").write_text(arpa_text(grams), encoding="utf-8")
-    found = read_arpa(tmp_path / "pruned.arpa", IDS, SIZE)
-    assert found.left_out == 0 and found.absent == ()
-    sentences = [drawn.choices(words, k=drawn.randint(0, 9)) for _ in range(200)]
+    arpa = read_arpa(tmp_path / "pruned.arpa", IDS, SIZE)
+    assert arpa.left_out == 0 and arpa.absent == ()
+    sentences = [generator.choices(words, k=generator.randint(0, 9)) for _ in range(200)]
     for sentence in sentences:
         ids = [IDS[word] for word in sentence]
-        assert found.model.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-11)
+        assert arpa.model.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-11)
     # And written again, with what was added.
-    write_arpa(found.model, tmp_path / "again.arpa", PIECES)
+    write_arpa(arpa.model, tmp_path / "again.arpa", PIECES)
     again = read_arpa(tmp_path / "again.arpa", IDS, SIZE).model
     for sentence in sentences[:20]:
         ids = [IDS[word] for word in sentence]
@@ -224,13 +227,13 @@ def test_a_pruned_file_keeps_its_probabilities(tmp_path, seed):
 def test_what_a_file_without_an_unknown_word_lacks_has_kenlms_probability(tmp_path):
     lines = ["\\data\\", "ngram 1=3", "", "\\1-grams:", "-0.5 w4", "-0.25 </s>", "-99 <s>", "", "\\end\\"]
     (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
-    assert found.absent == tuple(range(5, SIZE))
-    assert found.model.log_probability([4, 7]) == pytest.approx((-0.5 - 100 - 0.25) * math.log(10))
+    arpa = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert arpa.absent == tuple(range(5, SIZE))
+    assert arpa.model.log_probability([4, 7]) == pytest.approx((-0.5 - 100 - 0.25) * math.log(10))
     lines[1:2], lines[4:4] = ["ngram 1=4"], ["-2 <unk>"]
     (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
-    assert found.absent == () and found.model.log_probability([4, 7]) == pytest.approx(-2.75 * math.log(10))
+    arpa = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert arpa.absent == () and arpa.model.log_probability([4, 7]) == pytest.approx(-2.75 * math.log(10))
 
 
 @pytest.mark.parametrize(
@@ -279,8 +282,8 @@ def test_a_file_that_is_cut_off_or_has_impossible_weights_is_refused(tmp_path, b
 
 def test_a_probability_of_0_is_the_least_there_is(tmp_path):
     (tmp_path / "model.arpa").write_text(WHOLE.replace("-1 w4 0\n", "-inf w4 0\n"), encoding="utf-8")
-    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
-    assert found.model.step((0, 0), 4)[0] == pytest.approx(-100 * math.log(10))
+    arpa = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert arpa.model.step((0, 0), 4)[0] == pytest.approx(-100 * math.log(10))
 
 
 def test_a_gzipped_file_that_is_damaged_is_refused(tmp_path):
@@ -307,9 +310,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 def test_fields_may_be_parted_by_any_blanks(tmp_path):
     lines = ["\\data\\", "ngram 1=3", "", "\\1-grams:", "-0.5 w4 -0.25", "-0.25\t</s>\t", "-1   w5", "", "\\end\\"]
     (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
-    assert found.left_out == 0
-    assert found.model.log_probability([4, 5]) == pytest.approx(-1.75 * math.log(10))
+    arpa = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert arpa.left_out == 0
+    assert arpa.model.log_probability([4, 5]) == pytest.approx(-1.75 * math.log(10))
 
 
 def test_without_text_there_is_no_model():
@@ -324,8 +327,10 @@ def test_perplexity_is_that_of_irstlm(tmp_path):
     lines = [" ".join(["<s>", *(PIECES[word] for word in sentence), "</s>"]) for sentence in test]
     (tmp_path / "test.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     words = [str(IRSTLM), "model.arpa", "--eval=test.txt"]
-    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
-    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
+    process = subprocess.run(
+        words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True
+    )
+    (perplexity,) = re.findall(r" PP=([\d.]+)", process.stdout)
     # It prints two decimals.
     assert model.perplexity(test) == pytest.approx(float(perplexity), abs=0.006)
 

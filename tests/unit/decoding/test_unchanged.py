@@ -31,14 +31,14 @@ def first_unchanged(trace) -> int:
 def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
     model, source = MODELS[kind](), batch().source
     whole = translate_batch(model, source, "delta", MOST, trace=True)
-    found = translate_batch(model, source, "delta", MOST, trace=True, stop_unchanged=True)
-    assert found.tokens == whole.tokens and found.traces == whole.traces
-    assert found.scores == pytest.approx(whole.scores, abs=1e-12)
+    stopped = translate_batch(model, source, "delta", MOST, trace=True, stop_unchanged=True)
+    assert stopped.tokens == whole.tokens and stopped.traces == whole.traces
+    assert stopped.scores == pytest.approx(whole.scores, abs=1e-12)
     if kind != "lvm with end symbols":
         # There, end symbols may move and leave the words alone.
-        assert found.steps == [first_unchanged([step[row] for step in whole.traces]) for row in range(6)]
+        assert stopped.steps == [first_unchanged([step[row] for step in whole.traces]) for row in range(6)]
     # Sentences that stop at different steps, and some that moved at all, or nothing is tested.
-    assert len(set(found.steps)) > 1 and whole.traces[0] != whole.tokens
+    assert len(set(stopped.steps)) > 1 and whole.traces[0] != whole.tokens
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -54,24 +54,24 @@ def test_batching_and_padding_change_nothing(kind):
 
 
 def test_no_sentence_takes_more_than_the_most():
-    found = translate_batch(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
+    stopped = translate_batch(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
     whole = translate_batch(lanmt(seed=3), batch().source, "delta", 1, trace=True)
-    assert found.steps == [1] * 6 and found.tokens == whole.tokens and found.traces == whole.traces
+    assert stopped.steps == [1] * 6 and stopped.tokens == whole.tokens and stopped.traces == whole.traces
 
 
 def test_other_steps_stop_too_where_they_leave_the_output_alone():
     """Along a learned direction the next step might change it: what is counted is the first that did not."""
     model, network, source = lvm(seed=2), refiner("score"), batch().source
     whole = translate_batch(model, source, "score", MOST, 0.5, network, trace=True)
-    found = translate_batch(model, source, "score", MOST, 0.5, network, stop_unchanged=True)
+    stopped = translate_batch(model, source, "score", MOST, 0.5, network, stop_unchanged=True)
     for row in range(6):
         trace = [step[row] for step in whole.traces]
-        assert found.steps[row] == first_unchanged(trace) and found.tokens[row] == trace[found.steps[row]]
+        assert stopped.steps[row] == first_unchanged(trace) and stopped.tokens[row] == trace[stopped.steps[row]]
 
 
 def test_without_scores_they_are_nothing():
-    found = translate_batch(lanmt(), batch().source, "delta", 3, stop_unchanged=True, scored=False)
-    assert found.scores == [0.0] * 6
+    stopped = translate_batch(lanmt(), batch().source, "delta", 3, stop_unchanged=True, scored=False)
+    assert stopped.scores == [0.0] * 6
 
 
 def test_settings_say_it_once():

@@ -47,8 +47,8 @@ def test_a_distribution_is_read_as_a_word_whose_embedding_is_the_mean(kind):
         model.target_embedding.weight = nn.Parameter(torch.cat([weight, rows @ weight]))
         model.output_bias = nn.Parameter(F.pad(model.output_bias, (0, len(rows))))
     words = V + torch.arange(len(rows)).view(batch.target.shape)
-    wanted = model.logits(model.hidden(model.encode(batch.source), words))[..., :V]
-    assert torch.allclose(logits, wanted, atol=1e-12)
+    expected = model.logits(model.hidden(model.encode(batch.source), words))[..., :V]
+    assert torch.allclose(logits, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODELS)

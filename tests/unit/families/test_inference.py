@@ -39,8 +39,8 @@ def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     assert whole.count == sum(part.count for part in parts) == 3 + 5 + 1 + 3
     joined = sum(part.total * part.count for part in parts) / whole.count
     assert whole.total.item() == pytest.approx(joined.item(), rel=1e-12)
-    wanted = sum(part.figures["energy"] for part in parts) / 3
-    assert whole.figures["energy"].item() == pytest.approx(wanted.item(), rel=1e-12)
+    mean_energy = sum(part.figures["energy"] for part in parts) / 3
+    assert whole.figures["energy"].item() == pytest.approx(mean_energy.item(), rel=1e-12)
     grads, apart = gradients(model, whole.total), gradients(model, joined)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, apart[name], atol=1e-12), name
@@ -60,22 +60,22 @@ def test_with_words_the_energy_is_their_negative_log_likelihood(family, operator
     hidden, mask = model.hidden(memory, batch.target_lengths)
     words = model.output(model.logits(hidden).argmax(-1), mask)
     assert ((words > EOS) == mask).all() and words.max() < SIZE
-    wanted = -scorer.log_probabilities(batch.source, words).sum() / 3
-    assert loss(model, batch, scorer, operators).figures["energy"].item() == pytest.approx(wanted.item(), rel=1e-12)
+    expected = -scorer.log_probabilities(batch.source, words).sum() / 3
+    assert loss(model, batch, scorer, operators).figures["energy"].item() == pytest.approx(expected.item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("family", NETWORKS)
 def test_operators_put_out_words_alone_and_draw_each_their_own_noise(family, monkeypatch):
     model, scorer, batch = network(family), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
-    seen = []
+    calls = []
 
     def energies(_scorer, _source, read, scored, mask):
-        seen.append((read, scored, mask))
+        calls.append((read, scored, mask))
         return (read + scored).sum((1, 2))
 
     monkeypatch.setattr(inference, "energies", energies)
     loss(model, batch, scorer, ("GX", "GX"))
-    ((read, scored, mask),) = seen
+    ((read, scored, mask),) = calls
     assert read.shape == (3, 5, SIZE) and torch.equal(mask, batch.target != PAD)
     for distributions in (read, scored):
         assert (distributions[..., : EOS + 1] == 0).all() and torch.allclose(distributions.sum(-1), mask.double())
@@ -86,17 +86,17 @@ def test_operators_put_out_words_alone_and_draw_each_their_own_noise(family, mon
 def test_the_first_operator_is_of_what_is_read_and_the_second_of_what_is_scored(first, second, monkeypatch):
     """ST gives whole words in the forward pass, SX the probabilities themselves."""
     model, scorer, batch = network(NETWORKS[0]), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
-    seen = {}
+    inputs = {}
 
     def energies(_scorer, _source, read, scored, mask):
-        seen.update(read=read[mask], scored=scored[mask])
+        inputs.update(read=read[mask], scored=scored[mask])
         return (read + scored).sum((1, 2))
 
     monkeypatch.setattr(inference, "energies", energies)
     loss(model, batch, scorer, (first, second))
     whole, soft = ("read", "scored") if first == "ST" else ("scored", "read")
-    assert ((seen[whole] == 0) | (seen[whole] == 1)).all() and (seen[soft].amax(1) < 1).all()
-    assert torch.equal(seen[whole].argmax(1), seen[soft].argmax(1))
+    assert ((inputs[whole] == 0) | (inputs[whole] == 1)).all() and (inputs[soft].amax(1) < 1).all()
+    assert torch.equal(inputs[whole].argmax(1), inputs[soft].argmax(1))
 
 
 @pytest.mark.parametrize("family", NETWORKS)

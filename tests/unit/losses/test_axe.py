@@ -59,12 +59,12 @@ def enumerated(scores, penalty: float):
 @pytest.mark.parametrize("penalty", [0.3, 1.0, 5.0])
 def test_loss_and_gradients_are_those_of_the_cheapest_of_all_alignments(penalty, seed):
     hidden, weight, bias = layer(seed)
-    wanted = enumerated((hidden @ weight.T + bias).log_softmax(-1), penalty)
+    expected_losses = enumerated((hidden @ weight.T + bias).log_softmax(-1), penalty)
     losses = axe_loss(hidden, weight, bias, MASK, TARGET, SKIP, penalty)
-    assert torch.allclose(losses, wanted, rtol=0, atol=1e-12)
+    assert torch.allclose(losses, expected_losses, rtol=0, atol=1e-12)
     weights = torch.arange(1.0, 7.0, dtype=torch.float64)
     grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
-    expected = torch.autograd.grad((wanted * weights).sum(), [hidden, weight, bias])
+    expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
     for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-12)
 
@@ -74,9 +74,9 @@ def test_predictions_in_their_places_cost_their_cross_entropy():
     target = torch.tensor([[1, 2, 3]])
     hidden = 20 * torch.nn.functional.one_hot(target, VOCABULARY).double()
     weight, bias = torch.eye(VOCABULARY, dtype=torch.float64), torch.zeros(VOCABULARY, dtype=torch.float64)
-    wanted = torch.nn.functional.cross_entropy(hidden[0], target[0], reduction="sum")
+    cross_entropy = torch.nn.functional.cross_entropy(hidden[0], target[0], reduction="sum")
     losses = axe_loss(hidden, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)
-    assert float(losses) == pytest.approx(float(wanted), abs=1e-12)
+    assert float(losses) == pytest.approx(float(cross_entropy), abs=1e-12)
     # Moved by one: one prediction is skipped and the last token shares one. In their places, three tokens are wrong.
     moved = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :2]], 1)
     losses = axe_loss(moved, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)

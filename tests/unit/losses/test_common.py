@@ -38,12 +38,12 @@ def test_values_and_gradients_are_torchs(monkeypatch, smoothing, cells):
     hidden, weight, bias, labels = problem(150, scale=2.0)
     loss, nll = smoothed_cross_entropy(hidden, weight, bias, labels, smoothing)
     logits = hidden @ weight.T + bias
-    wanted = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
-    assert loss.item() == pytest.approx(wanted.item(), rel=1e-12)
+    expected = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
     assert nll.item() == pytest.approx(F.cross_entropy(logits, labels, reduction="sum").item(), rel=1e-12)
     inputs = (hidden, weight, bias)
     # A factor, because losses are divided by their counts.
-    grads, target = torch.autograd.grad(loss / 3, inputs), torch.autograd.grad(wanted / 3, inputs)
+    grads, target = torch.autograd.grad(loss / 3, inputs), torch.autograd.grad(expected / 3, inputs)
     for a, b in zip(grads, target, strict=True):
         assert torch.allclose(a, b, atol=1e-12)
 
@@ -62,8 +62,8 @@ def test_extreme_logits_stay_finite():
     hidden, weight, bias, labels = problem(20, dtype=torch.float32, scale=200.0)
     loss, nll = smoothed_cross_entropy(hidden, weight, bias, labels, 0.1)
     loss.backward()
-    wanted = F.cross_entropy((hidden @ weight.T + bias).double(), labels, reduction="sum")
-    assert nll.item() == pytest.approx(wanted.item(), rel=1e-5)
+    expected = F.cross_entropy((hidden @ weight.T + bias).double(), labels, reduction="sum")
+    assert nll.item() == pytest.approx(expected.item(), rel=1e-5)
     assert all(torch.isfinite(x.grad).all() for x in (hidden, weight, bias))
 
 
@@ -71,15 +71,15 @@ def test_extreme_logits_stay_finite():
 def test_under_bfloat16_autocast(smoothing):
     hidden, weight, bias, labels = problem(200, dim=32, classes=50, dtype=torch.float32, scale=0.5)
     inputs = (hidden, weight, bias)
-    wanted = F.cross_entropy(hidden @ weight.T + bias, labels, label_smoothing=smoothing, reduction="sum")
-    target = torch.autograd.grad(wanted, inputs)
+    expected = F.cross_entropy(hidden @ weight.T + bias, labels, label_smoothing=smoothing, reduction="sum")
+    target = torch.autograd.grad(expected, inputs)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss, _ = smoothed_cross_entropy(hidden, weight, bias, labels, smoothing)
         narrow, _ = smoothed_cross_entropy(hidden.bfloat16(), weight, bias, labels, smoothing)
     grads = torch.autograd.grad(loss, inputs)
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(wanted.item(), rel=2e-3)
-    assert narrow.item() == pytest.approx(wanted.item(), rel=2e-3)
+    assert loss.item() == pytest.approx(expected.item(), rel=2e-3)
+    assert narrow.item() == pytest.approx(expected.item(), rel=2e-3)
     for a, b in zip(grads, target, strict=True):
         assert a.dtype == torch.float32
         assert (a - b).norm() < 0.01 * b.norm()
@@ -91,10 +91,10 @@ def test_gaussian_kl_is_that_of_torch_distributions(seed):
     means = [torch.randn(2, 3, 4, generator=generator, dtype=torch.float64) for _ in range(2)]
     deviations = [torch.randn(2, 3, 4, generator=generator, dtype=torch.float64).exp() for _ in range(2)]
     q, p = (torch.distributions.Normal(m, d) for m, d in zip(means, deviations, strict=True))
-    wanted = torch.distributions.kl_divergence(q, p).sum(-1)
+    expected = torch.distributions.kl_divergence(q, p).sum(-1)
     losses = gaussian_kl(means[0], deviations[0], means[1], deviations[1])
     assert losses.shape == (2, 3)
-    assert torch.allclose(losses, wanted, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(losses, expected, rtol=1e-12, atol=1e-12)
     assert (losses >= 0).all()
 
 

@@ -49,14 +49,14 @@ def enumerated(scores) -> torch.Tensor:
 def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
     hidden, weight, bias = layer()
     scores = (hidden @ weight.T + bias).log_softmax(-1)
-    wanted = enumerated(scores)
+    expected_losses = enumerated(scores)
     losses, reachable = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
-    assert torch.allclose(losses, wanted, atol=1e-12)
+    assert torch.allclose(losses, expected_losses, atol=1e-12)
     assert reachable.tolist() == [True, True, True, False, True]
     # Every sentence with a weight of its own, so that none hides another.
     weights = torch.arange(1.0, 6.0, dtype=torch.float64)
     grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
-    expected = torch.autograd.grad((wanted * weights).sum(), [hidden, weight, bias])
+    expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
     for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-12)
 
@@ -72,10 +72,10 @@ def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypa
     mask = torch.arange(60) < slots[:, None]
     losses, reachable = ctc_loss(hidden, weight, bias, mask, target, 39)
     scores = (hidden @ weight.T + bias).log_softmax(-1).transpose(0, 1)
-    wanted = torch.nn.functional.ctc_loss(scores, target, slots, lengths, blank=39, reduction="none")
-    assert reachable.all() and torch.allclose(losses, wanted, atol=1e-10)
+    expected_losses = torch.nn.functional.ctc_loss(scores, target, slots, lengths, blank=39, reduction="none")
+    assert reachable.all() and torch.allclose(losses, expected_losses, atol=1e-10)
     grads = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
-    expected = torch.autograd.grad(wanted.sum(), [hidden, weight, bias])
+    expected = torch.autograd.grad(expected_losses.sum(), [hidden, weight, bias])
     for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-10)
 
@@ -133,6 +133,6 @@ def test_long_slots_do_not_overflow_single_precision():
     hidden.requires_grad_()
     losses, reachable = ctc_loss(hidden, weight, bias, mask, target, BLANK)
     wide = (part.double() for part in (hidden, weight, bias))
-    wanted, _ = ctc_loss(*wide, mask, target, BLANK)
-    assert reachable.all() and torch.allclose(losses.double(), wanted, rtol=1e-4)
+    expected, _ = ctc_loss(*wide, mask, target, BLANK)
+    assert reachable.all() and torch.allclose(losses.double(), expected, rtol=1e-4)
     assert torch.isfinite(torch.autograd.grad(losses.sum(), hidden)[0]).all()

@@ -50,16 +50,16 @@ def test_greedy_outputs_were_read_off_the_slots_that_they_come_from(penalty):
     lengths = [5, 9, 2]
     model, settings = one_pass(2, loud=6.0), CtcGreedySettings(blank_penalty=penalty)
     source = tokens(lengths, SIZE, end=True)
-    found = ctc_greedy.run({"model": model}, source, settings)
-    origins = ctc_greedy.origins({"model": model}, source, settings, [[output] for output in found.tokens])
+    hypotheses = ctc_greedy.run({"model": model}, source, settings)
+    origins = ctc_greedy.origins({"model": model}, source, settings, [[output] for output in hypotheses.tokens])
     logits, mask = slot_logits(model, source, penalty)
     for row, size in enumerate(lengths):
         path, slots = logits[row, mask[row]].argmax(-1).tolist(), int(mask[row].sum())
         changes = [slot for slot in range(slots) if slot == 0 or path[slot] != path[slot - 1]]
         first = [slot for slot in changes if path[slot] != model.blank]
         assert origins[row] == [[slot * (size + 1) // slots for slot in first]]
-        assert len(first) == len(found.tokens[row])
-    assert sum(map(len, found.tokens)) > 8
+        assert len(first) == len(hypotheses.tokens[row])
+    assert sum(map(len, hypotheses.tokens)) > 8
 
 
 @pytest.mark.parametrize("rows", [1, 512])
@@ -78,11 +78,11 @@ def test_all_outputs_of_a_beam_are_aligned_as_enumeration_aligns_them(seed, copy
             first = best[tuple(output)][1]
             # Centres of slots among source positions, rounded; or those that slots copy.
             places = [(slot + 0.5) * size / slots - 0.5 for slot in first]
-            wanted = [slot * size // slots for slot in first]
+            expected = [slot * size // slots for slot in first]
             if copy == "soft":
                 assert all(abs(place - origin) <= 0.5 for place, origin in zip(places, own, strict=True))
             else:
-                assert own == wanted
+                assert own == expected
 
 
 def test_of_several_draws_the_one_with_the_best_alignment_counts():

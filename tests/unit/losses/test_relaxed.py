@@ -45,8 +45,8 @@ def test_the_backward_pass_is_the_jacobian_of_table_1(operator):
     moved = z + noise if operator in ("SG", "GX") else z
     q = moved.exp() / moved.exp().sum()
     # dq_i / dz_j = q_i (1[i = j] - q_j)
-    wanted = torch.eye(5, dtype=torch.float64) if operator == "STL" else torch.diag(q) - torch.outer(q, q)
-    assert torch.allclose(actual, wanted, atol=1e-14)
+    expected = torch.eye(5, dtype=torch.float64) if operator == "STL" else torch.diag(q) - torch.outer(q, q)
+    assert torch.allclose(actual, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -79,8 +79,8 @@ def test_with_one_hot_distributions_the_energy_is_the_negative_log_likelihood(fa
     words = torch.nn.functional.one_hot(batch.target, SIZE).double()
     mask = batch.target != PAD
     energy = energies(model, batch.source, words, words, mask)
-    wanted = -model.log_probabilities(batch.source, batch.target)
-    assert energy.shape == (3, 6) and torch.allclose(energy, wanted, atol=1e-12)
+    expected = -model.log_probabilities(batch.source, batch.target)
+    assert energy.shape == (3, 6) and torch.allclose(energy, expected, atol=1e-12)
     # The end symbol is counted, and nothing behind it.
     assert (energy[2, 2:] == 0).all() and (energy[2, :2] > 0).all()
     whole = model.log_probability(model.scoring_states(batch.source), batch.target)

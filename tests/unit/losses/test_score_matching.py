@@ -46,11 +46,11 @@ def test_loss_is_the_squared_error_up_to_a_constant(batch, kind, end):
     assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
     assert terms.figures["cosine"].item() == pytest.approx(cosine(direction, goal - z, mask).nanmean().item())
-    grads, wanted = gradients(network, terms.total), gradients(network, squared)
+    grads, expected = gradients(network, terms.total), gradients(network, squared)
     compared = 0
     for name, gradient in grads.items():
         if gradient is not None:
-            assert torch.allclose(gradient, wanted[name], atol=1e-12), name
+            assert torch.allclose(gradient, expected[name], atol=1e-12), name
             compared += bool(gradient.any())
     assert compared > 20
 
@@ -109,12 +109,12 @@ class Counting(nn.Module):
         return self.scale * (1 - z)
 
 
-@pytest.mark.parametrize("step, probability, wanted", [(49, 1.0, 1), (50, 1.0, 2), (99, 1.0, 2), (99, 0.0, 1)])
-def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, probability, wanted):
+@pytest.mark.parametrize("step, probability, calls", [(49, 1.0, 1), (50, 1.0, 2), (99, 1.0, 2), (99, 0.0, 1)])
+def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, probability, calls):
     network = Counting().train()
     config = ScoreMatchingConfig(pre_update_probability=probability, pre_update_after=0.5)
     ScoreMatching(config)(network, batch, context(step, frozen=frozen))
-    assert network.calls == [(False, False)] * (wanted - 1) + [(True, True)]
+    assert network.calls == [(False, False)] * (calls - 1) + [(True, True)]
     assert network.training, "the mode of training is given back"
 
 

@@ -30,9 +30,9 @@ def naive_attention(query, key, value, allowed):
     for b in range(B):
         for h in range(H):
             for t in range(T):
-                seen = allowed[b, t]
-                weights = torch.softmax(key[b, h, seen] @ query[b, h, t] / math.sqrt(width), 0)
-                result[b, h, t] = weights @ value[b, h, seen]
+                visible = allowed[b, t]
+                weights = torch.softmax(key[b, h, visible] @ query[b, h, t] / math.sqrt(width), 0)
+                result[b, h, t] = weights @ value[b, h, visible]
     return result
 
 
@@ -80,11 +80,11 @@ def test_norms_stand_where_their_papers_put_them(norm):
     normed = lambda h: F.layer_norm(h, (16,))  # noqa: E731
     if norm == "pre":
         middle = x + layer.self_attention(normed(x), None, False)
-        wanted = normed(middle + layer.feed_forward(normed(middle)))
+        expected = normed(middle + layer.feed_forward(normed(middle)))
     else:
         middle = normed(x + layer.self_attention(x, None, False))
-        wanted = normed(middle + layer.feed_forward(middle))
-    assert torch.allclose(stack(x), wanted, atol=1e-13)
+        expected = normed(middle + layer.feed_forward(middle))
+    assert torch.allclose(stack(x), expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -99,9 +99,9 @@ def test_with_skips_the_input_is_added_after_each_layer(norm, layers):
     actual = x
     for layer in stack.layers:
         actual = (x + layer(actual, None, memory, False)) / math.sqrt(2)
-    wanted = F.layer_norm(actual, (16,)) if norm == "pre" else actual
-    assert torch.allclose(stack(x, None, memory), wanted, atol=1e-13)
-    assert not torch.allclose(plain(x, None, memory), wanted, atol=1e-2)
+    expected = F.layer_norm(actual, (16,)) if norm == "pre" else actual
+    assert torch.allclose(stack(x, None, memory), expected, atol=1e-13)
+    assert not torch.allclose(plain(x, None, memory), expected, atol=1e-2)
 
 
 def test_only_the_decoder_of_a_latent_variable_model_skips():

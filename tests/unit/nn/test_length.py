@@ -51,8 +51,8 @@ def test_the_source_length_and_the_mean_state_are_what_it_reads():
     memory = memory_of([3, 5])
     for row, length in enumerate([3, 5]):
         mean = memory.states[row, :length].mean(0)
-        wanted = head.outer(torch.relu(head.inner(mean + head.source_length[length])))
-        assert torch.allclose(head(memory)[row], wanted, atol=1e-6)
+        expected = head.outer(torch.relu(head.inner(mean + head.source_length[length])))
+        assert torch.allclose(head(memory)[row], expected, atol=1e-6)
 
 
 def test_padding_changes_nothing():
@@ -79,8 +79,8 @@ def test_attention_weighs_the_states_and_padding_has_no_weight():
         states = memory.states[row, :length]
         weights = [torch.exp(head.attention.weight[0] @ state + head.attention.bias[0]) for state in states]
         pooled = sum(weight * state for weight, state in zip(weights, states, strict=True)) / sum(weights)
-        wanted = head.outer(torch.relu(head.inner(pooled + head.source_length[length])))
-        assert torch.allclose(head(memory)[row], wanted, atol=1e-12)
+        expected = head.outer(torch.relu(head.inner(pooled + head.source_length[length])))
+        assert torch.allclose(head(memory)[row], expected, atol=1e-12)
         if length > 1:
             assert not torch.allclose(pooled, states.mean(0), atol=0.1)
 
@@ -114,8 +114,8 @@ def test_padding_changes_nothing_with_attention():
 )
 def test_lengthening_by_hand_and_no_further_than_the_positions(share, longer, shorter):
     memory = memory_of([6, 10, 2, 15])
-    for difference, wanted in ((2, longer), (-3, shorter)):
-        assert head_that_says(difference, max_positions=20).predict(memory, lengthening=share).tolist() == wanted
+    for difference, expected in ((2, longer), (-3, shorter)):
+        assert head_that_says(difference, max_positions=20).predict(memory, lengthening=share).tolist() == expected
 
 
 def test_likely_lengths_are_lengthened_alike():
@@ -140,13 +140,13 @@ def test_where_there_are_fewer_lengths_the_most_probable_fills_up():
 
 
 def test_an_end_symbol_takes_one_of_the_positions():
-    for end, wanted in ((False, 12), (True, 11)):
+    for end, longest in ((False, 12), (True, 11)):
         model = lvm(max_positions=12, end_symbol=end)
         with torch.no_grad():
             model.length.outer.bias[-1] += 100
         memory = model.encode(pairs([11], [1]).source)
-        assert model.predict_lengths(memory).tolist() == [wanted]
-        assert int(model.length.likely(memory, 5).max()) == wanted
+        assert model.predict_lengths(memory).tolist() == [longest]
+        assert int(model.length.likely(memory, 5).max()) == longest
 
 
 @pytest.mark.parametrize("quantile", [0.05, 0.3, 0.5, 0.9, 0.999999])

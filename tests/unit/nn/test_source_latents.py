@@ -15,10 +15,10 @@ SOURCES, LENGTHS = [5, 2, 4], [3, 6, 4]
 
 
 def transformation(sigma: float) -> LengthTransformation:
-    made = LengthTransformation().double()
+    transform = LengthTransformation().double()
     with torch.no_grad():
-        made.log_sigma.fill_(math.log(sigma))
-    return made
+        transform.log_sigma.fill_(math.log(sigma))
+    return transform
 
 
 def masked(lengths: list[int], more: int = 0) -> torch.Tensor:
@@ -36,8 +36,8 @@ def test_weights_are_those_of_the_formula_and_sum_to_one(sigma):
         for j in range(1, target + 1):
             scores = [-((k - source / target * j) ** 2) / (2 * sigma**2) for k in range(1, source + 1)]
             total = math.fsum(map(math.exp, scores))
-            wanted = [math.exp(score) / total for score in scores] + [0.0] * (max(SOURCES) - source)
-            assert actual[row, j - 1].tolist() == pytest.approx(wanted, abs=1e-12)
+            expected = [math.exp(score) / total for score in scores] + [0.0] * (max(SOURCES) - source)
+            assert actual[row, j - 1].tolist() == pytest.approx(expected, abs=1e-12)
     assert torch.allclose(actual.sum(-1)[masked(LENGTHS)], torch.ones(sum(LENGTHS), dtype=torch.float64), atol=1e-12)
 
 
@@ -90,7 +90,7 @@ def test_lengths_come_from_the_mean_of_real_latents():
     memory = Memory(torch.zeros(3, 5, 2), mask, None)
     scores = head(memory, z)
     for row, source in enumerate(SOURCES):
-        wanted = z[row, :source].mean(0) @ head.linear.weight.T + head.linear.bias
-        assert torch.allclose(scores[row], wanted, atol=1e-12)
-        best = max(1, int(wanted.argmax()) - 4 + source - 1)
+        logits = z[row, :source].mean(0) @ head.linear.weight.T + head.linear.bias
+        assert torch.allclose(scores[row], logits, atol=1e-12)
+        best = max(1, int(logits.argmax()) - 4 + source - 1)
         assert int(head.chosen(scores, memory)[row]) == best == int(head.best(scores, memory, 3)[row, 0])

@@ -74,9 +74,9 @@ def test_rows_of_another_familys_symbols_are_left_out():
     """A mask is no blank, though both come last and the embeddings have one shape."""
     other, model = nat(seed=1), cmlm(seed=2)
     fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
-    took = copy_matching(model, weights_of(other), other.symbols.names)
+    copied = copy_matching(model, weights_of(other), other.symbols.names)
     own, there = weights_of(model), weights_of(other)
-    assert {"target_embedding.weight", "output_bias", "encoder.norm.weight"} <= set(took)
+    assert {"target_embedding.weight", "output_bias", "encoder.norm.weight"} <= set(copied)
     for name in ("target_embedding.weight", "output_bias"):
         assert torch.equal(own[name][:-1], there[name][:-1]), name
     assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])

@@ -133,7 +133,7 @@ def test_writers_that_race_never_remove_what_the_other_has_just_begun(tmp_path):
 @pytest.mark.parametrize("done", [True, False], ids=["already", "in a moment"])
 def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again(tmp_path, monkeypatch, done):
     """As by another writer that saw it at this very moment; locks are the system's own."""
-    path, lock, held = tmp_path / "file", fcntl.flock, []
+    path, lock, handles = tmp_path / "file", fcntl.flock, []
 
     def late(handle, how):
         monkeypatch.setattr(fcntl, "flock", lock)
@@ -142,16 +142,16 @@ def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again
             module._sweep(path)
             assert os.listdir(tmp_path) == []
         else:
-            held.append(open(tmp_path / name, "r+"))
-            lock(held[0], fcntl.LOCK_EX)
+            handles.append(open(tmp_path / name, "r+"))
+            lock(handles[0], fcntl.LOCK_EX)
         lock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
     with atomic(path) as file:
-        if held:
+        if handles:
             # What was given up is gone, and not only when the other writer has come to it.
-            assert not os.path.exists(held[0].name)
-            held[0].close()
+            assert not os.path.exists(handles[0].name)
+            handles[0].close()
         module._sweep(path)
         file.write("whole")
     assert os.listdir(tmp_path) == ["file"] and path.read_text() == "whole"
@@ -290,10 +290,10 @@ def weights(tmp_path):
 
 def test_tensors_come_back_bit_for_bit(weights):
     path, tensors = weights
-    found = load_tensors(path)
-    assert found.keys() == tensors.keys()
+    loaded = load_tensors(path)
+    assert loaded.keys() == tensors.keys()
     for name, tensor in tensors.items():
-        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor)
+        assert loaded[name].dtype == tensor.dtype and torch.equal(loaded[name], tensor)
     assert os.listdir(path.parent) == [path.name]
 
 

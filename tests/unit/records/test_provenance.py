@@ -27,22 +27,22 @@ def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch
 
 def test_the_code_of_plug_ins_is_part_of_the_code(monkeypatch):
     alone = module.code_digest()
-    told = []
+    digests = []
     for digest in ("a", "b"):
         loaded = Loaded(Plugin("other", "1.2"), "other_package", digest)
         monkeypatch.setattr(module, "plugins", lambda loaded=loaded: (loaded,))
-        told.append(module.code_digest())
-    assert len({alone, *told}) == 3
+        digests.append(module.code_digest())
+    assert len({alone, *digests}) == 3
 
 
 def test_provenance_says_what_made_an_artefact(tmp_path):
     (tmp_path / "in.txt").write_text("abc")
-    made = provenance({"a": 1}, {"text": tmp_path / "in.txt"}, gpu="none")
-    assert made["settings"] == {"a": 1} and made["gpu"] == "none"
+    record = provenance({"a": 1}, {"text": tmp_path / "in.txt"}, gpu="none")
+    assert record["settings"] == {"a": 1} and record["gpu"] == "none"
     digest = hashlib.sha256(b"abc").hexdigest()
-    assert made["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
-    assert made["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= made["versions"].keys()
-    assert made["hardware"]["cores"] == os.cpu_count() and made["hardware"]["processor"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["created"])
-    assert made["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", made["commit"])
-    json.dumps(made)
+    assert record["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
+    assert record["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= record["versions"].keys()
+    assert record["hardware"]["cores"] == os.cpu_count() and record["hardware"]["processor"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["created"])
+    assert record["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", record["commit"])
+    json.dumps(record)

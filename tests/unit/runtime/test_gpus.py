@@ -70,9 +70,9 @@ def job(locks):
 
 
 def test_no_two_jobs_have_the_same_and_a_job_without_says_who_has_what(job):
-    first, said_first = job(1, "0,1,2")
-    second, said_second = job(2, "0,1,2")
-    assert (said_first, said_second) == ("0 0", "1,2 1,2")
+    first, first_output = job(1, "0,1,2")
+    second, second_output = job(2, "0,1,2")
+    assert (first_output, second_output) == ("0 0", "1,2 1,2")
     third, refused = job(1, "0,1,2")
     assert third.wait() == 1
     assert refused == (
@@ -84,8 +84,8 @@ def test_no_two_jobs_have_the_same_and_a_job_without_says_who_has_what(job):
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, None], ids=["killed", "terminated", "finished"])
 def test_a_device_is_free_when_its_job_ends_however_it_ends(job, ending):
     for _ in range(3):
-        holder, said = job(2, "0,1")
-        assert said == "0,1 0,1"
+        holder, output = job(2, "0,1")
+        assert output == "0,1 0,1"
         waiting, _ = job(2, "0,1", seconds=30, wait=False)
         time.sleep(0.3)
         assert waiting.poll() is None
@@ -102,30 +102,30 @@ def test_a_device_is_free_when_its_job_ends_however_it_ends(job, ending):
 def test_ten_jobs_at_once_take_ten_devices(job):
     names = ",".join(map(str, range(10)))
     jobs = [job(1, names, wait=False)[0] for _ in range(10)]
-    taken = [process.stdout.readline().split()[0] for process in jobs]
-    assert sorted(taken, key=int) == names.split(",")
+    devices = [process.stdout.readline().split()[0] for process in jobs]
+    assert sorted(devices, key=int) == names.split(",")
 
 
 def test_a_part_is_not_kept_while_the_rest_is_missing(job):
     job(1, "0")
-    _greedy, said = job(2, "0,1")
-    assert said.startswith("refused") and job(1, "1")[1] == "1 1"
+    _greedy, output = job(2, "0,1")
+    assert output.startswith("refused") and job(1, "1")[1] == "1 1"
 
 
 def test_more_than_there_are_is_refused_at_once(job):
-    process, said = job(3, "0,1", seconds=1000)
+    process, output = job(3, "0,1", seconds=1000)
     assert process.wait() == 1
-    assert said.startswith("refused setting runtime.devices asks for 3 GPUs, 2 are visible here (0, 1); lower it")
+    assert output.startswith("refused setting runtime.devices asks for 3 GPUs, 2 are visible here (0, 1); lower it")
 
 
 def test_a_process_started_by_the_holder_does_not_wait_for_it(locks, monkeypatch):
-    held = gpus.lease(1, {"0": "0", "1": "1"})
-    assert held.devices == ("0",) == (os.environ["CUDA_VISIBLE_DEVICES"],)
+    holder = gpus.lease(1, {"0": "0", "1": "1"})
+    assert holder.devices == ("0",) == (os.environ["CUDA_VISIBLE_DEVICES"],)
     assert gpus.lease(1, {"0": "0"}, 0) is None
     # What another chose to show it is not the holder's.
     monkeypatch.setenv(gpus.VISIBLE, "1")
     assert gpus.lease(1, {"1": "1"}, 0).devices == ("1",)
-    held.release()
+    holder.release()
 
 
 NVIDIA_SMI = "#!/bin/sh\nprintf 'GPU-aaaa\\nGPU-bbbb\\nGPU-cccc\\n'\n"
@@ -142,7 +142,7 @@ def three_gpus(locks, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("variable", "expected"),
     [
         (None, {f"GPU-{c * 4}": f"GPU-{c * 4}" for c in "abc"}),
         ("2,0", {"2": "GPU-cccc", "0": "GPU-aaaa"}),
@@ -152,15 +152,15 @@ def three_gpus(locks, tmp_path, monkeypatch):
         ("NoDevFiles", {}),
     ],
 )
-def test_allocation_stays_within_what_is_visible(three_gpus, monkeypatch, given, found):
+def test_allocation_stays_within_what_is_visible(three_gpus, monkeypatch, variable, expected):
     """Locks are called by UUID: 0 inside a job that sees one GPU may be 2 outside."""
-    if given is not None:
-        monkeypatch.setenv(gpus.VISIBLE, given)
-    assert gpus.visible() == found
-    taken = gpus.lease()
-    assert (taken.devices if taken else ()) == tuple(found)[:1]
-    if taken:
-        taken.release()
+    if variable is not None:
+        monkeypatch.setenv(gpus.VISIBLE, variable)
+    assert gpus.visible() == expected
+    lease = gpus.lease()
+    assert (lease.devices if lease else ()) == tuple(expected)[:1]
+    if lease:
+        lease.release()
 
 
 def test_a_gpu_chosen_by_number_is_used_though_another_has_it(three_gpus, job, caplog, monkeypatch):
@@ -220,14 +220,14 @@ def test_users_share_locks(mode, locks, monkeypatch):
         monkeypatch.setenv(gpus.FOLDER, str(shared / "locks"))
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONDONTWRITEBYTECODE": "1"}
         environment = {k: v for k, v in environment.items() if k not in (gpus.VISIBLE, gpus.LEASED)}
-        held = gpus.lease(1, {"0": "0"})
+        holder = gpus.lease(1, {"0": "0"})
         if mode:
             (shared / "locks/0.lock").chmod(mode)
         words = [sys.executable, "-c", OF_ANOTHER_USER + JOB, "1", "0"]
         other = {"env": environment, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         refused = subprocess.run(words, **other)
         assert refused.stdout.startswith(f"refused no 1 free GPUs within 0 s: 0 by process {os.getpid()} ("), refused
-        held.release()
+        holder.release()
         assert subprocess.run(words, **other).stdout == "0 0\n"
     finally:
         shutil.rmtree(shared)
@@ -260,7 +260,7 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
         "jobs.start(lambda inputs: print(os.environ.get('CUDA_VISIBLE_DEVICES')), jobs.DeviceJobInputs)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    held = gpus.lease(1)
+    holder = gpus.lease(1)
     # A PyTorch for CPUs has no use for one, unless it is asked for.
     auto = "None" if torch.version.cuda is None else "GPU-bbbb"
     for device, shown in (("auto", auto), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
@@ -268,4 +268,4 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
         words = [sys.executable, "-c", code, "--device", device]
         done = subprocess.run(words, env=fresh, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == shown, done.stderr
-    held.release()
+    holder.release()

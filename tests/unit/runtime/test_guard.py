@@ -29,9 +29,9 @@ jobs.start(run, jobs.JobInputs, words=[])
 
 @pytest.fixture
 def start(tmp_path):
-    def start(told: str | None) -> subprocess.Popen:
+    def start(identity: str | None) -> subprocess.Popen:
         environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
-        environment |= {guard.VARIABLE: told} if told else {}
+        environment |= {guard.VARIABLE: identity} if identity else {}
         command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt")]
         return subprocess.Popen(
             command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -44,21 +44,21 @@ def start(tmp_path):
 def job(start):
     """A job that has begun to write."""
 
-    def begun(told: str | None) -> subprocess.Popen:
-        running = start(told)
+    def begun(identity: str | None) -> subprocess.Popen:
+        running = start(identity)
         assert running.stdout.readline() == "writing\n"
         return running
 
     return begun
 
 
-def gone() -> str:
+def ended_identity() -> str:
     """What a process was called that has ended."""
     process = subprocess.Popen(["sleep", "60"])
-    told = guard.identity(process.pid)
+    identity = guard.identity(process.pid)
     process.kill()
     process.wait()
-    return told
+    return identity
 
 
 def of_another_machine(process: int) -> str:
@@ -73,20 +73,20 @@ def test_a_job_ends_when_its_workflow_was_killed(job, tmp_path):
     assert running.poll() is None and list(tmp_path.iterdir())
     workflow.send_signal(signal.SIGKILL)
     workflow.wait()
-    _, told = running.communicate(timeout=20)
-    assert running.returncode == 143 and "Snakemake, which started this job, has ended" in told
-    assert "Traceback" not in told and list(tmp_path.iterdir()) == []
+    _, stderr = running.communicate(timeout=20)
+    assert running.returncode == 143 and "Snakemake, which started this job, has ended" in stderr
+    assert "Traceback" not in stderr and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", ["free", "taken again"])
 def test_a_job_whose_workflow_was_killed_before_it_looked_does_not_begin(start, tmp_path, number):
-    told = gone()
+    identity = ended_identity()
     if number == "taken again":
         # The number is this process's by now.
-        machine, _, started = told.split(":")
-        told = f"{machine}:{os.getpid()}:{int(started) - 10**6}"
-    out, said = start(told).communicate(timeout=20)
-    assert out == "" and "Snakemake" in said and "Traceback" not in said
+        machine, _, started = identity.split(":")
+        identity = f"{machine}:{os.getpid()}:{int(started) - 10**6}"
+    out, stderr = start(identity).communicate(timeout=20)
+    assert out == "" and "Snakemake" in stderr and "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -106,8 +106,8 @@ def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
     running = job(None)
     assert running.poll() is None and [path.suffix for path in tmp_path.iterdir()] == [".partial"]
     running.send_signal(number)
-    _, told = running.communicate(timeout=20)
-    assert (running.returncode, told) == (128 + number, "terminated\n") and list(tmp_path.iterdir()) == []
+    _, stderr = running.communicate(timeout=20)
+    assert (running.returncode, stderr) == (128 + number, "terminated\n") and list(tmp_path.iterdir()) == []
 
 
 def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch):

@@ -51,8 +51,8 @@ def test_sentences_of_a_line_are_translated_one_by_one(translators, family):
     translator = translators[family]
     first, second, third = translator.translate(SENTENCES)
     lines = ["", LINE, SENTENCES[1], f" {LINE}\n\n{LINE} "]
-    wanted = f"{first}  {second}\t{third}"
-    assert translator.translate(lines) == ["", wanted, second, f"{wanted}\n\n{wanted}"]
+    translation = f"{first}  {second}\t{third}"
+    assert translator.translate(lines) == ["", translation, second, f"{translation}\n\n{translation}"]
     assert translator.translate(lines, batch=1) == translator.translate(lines)
     line = " ".join(LINE.split())
     whole, normalised = (translator.translate([line], **how) for how in ({"split": False}, {"normalised": True}))
@@ -80,29 +80,29 @@ def test_the_first_of_several_is_the_translation(translators, family, settings):
     lines = [*SENTENCES, "", LINE]
     plain = translator.translate(lines, **settings)
     scored = translator.translate(lines, **settings, return_scores=True)
-    held = searches()[settings["search"]].width(translator.settings(**settings)[0])
-    for count in (1, 3, held):
-        found = translator.translate(lines, **settings, n_best=count)
-        assert all(isinstance(line, Translation) for line in found)
-        assert [line.text for line in found] == plain
-        assert [line.score for line in found] == pytest.approx([line.score for line in scored])
-        for line in found:
+    width = searches()[settings["search"]].width(translator.settings(**settings)[0])
+    for count in (1, 3, width):
+        translations = translator.translate(lines, **settings, n_best=count)
+        assert all(isinstance(line, Translation) for line in translations)
+        assert [line.text for line in translations] == plain
+        assert [line.score for line in translations] == pytest.approx([line.score for line in scored])
+        for line in translations:
             scores = [one.score for one in line.hypotheses]
             assert scores == sorted(scores, reverse=True) and 1 <= len(scores) <= count
             assert len({one.text for one in line.hypotheses}) == len(scores)
-    assert max(len(line.hypotheses) for line in found) > 1
+    assert max(len(line.hypotheses) for line in translations) > 1
     # Sentences' scores, and their hypotheses, add up to those of the line.
-    assert found[4].score == pytest.approx(sum(line.score for line in found[:3]))
-    assert found[4].source == tuple(piece for line in found[:3] for piece in line.source)
-    assert found[3].hypotheses[0].subwords == () and found[3].source == ("</s>",)
+    assert translations[4].score == pytest.approx(sum(line.score for line in translations[:3]))
+    assert translations[4].source == tuple(piece for line in translations[:3] for piece in line.source)
+    assert translations[3].hypotheses[0].subwords == () and translations[3].source == ("</s>",)
     assert [len(line.hypotheses) for line in scored] == [1] * 5
 
 
 def test_hypotheses_are_those_that_the_search_holds(translators):
     translator = translators["transformer"]
     settings, _ = translator.settings("beam", beam=3)
-    held = translator.search_ids(translator.subwords.encode_source(SENTENCES), settings, ranked=True).ranked()
-    for own, line in zip(held, translator.translate(SENTENCES, settings, n_best=3), strict=True):
+    ranked = translator.search_ids(translator.subwords.encode_source(SENTENCES), settings, ranked=True).ranked()
+    for own, line in zip(ranked, translator.translate(SENTENCES, settings, n_best=3), strict=True):
         texts = dict.fromkeys(translator.text([tokens for _, tokens in own]))
         assert [one.text for one in line.hypotheses] == list(texts)
         pieces = {tuple(translator.subwords.pieces_target(tokens)): score for score, tokens in own}
@@ -163,13 +163,13 @@ def text(tmp_path):
 def test_the_command_writes_what_python_returns(bundles, translators, text, capsys):
     lines = text.read_text().splitlines()
     beam = ("--input", text, "--search", "beam", "--beam", 4)
-    wanted = translators["transformer"].translate(lines, search="beam", beam=4, n_best=3)
-    assert run(bundles["transformer"], *beam, capsys=capsys) == [line.text for line in wanted]
+    expected = translators["transformer"].translate(lines, search="beam", beam=4, n_best=3)
+    assert run(bundles["transformer"], *beam, capsys=capsys) == [line.text for line in expected]
     scored = run(bundles["transformer"], *beam, "--scores", capsys=capsys)
-    assert [line.split("\t", 1) for line in scored] == [[f"{line.score:.6f}", line.text] for line in wanted]
+    assert [line.split("\t", 1) for line in scored] == [[f"{line.score:.6f}", line.text] for line in expected]
     several = run(bundles["transformer"], *beam, "--n-best", 3, "--scores", capsys=capsys)
     assert several == [
-        f"{number}\t{one.score:.6f}\t{one.text}" for number, line in enumerate(wanted, 1) for one in line.hypotheses
+        f"{number}\t{one.score:.6f}\t{one.text}" for number, line in enumerate(expected, 1) for one in line.hypotheses
     ]
     whole = run(bundles["transformer"], *beam, "--no-split", capsys=capsys)
     assert whole == translators["transformer"].translate(lines, search="beam", beam=4, split=False)
@@ -178,9 +178,9 @@ def test_the_command_writes_what_python_returns(bundles, translators, text, caps
 def test_lines_of_json_have_origins_where_the_search_knows_them(bundles, translators, text, capsys):
     lines = text.read_text().splitlines()
     words = ("--input", text, "--output-format", "jsonl")
-    wanted = translators["nat"].translate(lines, search="ctc-beam", beam=4, n_best=2, return_origins=True)
-    found = run(bundles["nat"], *words, "--search", "ctc-beam", "--beam", 4, "--n-best", 2, capsys=capsys)
-    for row, line in zip(map(json.loads, found), wanted, strict=True):
+    expected = translators["nat"].translate(lines, search="ctc-beam", beam=4, n_best=2, return_origins=True)
+    output_lines = run(bundles["nat"], *words, "--search", "ctc-beam", "--beam", 4, "--n-best", 2, capsys=capsys)
+    for row, line in zip(map(json.loads, output_lines), expected, strict=True):
         assert (row["text"], row["score"], tuple(row["source"])) == (line.text, pytest.approx(line.score), line.source)
         assert [tuple(one["origins"]) for one in row["hypotheses"]] == [one.origins for one in line.hypotheses]
         assert [one["text"] for one in row["hypotheses"]] == [one.text for one in line.hypotheses]
@@ -221,13 +221,13 @@ def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypa
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, cwd=PROJECT, env=environment, timeout=120)
     os.close(theirs)
-    shown = b""
-    while not shown.endswith(b"\x1b[2K"):
+    terminal_output = b""
+    while not terminal_output.endswith(b"\x1b[2K"):
         try:
-            shown += os.read(ours, 1 << 16)
+            terminal_output += os.read(ours, 1 << 16)
         except OSError:
             break
-    assert (done.returncode, done.stdout) == (0, b"") and b"3/3" in shown and b"lines" in shown
+    assert (done.returncode, done.stdout) == (0, b"") and b"3/3" in terminal_output and b"lines" in terminal_output
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
     # Colours in a pipe make no terminal of it.
     monkeypatch.setenv("FORCE_COLOR", "1")

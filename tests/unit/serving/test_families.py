@@ -65,12 +65,12 @@ def test_weights_of_other_heads_are_not_continued(training_words, run_stage, ref
     """Heads shape no tensor: the network would be another with the same weights."""
     run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words("cmlm", tmp_path / "start", max_steps=2, validate_every=2))
-    given, described = tmp_path / "start/model.safetensors", tmp_path / "start/config.json"
+    weights, described = tmp_path / "start/model.safetensors", tmp_path / "start/config.json"
     description = json.loads(described.read_text())
     described.write_text(json.dumps(description | {"model": description["model"] | {"heads": 4}}))
-    words = training_words("inference-network", tmp_path / "model", initial=given)
+    words = training_words("inference-network", tmp_path / "model", initial=weights)
     error = refused("train", [*words, "--roles", f"energy={tmp_path / 'energy/model.safetensors'}"])
-    assert error.startswith(f"{given} has model.heads 4, this model has 2")
+    assert error.startswith(f"{weights} has model.heads 4, this model has 2")
     assert not (tmp_path / "model/model.safetensors").exists()
 
 

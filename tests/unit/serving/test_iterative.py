@@ -15,7 +15,7 @@ SEARCH = "iterative-refinement"
 
 
 @pytest.fixture(scope="module")
-def made(training_words, export_words, run_stage, tmp_path_factory):
+def folders(training_words, export_words, run_stage, tmp_path_factory):
     """Folders of a teacher and of a system that starts from it, and the system's bundle."""
     root = tmp_path_factory.mktemp("made")
     run_stage("train", training_words("transformer", root / "teacher", max_steps=2, validate_every=2))
@@ -26,34 +26,34 @@ def made(training_words, export_words, run_stage, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def translator(made):
-    return Translator.load(made / "bundle", device="cpu", threads=1, engine="eager")
+def translator(folders):
+    return Translator.load(folders / "bundle", device="cpu", threads=1, engine="eager")
 
 
-def test_training_starts_from_the_teacher_and_logs_what_it_measures(made, training_words, run_stage, tmp_path):
-    logged = [json.loads(line) for line in (made / "inat/training.jsonl").read_text().splitlines()]
+def test_training_starts_from_the_teacher_and_logs_what_it_measures(folders, training_words, run_stage, tmp_path):
+    logged = [json.loads(line) for line in (folders / "inat/training.jsonl").read_text().splitlines()]
     figures = {name for line in logged for name in line}
     assert {"nll", "nll_first", "nll_last", "length_nll", "dev_loss", "dev_loss_first", "dev_bleu"} <= figures
     untrained = {"max_steps": 1, "learning_rate": 1e-12, "warmup_steps": 0, "validate_every": 1}
-    words = training_words("inat", tmp_path, initial=made / "teacher/model.safetensors", **untrained)
+    words = training_words("inat", tmp_path, initial=folders / "teacher/model.safetensors", **untrained)
     run_stage("train", words)
-    own, teacher = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, made / "teacher"))
+    own, teacher = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, folders / "teacher"))
     for name, tensor in teacher.items():
         for mine in {name, name.replace("decoder.", "refiner.", 1)}:
             assert own[mine].allclose(tensor, atol=1e-6), mine
 
 
-def test_a_bundle_translates_in_python_and_as_a_command(made, translator, capfd):
-    assert read_json(made / "bundle/bundle.json")["searches"] == [SEARCH, "argmax"]
+def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, capfd):
+    assert read_json(folders / "bundle/bundle.json")["searches"] == [SEARCH, "argmax"]
     first = translator.translate(LINES, search=SEARCH, passes=1, remove_repetitions="none")
     assert first == translator.translate(LINES, search="argmax", remove_repetitions="none") and first[1] == ""
     eight = translator.translate(LINES, search=SEARCH, passes=8)
     assert eight == [translator.translate([line], search=SEARCH, passes=8)[0] for line in LINES]
-    text = made / "lines.de"
+    text = folders / "lines.de"
     text.write_text("".join(f"{line}\n" for line in LINES))
     words = [
         "--bundle",
-        str(made / "bundle"),
+        str(folders / "bundle"),
         "--search",
         SEARCH,
         "--passes",

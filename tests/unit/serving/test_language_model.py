@@ -47,7 +47,7 @@ def settings(family: str, model: dict, **more) -> dict:
 
 
 @pytest.fixture(scope="module")
-def made(tiny, training_words, run_stage, tmp_path_factory):
+def bundles(tiny, training_words, run_stage, tmp_path_factory):
     """A one-pass system, two language models, and bundles of all."""
     root = tmp_path_factory.mktemp("made")
     kind = families()["nat"]
@@ -87,18 +87,18 @@ def load(folder) -> Translator:
     return Translator.load(folder, device="cpu", threads=1, engine="eager")
 
 
-def test_what_was_counted_is_what_counting_gives(made, tiny):
-    model = load(made.lm).models["ngram"].scorer
+def test_what_was_counted_is_what_counting_gives(bundles, tiny):
+    model = load(bundles.lm).models["ngram"].scorer
     rows = [tiny.train.target(row).tolist() for row in range(len(tiny.train))]
     ends = [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
-    wanted = estimate(np.concatenate(rows), np.array(ends), tiny.sizes["target"], 3)
+    estimated = estimate(np.concatenate(rows), np.array(ends), tiny.sizes["target"], 3)
     sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
     assert [model.log_probability(s) for s in sentences] == pytest.approx(
-        [wanted.log_probability(s) for s in sentences], rel=1e-5
+        [estimated.log_probability(s) for s in sentences], rel=1e-5
     )
-    figures = json.loads((made.weights["lm"].parent / "training.jsonl").read_text())
-    assert figures["dev_perplexity"] == pytest.approx(wanted.perplexity(sentences), rel=1e-5)
-    assert read_json(made.weights["lm"].parent / "config.json")["parameters"] > 0
+    figures = json.loads((bundles.weights["lm"].parent / "training.jsonl").read_text())
+    assert figures["dev_perplexity"] == pytest.approx(estimated.perplexity(sentences), rel=1e-5)
+    assert read_json(bundles.weights["lm"].parent / "config.json")["parameters"] > 0
 
 
 def scores(translator, beam=BEAM, **fields) -> list[float]:
@@ -106,35 +106,35 @@ def scores(translator, beam=BEAM, **fields) -> list[float]:
     return translator.search(LINES, chosen, systems).scores
 
 
-def test_a_bundle_uses_the_language_model_that_it_carries(made):
-    carrying, plain = load(made.carrying), load(made.plain)
+def test_a_bundle_uses_the_language_model_that_it_carries(bundles):
+    carrying, plain = load(bundles.carrying), load(bundles.plain)
     assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
     # It is called as the system is, not as what it carries.
     assert carrying.description["system"] == "ctc"
-    alone, given = scores(plain, ALONE), scores(plain, language_model=load(made.lm))
-    assert scores(carrying) == given != alone
-    assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(made.lm), **BEAM)
+    alone, with_model = scores(plain, ALONE), scores(plain, language_model=load(bundles.lm))
+    assert scores(carrying) == with_model != alone
+    assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(bundles.lm), **BEAM)
     # Another one in its place.
-    other = scores(plain, language_model=load(made.other))
-    assert scores(carrying, language_model=load(made.other)) == other != given
+    other = scores(plain, language_model=load(bundles.other))
+    assert scores(carrying, language_model=load(bundles.other)) == other != with_model
 
 
-def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(made, tiny, monkeypatch):
-    plain = load(made.plain)
+def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(bundles, tiny, monkeypatch):
+    plain = load(bundles.plain)
     (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
-    found = [[token for token in tokens for _ in range(2)]]
-    monkeypatch.setattr(plain, "search_ids", lambda *_given, **_more: Hypotheses(found, [0.0]))
-    kept, removed = plain.text(found), plain.text(found, "subwords")
+    outputs = [[token for token in tokens for _ in range(2)]]
+    monkeypatch.setattr(plain, "search_ids", lambda *_words, **_more: Hypotheses(outputs, [0.0]))
+    kept, removed = plain.text(outputs), plain.text(outputs, "subwords")
     assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
     assert plain.translate(["x"], remove_repetitions="subwords") == removed
 
 
-def test_a_carried_language_model_can_be_left_out(made, tmp_path):
-    carrying, plain = load(made.carrying), load(made.plain)
+def test_a_carried_language_model_can_be_left_out(bundles, tmp_path):
+    carrying, plain = load(bundles.carrying), load(bundles.plain)
     assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)
     text, out = tmp_path / "in", tmp_path / "out"
     text.write_text("der Hund ruht heute\n")
-    words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
+    words = ["--bundle", str(bundles.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
 
@@ -143,57 +143,57 @@ TUNED = {"lm_weight": 1.5, "word_bonus": 0.5}
 
 
 @pytest.fixture(scope="module")
-def tuned(made, run_stage):
+def tuned(bundles, run_stage):
     """The finished bundle that carries a language model and says how its search weighs it."""
     about = {"experiment": "e", "rows": [], "search_defaults": {"ctc-beam": TUNED}, "remove_repetitions": None}
-    folder = made.carrying.parent / "tuned"
-    words = ["--settings", json.dumps(about), "--bundle", str(made.carrying), "--output-folder", str(folder)]
+    folder = bundles.carrying.parent / "tuned"
+    words = ["--settings", json.dumps(about), "--bundle", str(bundles.carrying), "--output-folder", str(folder)]
     run_stage("finish_bundle", words)
     return folder
 
 
-def test_a_bundle_searches_with_the_settings_that_it_says(made, tuned):
-    plain, carrying = load(made.carrying), load(tuned)
+def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
+    plain, carrying = load(bundles.carrying), load(tuned)
     assert "search_defaults" not in plain.description and carrying.description["search_defaults"] == {"ctc-beam": TUNED}
     assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
     assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
     # What is asked for wins, another language model is weighed alike, and without any the weights say nothing.
     assert carrying.settings("ctc-beam", word_bonus=0.0)[0].word_bonus == 0.0
-    assert carrying.settings("ctc-beam", language_model=load(made.other))[0].lm_weight == 1.5
+    assert carrying.settings("ctc-beam", language_model=load(bundles.other))[0].lm_weight == 1.5
     without = {"language_model": None}
     assert carrying.settings("ctc-beam", **without)[0] == plain.settings("ctc-beam", **without)[0]
     # Settings as decodes are handed them are whole.
-    given = plain.settings("ctc-beam", beam=3)[0]
-    assert carrying.settings(given)[0] == given
+    search_settings = plain.settings("ctc-beam", beam=3)[0]
+    assert carrying.settings(search_settings)[0] == search_settings
 
 
 def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
     with pytest.raises(SystemExit):
         command.main(["--bundle", str(tuned), "--search", "ctc-beam", "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "log-probability is added; default 1.5" in shown and "makes outputs longer; default 0.5" in shown
-    assert "no language model; default lm" in shown
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "log-probability is added; default 1.5" in help_text and "makes outputs longer; default 0.5" in help_text
+    assert "no language model; default lm" in help_text
 
 
-def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
+def test_a_weight_without_a_language_model_is_refused(bundles, tmp_path):
     (tmp_path / "in").write_text("der Hund\n")
     words = ["--input", str(tmp_path / "in"), "--search", "ctc-beam", "--lm-weight", "0.5", "--device", "cpu"]
-    told = "error: lm_weight is 0.5: without language_model; allowed: 0.2"
-    for bundle in (["--bundle", str(made.plain)], ["--bundle", str(made.carrying), "--language-model", "none"]):
-        with pytest.raises(SystemExit, match=told):
+    message = "error: lm_weight is 0.5: without language_model; allowed: 0.2"
+    for bundle in (["--bundle", str(bundles.plain)], ["--bundle", str(bundles.carrying), "--language-model", "none"]):
+        with pytest.raises(SystemExit, match=message):
             command.main([*bundle, *words])
     with pytest.raises(ValueError, match=r"^lm_weight is .*: without language_model"):
-        load(made.plain).translate(LINES, **BEAM)
+        load(bundles.plain).translate(LINES, **BEAM)
 
 
-def test_the_command_says_that_a_language_model_translates_nothing(made, tmp_path):
+def test_the_command_says_that_a_language_model_translates_nothing(bundles, tmp_path):
     (tmp_path / "in").write_text("der Hund\n")
     with pytest.raises(SystemExit, match="error: lm is no system that translates"):
-        command.main(["--bundle", str(made.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
+        command.main(["--bundle", str(bundles.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
 
 
 @pytest.mark.parametrize("mode", ["fast", "fast-int8"])
-def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(made, mode, monkeypatch, tmp_path):
+def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(bundles, mode, monkeypatch, tmp_path):
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
     monkeypatch.setenv("CONTINUUM_CACHE", str(tmp_path))
@@ -201,51 +201,67 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(m
 
     if mode == "fast-int8" and not int8_is_safe():
         pytest.skip("sums of 8-bit products may overflow on this processor")
-    fast = Translator.load(made.carrying, device="cpu", threads=1, engine=mode)
+    fast = Translator.load(bundles.carrying, device="cpu", threads=1, engine=mode)
     chosen, _ = fast.settings(**BEAM)
-    found = fast.search(LINES, chosen)
+    hypotheses = fast.search(LINES, chosen)
     assert list((tmp_path / "graphs").iterdir())
-    wanted = load(made.carrying).search(LINES, chosen)
-    assert len(found.tokens) == len(LINES) and found.candidates is not None
+    expected = load(bundles.carrying).search(LINES, chosen)
+    assert len(hypotheses.tokens) == len(LINES) and hypotheses.candidates is not None
     if mode == "fast":
-        assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-4)
+        assert hypotheses.tokens == expected.tokens and hypotheses.scores == pytest.approx(expected.scores, abs=1e-4)
 
 
-def test_an_engine_is_opened_for_a_systems_own_networks(made):
+def test_an_engine_is_opened_for_a_systems_own_networks(bundles):
     """What a bundle carries is handed over with a search, and a language model is no network."""
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason="needs the extra fast")
-    carrying = Translator.load(made.carrying, device="cpu", engine="fast")
+    carrying = Translator.load(bundles.carrying, device="cpu", engine="fast")
     assert len(carrying.models) == 2 and list(carrying._fast.inner.models) == ["nat"]
 
 
-def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run_stage, tmp_path):
+def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, run_stage, tmp_path):
     """As a decode that chooses the weight on dev, in Python, and as a command: the same translations."""
-    teacher, rescorer = load(tiny_bundles["transformer"]), load(made.plain)
+    teacher, rescorer = load(tiny_bundles["transformer"]), load(bundles.plain)
     # Short enough to have alignments.
     fields = {"search": "beam", "beam": 4, "max_length_ratio": 0.01}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     plain = teacher.translate(lines, **fields)
-    found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
-    assert found[0.0] == plain and found[None] != plain
+    by_weight = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
+    assert by_weight[0.0] == plain and by_weight[None] != plain
     common = ["--bundle", str(tiny_bundles["transformer"]), "--device", "cpu"]
-    files = ["--systems", f"rescorer={made.plain}", "--source", str(tiny.corpus / "dev.de")]
-    handed = fields | {"rescorer": "ctc"}
+    files = ["--systems", f"rescorer={bundles.plain}", "--source", str(tiny.corpus / "dev.de")]
+    search_settings = fields | {"rescorer": "ctc"}
     choose = json.dumps(
-        {"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+        {
+            "settings": search_settings,
+            "tune": {"rescorer_weight": [9.0]},
+            "remove_repetitions": "none",
+            "bleu_tokeniser": "13a",
+        }
     )
     chosen = tmp_path / "chosen.json"
     more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
     run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
     assert read_json(chosen)["chosen"] == {"rescorer_weight": 9.0}
-    words = ["--settings", json.dumps(handed), *common, *files, "--chosen", str(chosen)]
+    words = ["--settings", json.dumps(search_settings), *common, *files, "--chosen", str(chosen)]
     run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
-    assert (tmp_path / "dev.txt").read_text().splitlines() == found[9.0]
+    assert (tmp_path / "dev.txt").read_text().splitlines() == by_weight[9.0]
     more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
     command.main(
-        [*common, *more, "--rescorer", str(made.plain), "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"]
+        [
+            *common,
+            *more,
+            "--rescorer",
+            str(bundles.plain),
+            "--search",
+            "beam",
+            "--beam",
+            "4",
+            "--max-length-ratio",
+            "0.01",
+        ]
     )
-    assert (tmp_path / "out").read_text().splitlines() == found[None]
+    assert (tmp_path / "out").read_text().splitlines() == by_weight[None]
 
 
 def test_ctranslate2_refuses_a_language_model():
@@ -261,45 +277,45 @@ def test_the_command_says_where_an_engine_does_not_compute(tiny_bundles, tmp_pat
     (tmp_path / "in").write_text("der Hund\n")
     words = ["--bundle", str(tiny_bundles["score"]), "--input", str(tmp_path / "in"), "--device", "cpu", "--output"]
     eager = ["--search", "latent-search", "--steps", "1"]
-    told = (
+    message = (
         "warning: search latent-search is computed eagerly: engine onnxruntime computes searches that have a program, "
         "and latent-search has none."
     )
     for engine in ("auto", "eager", "fast"):
         caplog.clear()
         command.main([*words, str(tmp_path / engine), *eager, "--engine", engine])
-        assert [record.getMessage() for record in caplog.records] == ([told] if engine == "fast" else [])
+        assert [record.getMessage() for record in caplog.records] == ([message] if engine == "fast" else [])
         assert (tmp_path / engine).read_text() == (tmp_path / "auto").read_text()
     fast = Translator.load(tiny_bundles["score"], device="cpu", engine="fast")
     assert fast.why_eager(fast.settings("prior-mean")[0]) is None
 
 
-def test_greedy_needs_no_language_model(made):
-    assert load(made.carrying).translate(LINES) == load(made.plain).translate(LINES, search="ctc-greedy")
+def test_greedy_needs_no_language_model(bundles):
+    assert load(bundles.carrying).translate(LINES) == load(bundles.plain).translate(LINES, search="ctc-greedy")
 
 
-def test_a_language_model_translates_nothing(made):
+def test_a_language_model_translates_nothing(bundles):
     with pytest.raises(ValueError, match="no system that translates"):
-        load(made.lm).translate(LINES)
+        load(bundles.lm).translate(LINES)
 
 
-def test_what_is_no_language_model_is_refused(made):
+def test_what_is_no_language_model_is_refused(bundles):
     with pytest.raises(
         ValueError, match='the language_model must be a system that is a language model, and "ctc" is none'
     ):
-        load(made.plain).translate(LINES, language_model=load(made.plain), **BEAM)
+        load(bundles.plain).translate(LINES, language_model=load(bundles.plain), **BEAM)
     with pytest.raises(ValueError, match="its bundle is not given"):
-        load(made.carrying).translate(LINES, language_model="unknown", **BEAM)
+        load(bundles.carrying).translate(LINES, language_model="unknown", **BEAM)
 
 
-def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage, refused, tmp_path):
-    model = load(made.lm).models["ngram"].scorer
+def test_an_arpa_file_of_the_users_serves(bundles, tiny, training_words, run_stage, refused, tmp_path):
+    model = load(bundles.lm).models["ngram"].scorer
     write_arpa(model, tmp_path / "own.arpa", tiny.subwords.names()["target"])
     words = lambda order: training_words(  # noqa: E731
         "ngram", tmp_path / "own", settings=settings("ngram", {"order": order}), initial=tmp_path / "own.arpa"
     )
     run_stage("train", words(3))
-    bundle = made.export(tmp_path / "bundle", tmp_path / "own/model.safetensors")
+    bundle = bundles.export(tmp_path / "bundle", tmp_path / "own/model.safetensors")
     own, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
     assert own.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
     assert "set model.order to 3" in refused("train", words(4))
@@ -308,11 +324,11 @@ def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage,
 @pytest.mark.parametrize("name", ["model.arpa", "new/model.arpa.gz"])
 @pytest.mark.parametrize("bundle", ["lm", "carrying"])
 def test_the_command_writes_a_file_that_gives_the_same_model(
-    made, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
+    bundles, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
 ):
-    cli.main(["export-arpa", "--bundle", str(getattr(made, bundle)), "--output", str(tmp_path / name)])
+    cli.main(["export-arpa", "--bundle", str(getattr(bundles, bundle)), "--output", str(tmp_path / name)])
     assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
-    model = load(made.lm).models["ngram"].scorer
+    model = load(bundles.lm).models["ngram"].scorer
     pieces = tiny.subwords.names()["target"]
     again = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
     assert again.left_out == 0 and again.absent == ()
@@ -322,29 +338,31 @@ def test_the_command_writes_a_file_that_gives_the_same_model(
     # A system that starts from the file has the same weights, bit for bit.
     words = training_words("ngram", tmp_path / "own", settings=settings("ngram", {"order": 3}), initial=tmp_path / name)
     run_stage("train", words)
-    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", made.weights["lm"]))
+    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", bundles.weights["lm"]))
     assert own.keys() == trained.keys() and all(torch.equal(own[key], trained[key]) for key in own)
 
 
-def test_the_command_says_where_there_is_no_language_model(made, tmp_path):
+def test_the_command_says_where_there_is_no_language_model(bundles, tmp_path):
     words = ["export-arpa", "--output", str(tmp_path / "model.arpa"), "--bundle"]
     with pytest.raises(SystemExit, match=r"error: .*\bctc\b"):
-        cli.main([*words, str(made.plain)])
+        cli.main([*words, str(bundles.plain)])
     with pytest.raises(SystemExit, match=r"error: .* is no bundle"):
         cli.main([*words, str(tmp_path)])
 
 
 @pytest.mark.skipif(not IRSTLM.is_file(), reason="irstlm is not installed")
-def test_irstlm_reads_the_file_that_the_command_writes(made, tiny, tmp_path):
-    cli.main(["export-arpa", "--bundle", str(made.lm), "--output", str(tmp_path / "model.arpa")])
+def test_irstlm_reads_the_file_that_the_command_writes(bundles, tiny, tmp_path):
+    cli.main(["export-arpa", "--bundle", str(bundles.lm), "--output", str(tmp_path / "model.arpa")])
     pieces = tiny.subwords.names()["target"]
     sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
     lines = [" ".join(["<s>", *(pieces[i] for i in sentence), "</s>"]) for sentence in sentences]
     (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
     words = [str(IRSTLM), "model.arpa", "--eval=text"]
-    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
-    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
-    own = load(made.lm).models["ngram"].scorer.perplexity(sentences)
+    process = subprocess.run(
+        words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True
+    )
+    (perplexity,) = re.findall(r" PP=([\d.]+)", process.stdout)
+    own = load(bundles.lm).models["ngram"].scorer.perplexity(sentences)
     # It prints two decimals.
     assert own == pytest.approx(float(perplexity), abs=0.006)
 
@@ -355,9 +373,11 @@ def test_a_file_that_lacks_subwords_is_warned_of(tiny, training_words, run_stage
     (tmp_path / "own.arpa").write_text(text, encoding="utf-8")
     order = settings("ngram", {"order": 1})
     run_stage("train", training_words("ngram", tmp_path / "own", settings=order, initial=tmp_path / "own.arpa"))
-    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"has neither <unk> nor {len(pieces) - 5} of the {len(pieces)} target subwords, such as {pieces[4]};" in told
-    assert "log10 p = -100" in told and "left out" not in told
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (
+        f"has neither <unk> nor {len(pieces) - 5} of the {len(pieces)} target subwords, such as {pieces[4]};" in warning
+    )
+    assert "log10 p = -100" in warning and "left out" not in warning
 
 
 def experiment(**systems):
@@ -373,15 +393,15 @@ def test_a_language_model_has_no_training_and_all_others_have():
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 
-def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
+def test_an_export_refuses_what_a_bundle_cannot_carry(bundles, tmp_path):
     language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
     assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
     assert carried(families()["transformer"]) == {}
     with pytest.raises(ValueError, match="is of family nat, which has no role rescorer; remove it from --roles"):
-        made.export(tmp_path, made.weights["nat"], "--roles", f"rescorer={made.weights['nat']}")
-    told = "is of family nat, and the language_model must be a system that is a language model"
-    with pytest.raises(ValueError, match=told):
-        made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
+        bundles.export(tmp_path, bundles.weights["nat"], "--roles", f"rescorer={bundles.weights['nat']}")
+    message = "is of family nat, and the language_model must be a system that is a language model"
+    with pytest.raises(ValueError, match=message):
+        bundles.export(tmp_path, bundles.weights["nat"], "--roles", f"language_model={bundles.weights['nat']}")
 
 
 def test_bundles_carry_what_the_configuration_says(tmp_path):

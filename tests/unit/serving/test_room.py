@@ -54,9 +54,9 @@ def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
     with pytest.raises(ValueError, match=f"^search {name} with {setting} 900000000") as refused:
         room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
-    said = re.search(rf" and 2\.0 GB are free; lower {setting} to (\d+)( or batch to \d)?\.$", str(refused.value))
-    assert said, refused.value
-    fits = int(said[1])
+    match = re.search(rf" and 2\.0 GB are free; lower {setting} to (\d+)( or batch to \d)?\.$", str(refused.value))
+    assert match, refused.value
+    fits = int(match[1])
     room.check_room(settings_of(name, **{setting: fits}), dataclasses.replace(SIZES, sentences=4), CPU)
     with pytest.raises(ValueError, match="GB are free"):
         room.check_room(settings_of(name, **{setting: fits + 1}), dataclasses.replace(SIZES, sentences=4), CPU)
@@ -96,15 +96,15 @@ source = torch.randint(4, 4000, (4, 10))
 n_best(model, source, beam=2)
 before = peak()
 n_best(model, source, beam=800, max_length_ratio=0.1)
-taken = peak() - before
+used = peak() - before
 search = registry.searches()["beam"]
 bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))
-print(taken, bound)
+print(used, bound)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
     assert done.returncode == 0, done.stderr
-    taken, bound = map(float, done.stdout.split())
-    assert bound < taken < 4 * bound
+    used, bound = map(float, done.stdout.split())
+    assert bound < used < 4 * bound
 
 
 def test_free_memory_ends_at_the_limit_of_the_process():

@@ -75,7 +75,7 @@ def test_pieces_fit_and_are_the_text(text, most):
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("der Hund ruht, die Katze schläft heute noch", ["der Hund ruht,", "die Katze schläft heute noch"]),
         ("aaaa bbbb cccc dddd eeee ffff", ["aaaa bbbb cccc", "dddd eeee ffff"]),
@@ -86,8 +86,8 @@ def test_pieces_fit_and_are_the_text(text, most):
         ("这只狗正在睡觉，那只猫也在睡觉", ["这只狗正在睡觉，", "那只猫也在睡觉"]),
     ],
 )
-def test_a_long_sentence_is_cut_at_a_clause_else_a_word_else_in_a_word(text, wanted):
-    assert [piece.text for piece in cut(Part(0, "", text), lambda piece: piece != text)] == wanted
+def test_a_long_sentence_is_cut_at_a_clause_else_a_word_else_in_a_word(text, expected):
+    assert [piece.text for piece in cut(Part(0, "", text), lambda piece: piece != text)] == expected
 
 
 def test_clauses_end_at_marks_before_white_space():

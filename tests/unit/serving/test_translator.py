@@ -148,9 +148,9 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     settings = {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 3, "search_seed": 1}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     teacher = translators["transformer"]
-    wanted = translators["score"].translate(lines, **settings, rescorer=teacher)
-    assert wanted != translators["score"].translate(lines, **settings)
-    assert wanted == translators["score"].translate(lines, **settings, rescorer=teacher, batch=3)
+    expected = translators["score"].translate(lines, **settings, rescorer=teacher)
+    assert expected != translators["score"].translate(lines, **settings)
+    assert expected == translators["score"].translate(lines, **settings, rescorer=teacher, batch=3)
     words = ["--settings", json.dumps(settings | {"rescorer": "teacher", "refinement": "score", "step_size": 1.0})]
     words += ["--bundle", str(tiny_bundles["score"]), "--systems", f"rescorer={tiny_bundles['transformer']}"]
     words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
@@ -158,13 +158,13 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     kept = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
     assert kept == (tmp_path / "dev.txt").read_text().splitlines()
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
-    assert [entry["without_repeated_subwords"] for entry in details] == wanted
+    assert [entry["without_repeated_subwords"] for entry in details] == expected
     assert all(1 <= entry["candidates"] <= 9 for entry in details)
     output = tmp_path / "out.txt"
     words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
     words += ["--search", "latent-search", "--steps", "1", "--lengths", "3", "--samples", "3", "--device", "cpu"]
     command.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
-    assert output.read_text().splitlines() == wanted
+    assert output.read_text().splitlines() == expected
 
 
 def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles):
@@ -196,15 +196,15 @@ def test_normalised_lines_are_not_normalised_again(bundle):
     description["languages"] = {"source": "en", "target": "de"}
     (bundle / "bundle.json").write_text(json.dumps(description))
     translator = Translator.load(bundle, device="cpu")
-    seen = []
+    encoded_lines = []
     real = translator.subwords.encode_source
-    translator.subwords.encode_source = lambda lines: seen.append(list(lines)) or real(lines)
+    translator.subwords.encode_source = lambda lines: encoded_lines.append(list(lines)) or real(lines)
     translator.translate(["Don't rest."])
-    tokenised = seen[0][0]
+    tokenised = encoded_lines[0][0]
     assert tokenised == "Don ￭'t rest ￭." and translator.source_text(tokenised) == "Don't rest."
     translator.translate([tokenised], normalised=True)
     translator.translate([tokenised])
-    assert seen[1] == [tokenised] != seen[2]
+    assert encoded_lines[1] == [tokenised] != encoded_lines[2]
 
 
 SEARCHED = ("delta", "latent-search", "prior-mean", "score")
@@ -433,9 +433,9 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
     eager, settings = translators["score"], {"search": "score", "steps": 2}
     assert fast_score.engine == "fast"
     search = eager.settings(**settings)[0]
-    together, wanted = fast_score.search(LINES, search), eager.search(LINES, search)
-    assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
-    assert together.steps == wanted.steps
+    together, expected = fast_score.search(LINES, search), eager.search(LINES, search)
+    assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert together.steps == expected.steps
     # Traces are eager with every engine.
     assert fast_score.trace(LINES[:3], **settings) == eager.trace(LINES[:3], **settings)
     # Nor does any engine compute a search whose steps depend on values.
@@ -451,12 +451,14 @@ def test_8_bits_translate_nearly_alike_and_batches_change_nothing(translators, t
     translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1, engine="fast-int8")
     assert translator.engine == "fast-int8"
     settings = {"search": "delta", "steps": 1}
-    found = translator.translate(LINES, batch=64, **settings)
-    assert found == translator.translate(LINES, batch=1, **settings)
-    wanted = translators["lvm"].translate(LINES, **settings)
-    words = [pair for x, y in zip(found, wanted, strict=True) for pair in zip(x.split(), y.split(), strict=False)]
+    translations = translator.translate(LINES, batch=64, **settings)
+    assert translations == translator.translate(LINES, batch=1, **settings)
+    expected = translators["lvm"].translate(LINES, **settings)
+    words = [
+        pair for x, y in zip(translations, expected, strict=True) for pair in zip(x.split(), y.split(), strict=False)
+    ]
     assert sum(a == b for a, b in words) > 0.5 * len(words)
-    assert [not line for line in found] == [not line for line in wanted]
+    assert [not line for line in translations] == [not line for line in expected]
 
 
 @pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
@@ -464,9 +466,9 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
     translator = Translator.load(tiny_bundles[family], device="cpu", precision="bfloat16", threads=1)
     assert (translator.precision, translator.engine) == ("bfloat16", "eager")
     search = translator.settings(**settings)[0]
-    found, wanted = translator.search(LINES, search), translators[family].search(LINES, search)
-    assert found.scores == pytest.approx(wanted.scores, abs=0.5)
-    same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
+    hypotheses, expected = translator.search(LINES, search), translators[family].search(LINES, search)
+    assert hypotheses.scores == pytest.approx(expected.scores, abs=0.5)
+    same = [a == b for x, y in zip(hypotheses.tokens, expected.tokens, strict=True) for a, b in zip(x, y, strict=False)]
     assert sum(same) > 0.5 * len(same)
 
 
@@ -486,16 +488,16 @@ def watch(engine, sizes: list[int]) -> None:
 @pytest.mark.usefixtures("graphs")
 def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score):
     settings, sizes = {"search": "score", "steps": 2}, []
-    wanted = translators["score"].translate(LINES, **settings)
+    expected = translators["score"].translate(LINES, **settings)
     watch(fast_score._fast, sizes)
-    assert fast_score.translate(LINES, **settings) == wanted and max(sizes) > 1
+    assert fast_score.translate(LINES, **settings) == expected and max(sizes) > 1
     automatic = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     assert automatic.engine == "fast"
     sizes.clear()
     watch(automatic._fast, sizes)
     # The graph of batches is there now, that of single sentences is not.
-    assert automatic.translate(LINES, batch=1, **settings) == wanted and sizes == []
-    assert automatic.translate(LINES, **settings) == wanted and max(sizes) > 1
+    assert automatic.translate(LINES, batch=1, **settings) == expected and sizes == []
+    assert automatic.translate(LINES, **settings) == expected and max(sizes) > 1
 
 
 class Graphs:
@@ -506,14 +508,14 @@ class Graphs:
     def __init__(self, translator, gains: bool = True, able: bool = True):
         self.declared, self.translator, self.able = translator._fast.declared, translator, able
         self.gains_in_batches = lambda _settings: gains
-        self.made, self.tries, self.sizes = set(), [], []
+        self.exported, self.tries, self.sizes = set(), [], []
 
     def ready(self, _settings, _scored, _networks, alone):
-        return alone in self.made
+        return alone in self.exported
 
     def prepare(self, _settings, _scored, _networks, alone):
         self.tries.append(alone)
-        self.made |= {alone} if self.able else set()
+        self.exported |= {alone} if self.able else set()
         return self.able
 
     def translate(self, sources, settings, scored, networks):
@@ -533,11 +535,11 @@ def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_b
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     graphs = Graphs(translator, able=able)
     translator._fast = Opened(translator._fast.declared, graphs)
-    wanted = translators["score"].translate(LINES)
-    assert translator.translate(LINES[:-1], batch=batch) == wanted[:-1] and not graphs.tries and not graphs.sizes
+    expected = translators["score"].translate(LINES)
+    assert translator.translate(LINES[:-1], batch=batch) == expected[:-1] and not graphs.tries and not graphs.sizes
     # Sentences of all calls count.
     for _ in range(3):
-        assert translator.translate(LINES, batch=batch) == wanted
+        assert translator.translate(LINES, batch=batch) == expected
     alone = batch == 1
     assert graphs.tries == [alone]
     assert bool(graphs.sizes) == able and all((size == 1) == alone for size in graphs.sizes)
@@ -548,12 +550,12 @@ def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_ow
     from workflow_src.engines.choose import Opened
 
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    wanted = translators["score"].translate(LINES)
+    expected = translators["score"].translate(LINES)
     for gains in (True, False):
         graphs = Graphs(translator, gains)
-        graphs.made = {False}
+        graphs.exported = {False}
         translator._fast = Opened(translator._fast.declared, graphs)
-        assert translator.translate(LINES, batch=2) == wanted
+        assert translator.translate(LINES, batch=2) == expected
         assert bool(graphs.sizes) == gains and 1 not in graphs.sizes
 
 
@@ -751,7 +753,7 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "fields"),
+    ("arguments", "fields"),
     [
         ({"lines": "Der Hund."}, {"setting": "lines", "value": "Der Hund."}),
         ({"lines": None}, {"setting": "lines", "value": None}),
@@ -768,9 +770,9 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
     ],
     ids=str,
 )
-def test_other_types_than_those_of_the_api_are_refused(translators, given, fields):
+def test_other_types_than_those_of_the_api_are_refused(translators, arguments, fields):
     with pytest.raises(ConfigError) as refused:
-        translators["lvm"].translate(**{"lines": ["der Hund"], **given})
+        translators["lvm"].translate(**{"lines": ["der Hund"], **arguments})
     assert fields_of(refused.value, fields) == fields
 
 
@@ -806,8 +808,12 @@ def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_len
     text.write_text("".join(f"{line}\n" for line in LINES[:6]))
     words = ("--input", text, "--output", out, "--device", "cpu", "--threads", "1", "--lengthening", "0.5")
     assert in_process("--bundle", tiny_bundles["lvm"], *words) == (0, "", "")
-    found = out.read_text().splitlines()
-    assert found == translators["lvm"].translate(LINES[:6], lengthening=0.5) != translators["lvm"].translate(LINES[:6])
+    translations = out.read_text().splitlines()
+    assert (
+        translations
+        == translators["lvm"].translate(LINES[:6], lengthening=0.5)
+        != translators["lvm"].translate(LINES[:6])
+    )
     assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
     code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
     searches = "argmax, delta, energy, iterative-refinement, latent-search, mask-predict, prior-mean, score"

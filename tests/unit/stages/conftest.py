@@ -114,9 +114,15 @@ def _described(name, family):
 
 
 def _training(folder, name, family, seed):
-    steps, seen = (1000, 308_642) if family == "energy" else (4000, 1_234_567)
+    steps, target_tokens = (1000, 308_642) if family == "energy" else (4000, 1_234_567)
     sizes = {"source": 1200, "target": 1200, "joint": True}
-    config = {"sizes": sizes, "parameters": 2_500_000, "target_tokens_seen": seen, "minutes": 8.5, "steps": steps}
+    config = {
+        "sizes": sizes,
+        "parameters": 2_500_000,
+        "target_tokens_seen": target_tokens,
+        "minutes": 8.5,
+        "steps": steps,
+    }
     log = _write(folder / "training.jsonl", "".join(_log(family, seed)))
     return {"system": name, "seed": seed, "log": log, "config": _write(folder / "config.json", config)}
 

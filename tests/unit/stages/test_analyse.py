@@ -44,7 +44,7 @@ def run(tiny, tiny_bundles, tmp_path):
 
 
 def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bundles):
-    found = run(SETTINGS, "teacher", "lvm", "score")
+    analysis = run(SETTINGS, "teacher", "lvm", "score")
     lines, references = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.reference.en"))
     opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
     traces = {
@@ -52,22 +52,24 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
         "score": opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=40.0),
     }
     by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
-    assert len(found["examples"]) == 2 and found["pool"] == 8
-    for example in found["examples"]:
+    assert len(analysis["examples"]) == 2 and analysis["pool"] == 8
+    for example in analysis["examples"]:
         row = example["index"]
         assert example["source"] == lines[row] and example["reference"] == references[row]
         assert example["teacher"] == by_teacher[row]
         assert example["searches"] == {"delta": traces["delta"][row], "score": traces["score"][row]}
     by_search = [[count_changes(trace[row][0], trace[row][-1]) for row in range(8)] for trace in traces.values()]
     changes = list(map(sum, zip(*by_search, strict=True)))
-    assert sorted((changes[example["index"]] for example in found["examples"]), reverse=True) == sorted(changes)[:-3:-1]
+    assert (
+        sorted((changes[example["index"]] for example in analysis["examples"]), reverse=True) == sorted(changes)[:-3:-1]
+    )
     # Otherwise any two sentences would do, or those of the search that is listed first.
     assert len(set(changes)) > 1 and pick([traces["score"]], 2) != pick(list(traces.values()), 2)
 
 
 def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles):
     beside = [{"system": "teacher", "search": "greedy"}, {"system": "lvm", "search": "prior-mean"}]
-    found = run(SETTINGS | {"beside": beside}, "teacher", "lvm", "score")
+    analysis = run(SETTINGS | {"beside": beside}, "teacher", "lvm", "score")
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     outputs = {
         name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
@@ -76,7 +78,7 @@ def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles
             ("lvm prior mean", "lvm", "prior-mean"),
         )
     }
-    for example in found["examples"]:
+    for example in analysis["examples"]:
         assert example["beside"] == {name: texts[example["index"]] for name, texts in outputs.items()}
     assert all("beside" not in example for example in run(SETTINGS, "teacher", "lvm", "score")["examples"])
 

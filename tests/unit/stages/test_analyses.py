@@ -77,45 +77,45 @@ def run(tiny, tiny_bundles, tmp_path):
         output = tmp_path / f"{name}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
         jobs.start(measure_analysis.run, measure_analysis.Inputs, words=words)
-        found = json.loads(output.read_text(encoding="utf-8"))
-        _check_whole(found)
-        return found
+        analysis = json.loads(output.read_text(encoding="utf-8"))
+        _check_whole(analysis)
+        return analysis
 
     return start
 
 
-def _check_whole(found):
+def _check_whole(analysis):
     """Reports read everything that the file has, but for its provenance and which systems have alignments."""
-    (content,) = analysed.read(found).values()
-    told = {key: value for key, value in found.items() if key not in ("format", "analysis", "provenance")}
-    if found["analysis"] == "reordering":
-        shown = found["example"] or {"panels": []}
-        for one in [*told["systems"], *shown["panels"]]:
+    (content,) = analysed.read(analysis).values()
+    entries = {key: value for key, value in analysis.items() if key not in ("format", "analysis", "provenance")}
+    if analysis["analysis"] == "reordering":
+        example = analysis["example"] or {"panels": []}
+        for one in [*entries["systems"], *example["panels"]]:
             one.pop("aligned", None)
-    assert analysed.written(content) == told
+    assert analysed.written(content) == entries
 
 
 def test_marginals_of_every_procedure(run):
-    found = run("marginal")
-    assert found["analysis"] == "marginal" and found["split"] == "dev" and found["sentences"] == 4
-    assert [curve["search"] for curve in found["curves"]] == ["delta", "score"]
-    for curve in found["curves"]:
+    analysis = run("marginal")
+    assert analysis["analysis"] == "marginal" and analysis["split"] == "dev" and analysis["sentences"] == 4
+    assert [curve["search"] for curve in analysis["curves"]] == ["delta", "score"]
+    for curve in analysis["curves"]:
         assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
-        assert curve["points"][0] == found["curves"][0]["points"][0]
+        assert curve["points"][0] == analysis["curves"][0]["points"][0]
         assert curve["points"][0]["gain"] == 0
         assert all(point["log_probability"] < 0 < point["effective_samples"] for point in curve["points"])
     again = run("marginal", more=["--limits", "chunk=5"])
-    for one, other in zip(found["curves"], again["curves"], strict=True):
+    for one, other in zip(analysis["curves"], again["curves"], strict=True):
         for a, b in zip(one["points"], other["points"], strict=True):
             assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
     # Whatever else is estimated beside it.
     alone = run("marginal", searches=[SCORE], steps=[2])
-    assert alone["curves"][0]["points"][1] == found["curves"][1]["points"][2]
+    assert alone["curves"][0]["points"][1] == analysis["curves"][1]["points"][2]
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
-    found = run("tokens")
-    points = {(curve["search"], p["steps"]): p for curve in found["curves"] for p in curve["points"]}
+    analysis = run("tokens")
+    points = {(curve["search"], p["steps"]): p for curve in analysis["curves"] for p in curve["points"]}
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     moved = 0
@@ -139,10 +139,10 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     monkeypatch.setattr(
         "workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: number_of(texts[0])
     )
-    found = run("convergence")
-    assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
+    analysis = run("convergence")
+    assert analysis["analysis"] == "convergence" and analysis["sentences"] == 5 and analysis["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
-    for curve, size in zip(found["curves"], ({}, {"step_size": 0.5}), strict=True):
+    for curve, size in zip(analysis["curves"], ({}, {"step_size": 0.5}), strict=True):
         translator = Translator.load(tiny_bundles[curve["system"]], device="cpu", threads=1)
         outputs = []
         for point in curve["points"]:
@@ -154,20 +154,20 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
             before = [all(outputs[t][n] != outputs[t - 1][n] for t in range(1, step)) for n in range(5)]
             still = [first and outputs[step][n] == outputs[step - 1][n] for n, first in enumerate(before)]
             assert curve["points"][step]["stopped"] == sum(still) / 5
-    first, second = (curve["points"][0] for curve in found["curves"])
+    first, second = (curve["points"][0] for curve in analysis["curves"])
     assert first == second and first["gain"] == 0
     # Whatever else is measured beside it.
     alone = run("convergence", searches=[SCORE])
-    assert alone["curves"][0] == found["curves"][1]
+    assert alone["curves"][0] == analysis["curves"][1]
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *_: float("nan"))
     with pytest.raises(SystemExit):
         run("convergence")
-    told = capsys.readouterr().err
-    assert "analysis convergence " in told and "(curves[0].points[0].bleu is nan; " in told
-    assert "train the systems that it follows again, or switch analyses.convergence off." in told
+    message = capsys.readouterr().err
+    assert "analysis convergence " in message and "(curves[0].points[0].bleu is nan; " in message
+    assert "train the systems that it follows again, or switch analyses.convergence off." in message
     assert not list(tmp_path.glob("*.json"))
 
 
@@ -187,10 +187,10 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     monkeypatch.setattr(
         "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: number_of(texts[0])
     )
-    shortest = lambda tried, *_: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
+    shortest = lambda candidates, *_: [min(texts, key=len) for texts in zip(*candidates, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
-    found = run("lengths", remove_repetitions="none")
-    assert list(found["models"]) == ["lvm"]
+    analysis = run("lengths", remove_repetitions="none")
+    assert list(analysis["models"]) == ["lvm"]
     lines, targets, references = (
         (tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en", "dev.reference.en")
     )
@@ -204,28 +204,32 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
         # Classes of one length are those that are cut off at its ends; the best of each counts.
         lengths = [max(1, len(ids) + c - (scores.numel() - 1) // 2) for c in scores.argsort(descending=True).tolist()]
         ranked.append(list(dict.fromkeys(lengths))[:3])
-    measured = found["models"]["lvm"]
+    measured = analysis["models"]["lvm"]
     within = [sum(length in best[:count] for best, length in zip(ranked, true, strict=True)) / 6 for count in (1, 2, 3)]
     assert measured["within_top"] == pytest.approx(within) and measured["exact"] == pytest.approx(within[0])
     assert measured["bias"] == pytest.approx(sum(best[0] - n for best, n in zip(ranked, true, strict=True)) / 6)
-    assert [(row["search"], row["steps"]) for row in found["rows"]] == [("prior-mean", 0), ("delta", 1), ("score", 1)]
+    assert [(row["search"], row["steps"]) for row in analysis["rows"]] == [
+        ("prior-mean", 0),
+        ("delta", 1),
+        ("score", 1),
+    ]
     plain, _ = translator.settings("prior-mean")
     texts = translator.text(translator.search(lines, plain, normalised=True).tokens)
     sources = translator.subwords.encode_source(lines)
-    tried = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
+    candidates = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
     expected = {
         "predicted": texts,
         "reference": translator.text(prior_mean(model, sources, true)),
-        "oracle": shortest(tried, references),
+        "oracle": shortest(candidates, references),
     }
-    assert found["rows"][0]["bleu"] == {name: number_of(made) for name, made in expected.items()}
-    assert texts == tried[0] and len(set(map(tuple, expected.values()))) == 3
+    assert analysis["rows"][0]["bleu"] == {name: number_of(outputs) for name, outputs in expected.items()}
+    assert texts == candidates[0] and len(set(map(tuple, expected.values()))) == 3
 
 
 @torch.no_grad()
 def prior_mean(model, sources, lengths):
     """The most probable words at the prior mean, sentence by sentence, at these lengths."""
-    found = []
+    outputs = []
     for ids, length in zip(sources, lengths, strict=True):
         memory = model.encode(torch.tensor([[*ids, EOS]]))
         mask = torch.ones(1, length + model.extra_positions, dtype=torch.bool)
@@ -233,8 +237,8 @@ def prior_mean(model, sources, lengths):
         # Padding, beginnings and, where targets have none, ends are no words.
         first = EOS if model.extra_positions else EOS + 1
         words = (logits[:, first:].argmax(-1) + first).tolist()
-        found.append([word for word in words if word != EOS])
-    return found
+        outputs.append([word for word in words if word != EOS])
+    return outputs
 
 
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])
@@ -242,21 +246,21 @@ def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tin
     # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
     score = lambda texts: sum(map(len, texts))  # noqa: E731
     monkeypatch.setattr("workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: score(texts[0]))
-    found = run("lengths", remove_repetitions=removal)
-    assert found["remove_repetitions"] == removal
+    analysis = run("lengths", remove_repetitions=removal)
+    assert analysis["remove_repetitions"] == removal
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     one, _ = translator.settings("score", steps=1, step_size=0.5)
     tokens = translator.search(lines, one, normalised=True).tokens
     scores = {what: score(translator.text(tokens, what)) for what in ("none", "words", "subwords")}
-    assert found["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
+    assert analysis["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 
 
 def test_samples_are_those_that_change_most(run):
-    found = run("samples")
-    assert len(found["examples"]) == 2 and found["search"]["steps"] == 1
+    analysis = run("samples")
+    assert len(analysis["examples"]) == 2 and analysis["search"]["steps"] == 1
     everything = run("samples", examples=6)["examples"]
-    assert everything[:2] == found["examples"]
+    assert everything[:2] == analysis["examples"]
     assert sorted(example["index"] for example in everything) == list(range(6))
     # Another seed draws other latents.
     by_line = lambda examples: {example["index"]: example["sampled"] for example in examples}  # noqa: E731
@@ -275,25 +279,25 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
 @pytest.fixture(scope="module")
 def narrow_bundle(training_words, export_words, run_stage, tmp_path_factory):
     """A score network and its base with latents of width 2, one of them an end symbol's."""
-    folder, made = tmp_path_factory.mktemp("narrow"), {}
+    folder, weights = tmp_path_factory.mktemp("narrow"), {}
     for family in ("lvm", "score"):
-        words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
+        words = training_words(family, folder / family, base=weights.get("lvm"), model={"latent_dim": 2}, max_steps=2)
         run_stage("train", words)
-        made[family] = folder / family / "model.safetensors"
-    run_stage("export_bundle", export_words(made["score"], made["lvm"], folder / "bundle"))
+        weights[family] = folder / family / "model.safetensors"
+    run_stage("export_bundle", export_words(weights["score"], weights["lvm"], folder / "bundle"))
     return folder / "bundle"
 
 
 def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
-    found = run("latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
-    reference = (tiny.corpus / "dev.en").read_text().splitlines()[found["sentence"]]
-    assert found["end_symbol"] == 2 and found["pieces"]["2"] == "</s>"
-    assert len(found["panels"]) == len(tiny.subwords.encode_target([reference])[0]) + 1
-    for name, tokens in found["outputs"].items():
-        assert len(tokens) == len(found["panels"])
+    analysis = run("latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
+    reference = (tiny.corpus / "dev.en").read_text().splitlines()[analysis["sentence"]]
+    assert analysis["end_symbol"] == 2 and analysis["pieces"]["2"] == "</s>"
+    assert len(analysis["panels"]) == len(tiny.subwords.encode_target([reference])[0]) + 1
+    for name, tokens in analysis["outputs"].items():
+        assert len(tokens) == len(analysis["panels"])
         (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
-        assert found["texts"][name] == " ".join(text.split())
-    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"latent_space"}
+        assert analysis["texts"][name] == " ".join(text.split())
+    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"latent_space"}
 
 
 @pytest.fixture(scope="module")
@@ -310,46 +314,46 @@ def one_pass_bundle(training_words, export_words, run_stage, tmp_path_factory):
 def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle, tiny):
     folders = {**tiny_bundles, "one-pass": one_pass_bundle}
     systems = [{"system": "one-pass"}, {"system": "lvm"}]
-    found = run("components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
-    assert found["analysis"] == "components" and (found["sentences"], found["share"]) == (6, 0.9)
-    assert [(one["system"], one["width"]) for one in found["systems"]] == [("one-pass", 5), ("lvm", 4)]
+    analysis = run("components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
+    assert analysis["analysis"] == "components" and (analysis["sentences"], analysis["share"]) == (6, 0.9)
+    assert [(one["system"], one["width"]) for one in analysis["systems"]] == [("one-pass", 5), ("lvm", 4)]
     lines = [(tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en")]
     sources = [len(ids) + 1 for ids in tiny.subwords.encode_source(lines[0])]
     targets = [len(ids) + 1 for ids in tiny.subwords.encode_target(lines[1])]
     # One for each source subword, and one for each target subword; end symbols have latents too.
-    assert [one["latents"] for one in found["systems"]] == [sum(sources), sum(targets)]
+    assert [one["latents"] for one in analysis["systems"]] == [sum(sources), sum(targets)]
     alone = run("components", bundles=["lvm"])
-    assert alone["systems"] == found["systems"][1:]
+    assert alone["systems"] == analysis["systems"][1:]
 
 
 def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
     folders = {**tiny_bundles, "one-pass": one_pass_bundle}
     one_pass = {"system": "one-pass", "search": "delta", "model": "one-pass"}
     entries = [DELTA, SCORE, one_pass]
-    found = run("latent_paths", bundles=folders, tiny_bundles=folders, searches=entries)
-    assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
-    assert [(curve["system"], curve["search"]) for curve in found["curves"]] == [
+    analysis = run("latent_paths", bundles=folders, tiny_bundles=folders, searches=entries)
+    assert (analysis["analysis"], analysis["sentences"], analysis["split"]) == ("latent_paths", 6, "dev")
+    assert [(curve["system"], curve["search"]) for curve in analysis["curves"]] == [
         ("lvm", "delta"),
         ("score", "score"),
         ("one-pass", "delta"),
     ]
-    for curve in found["curves"]:
+    for curve in analysis["curves"]:
         assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
         first = curve["points"][0]
         assert first["from_start"] == 0 and first["step"] is first["cosine"] is first["changed"] is None
         assert curve["points"][1]["from_start"] == curve["points"][1]["step"] > 0
-    assert found["curves"][0]["points"][1]["cosine"] == pytest.approx(1.0)
+    assert analysis["curves"][0]["points"][1]["cosine"] == pytest.approx(1.0)
     # Latents of source positions are those of the search itself.
     translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     traces = translator.search(lines, translator.settings("delta", steps=2)[0], trace=True, normalised=True).traces
-    for step, point in enumerate(found["curves"][2]["points"][1:], 1):
+    for step, point in enumerate(analysis["curves"][2]["points"][1:], 1):
         changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
         assert point["changed"] == pytest.approx(sum(changed) / 6)
     # Whatever else is followed beside it.
     alone = run("latent_paths", searches=[SCORE])
-    assert alone["curves"][0] == found["curves"][1]
-    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"latent_paths"}
+    assert alone["curves"][0] == analysis["curves"][1]
+    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"latent_paths"}
 
 
 def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):
@@ -360,19 +364,19 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     texts = [lines[1][0], *(" ".join(reversed(line.split())) for line in lines[1][1:7]), "dog"]
     written = tiny.subwords.encode_target(texts)
     rows = [{"subwords": tiny.subwords.pieces_target(ids)} for ids in written]
-    told = [json.loads(line) for line in details["transformer"].read_text().splitlines()]
+    records = [json.loads(line) for line in details["transformer"].read_text().splitlines()]
     path = tmp_path / "other.jsonl"
-    path.write_text("".join(json.dumps(old | new) + "\n" for old, new in zip(told, rows, strict=True)))
+    path.write_text("".join(json.dumps(old | new) + "\n" for old, new in zip(records, rows, strict=True)))
     row = {"system": "teacher", "name": "greedy", "details": str(path)}
-    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass", "aligned": True}], "rows": [row]}
+    settings = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass", "aligned": True}], "rows": [row]}
     bundles = {"one-pass": one_pass_bundle}
-    found = run("reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
-    assert (found["analysis"], found["sentences"], found["split"]) == ("reordering", 8, "dev")
-    assert found["translations"] == {"system": "teacher", "name": "greedy"}
+    analysis = run("reordering", settings, bundles=["one-pass"], tiny_bundles=bundles)
+    assert (analysis["analysis"], analysis["sentences"], analysis["split"]) == ("reordering", 8, "dev")
+    assert analysis["translations"] == {"system": "teacher", "name": "greedy"}
     turned = [i for i in range(1, 7) if texts[i] != lines[1][i]]
-    assert found["compared"] == len(turned) > 2
+    assert analysis["compared"] == len(turned) > 2
     # One pair by itself: means at the source's positions, and who is nearest to whom.
-    example = found["example"]
+    example = analysis["example"]
     number, (panel,) = example["sentence"], example["panels"]
     assert number in turned and example["order"] == 1 and example["texts"] == [lines[1][number], texts[number]]
     assert len(example["pieces"]) == len(sources[number]) + 1 == len(panel["assigned"]) <= 16
@@ -388,19 +392,19 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
         assert side["slots"] == 2 * len(example["pieces"])
         assert side["places"] is None or len(side["places"]) == len(names)
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
-    (system,) = found["systems"]
+    (system,) = analysis["systems"]
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
-    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"reordering"}
+    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"reordering"}
     # Without alignments the rest is the same.
     plain = run(
-        "reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
+        "reordering", settings | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
     )["example"]["panels"]
     assert plain == [{key: panel[key] for key in ("system", "distances", "assigned")}]
     # Where no source is short enough, the shortest is drawn.
-    shortest = run("reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
+    shortest = run("reordering", settings | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1
     # The first translation is the reference: nothing to compare, and no reason to stop a run.
-    nothing = run("reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
+    nothing = run("reordering", settings | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
     assert nothing["compared"] == 0 and nothing["example"] is None
     (shown,) = analyses.blocks(analysed.read(nothing), reports.manifest())
@@ -415,8 +419,8 @@ def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
     assert len(tiny.subwords.encode_target([text])[0]) > 60
     for name, line in (("dev.de", "Hund"), ("dev.en", text), ("dev.reference.en", text)):
         (tmp_path / name).write_text(f"{line}\n")
-    found = run("lengths", tiny=SimpleNamespace(corpus=tmp_path))
-    assert found["sentences"] == 1 and found["models"]["lvm"]["exact"] in (0.0, 1.0)
+    analysis = run("lengths", tiny=SimpleNamespace(corpus=tmp_path))
+    assert analysis["sentences"] == 1 and analysis["models"]["lvm"]["exact"] in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -431,13 +435,13 @@ def test_a_missing_bundle_is_told_in_a_sentence(name, run, capsys):
 @pytest.fixture
 def details(tiny_bundles, tiny, run_stage, tmp_path):
     """Details of translations of dev by two systems."""
-    found = {}
+    paths = {}
     for family, settings in (("transformer", {"search": "greedy"}), ("lvm", {"search": "prior-mean"})):
         words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
         words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / family / "dev.txt")]
         run_stage("decode", words)
-        found[family] = tmp_path / family / "dev.jsonl"
-    return found
+        paths[family] = tmp_path / family / "dev.jsonl"
+    return paths
 
 
 def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, details, tiny, tiny_bundles):
@@ -447,33 +451,36 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
     lines = [json.loads(line) for line in details["lvm"].read_text().splitlines()]
     written = [[ids[piece] for piece in line["subwords"]] for line in lines]
     words = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(written)])
-    wanted = {"none": written, "subwords": subwords.without_repetitions(written), "words": words}
-    assert wanted["none"] != wanted["subwords"], "a test of outputs with repetitions"
+    by_removal = {"none": written, "subwords": subwords.without_repetitions(written), "words": words}
+    assert by_removal["none"] != by_removal["subwords"], "a test of outputs with repetitions"
     row = {"system": "lvm", "seed": 1, "details": str(details["lvm"])}
-    asked = {"scorer": "transformer", "rows": [row | {"name": name, "repetitions_removed": name} for name in wanted]}
-    found = run("energies", asked, bundles=("transformer",))
-    assert found["analysis"] == "energies" and found["split"] == "dev" and found["scorer"] == "transformer"
+    settings = {
+        "scorer": "transformer",
+        "rows": [row | {"name": name, "repetitions_removed": name} for name in by_removal],
+    }
+    analysis = run("energies", settings, bundles=("transformer",))
+    assert analysis["analysis"] == "energies" and analysis["split"] == "dev" and analysis["scorer"] == "transformer"
     sources = subwords.encode_source((tiny.corpus / "dev.de").read_text().splitlines())
-    texts = wanted | {"reference": subwords.encode_target((tiny.corpus / "dev.en").read_text().splitlines())}
-    told = {row["name"]: row for row in found["rows"]} | {"reference": found["reference"]}
+    texts = by_removal | {"reference": subwords.encode_target((tiny.corpus / "dev.en").read_text().splitlines())}
+    by_row = {row["name"]: row for row in analysis["rows"]} | {"reference": analysis["reference"]}
     with torch.no_grad():
         for name, outputs in texts.items():
             values = [
                 -float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor([output])).sum())
                 for source, output in zip(sources, outputs, strict=True)
             ]
-            assert told[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
+            assert by_row[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
             tokens = sum(len(output) + 1 for output in outputs)
-            assert told[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
-    again = run("energies", asked, bundles=("transformer",), more=["--limits", "batch=3"])
-    for row, other in zip(found["rows"], again["rows"], strict=True):
+            assert by_row[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
+    again = run("energies", settings, bundles=("transformer",), more=["--limits", "batch=3"])
+    for row, other in zip(analysis["rows"], again["rows"], strict=True):
         assert row["per_sentence"] == pytest.approx(other["per_sentence"], rel=1e-5)
 
 
 def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tmp_path):
     lines = details["transformer"].read_text().splitlines(keepends=True)
     row = {"system": "teacher", "name": "greedy", "seed": 1, "repetitions_removed": "none"}
-    for content, told in (
+    for content, problem in (
         ("".join(lines[:-1]), "has 7 lines, the source has 8"),
         (
             "".join([json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n", *lines[1:]]),
@@ -487,20 +494,20 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
                 {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
                 bundles=("transformer",),
             )
-        assert told in capsys.readouterr().err
+        assert problem in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
 def more_bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
     """Beside the usual ones, a model that translates at given lengths in one pass, and a second scorer."""
-    made = dict(tiny_bundles)
+    bundles = dict(tiny_bundles)
     for family in ("cmlm", "seq2seq"):
         folder = tmp_path_factory.mktemp(family)
         run_stage("train", training_words(family, folder, max_steps=8))
         words = export_words(folder / "model.safetensors", None, folder / "bundle")
         jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
-        made[family] = folder / "bundle"
-    return made
+        bundles[family] = folder / "bundle"
+    return bundles
 
 
 def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
@@ -517,11 +524,11 @@ def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
     typed = analysed.read(both)["energies"]
     assert typed.by_scorer(typed.reference).keys() == typed.by_scorer(typed.rows[0]).keys() == set(names)
     for entry in ("reference", "rows"):
-        told = both[entry][0] if entry == "rows" else both[entry]
+        energies = both[entry][0] if entry == "rows" else both[entry]
         each = {name: one[entry][0] if entry == "rows" else one[entry] for name, one in alone.items()}
-        assert {k: v for k, v in told.items() if k != "others"} == each["seq2seq"] != each["transformer"]
-        assert told["others"] == {
-            "transformer": {key: each["transformer"][key] for key in told["others"]["transformer"]}
+        assert {k: v for k, v in energies.items() if k != "others"} == each["seq2seq"] != each["transformer"]
+        assert energies["others"] == {
+            "transformer": {key: each["transformer"][key] for key in energies["others"]["transformer"]}
         }
     assert alone["transformer"]["rows"][0].keys() == {
         *row,
@@ -538,7 +545,7 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     removal, run, more_bundles, tiny, tmp_path, monkeypatch
 ):
     scored, count = [], metrics.bleu_by_convention
-    monkeypatch.setattr(metrics, "bleu_by_convention", lambda *told: scored.append(told) or count(*told))
+    monkeypatch.setattr(metrics, "bleu_by_convention", lambda *arguments: scored.append(arguments) or count(*arguments))
     lines, targets = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.en"))
     # Sources and references may be empty, and a reference longer than the model's positions.
     lines, targets = [*lines, "", lines[0], lines[1]], [*targets, "dog", "", " ".join(["dog bird"] * 40)]
@@ -565,10 +572,10 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         entry | {"system": "cmlm", "name": "one", "settings": {"search": "mask-predict", "iterations": 2}},
         entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1}},
     ]
-    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
-    told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
-    found = run("energies", asked, **told)
-    one, two = found["at_reference_lengths"]
+    settings = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
+    options = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
+    analysis = run("energies", settings, **options)
+    one, two = analysis["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
     scores = metrics.scores(default_measured(), Texts(texts, references, (), Corpus("de", "en")))
     assert one["bleu"] == {metric.name: pytest.approx(scores[metric.name]) for metric in conventions().values()}
@@ -578,8 +585,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         outputs = subwords.without_repetitions(outputs)
     if removal == "words":
         outputs = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(outputs)])
-    typed = analysed.read(found)["energies"]
-    for name, told_under in typed.by_scorer(typed.at_reference_lengths[0]).items():
+    typed = analysed.read(analysis)["energies"]
+    for name, energies in typed.by_scorer(typed.at_reference_lengths[0]).items():
         model, values, tokens = translators[name].network, [], 0
         with torch.no_grad():
             for source, output in zip(sources, outputs, strict=True):
@@ -592,12 +599,14 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
                         )
                     )
                     tokens += len(output) + 1
-        assert told_under.sentences == len(values) and told_under.unscored == len(lines) - len(values) >= 1
-        assert told_under.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
-        assert told_under.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
+        assert energies.sentences == len(values) and energies.unscored == len(lines) - len(values) >= 1
+        assert energies.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert energies.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.
     for before, after in zip(
-        (one, two), run("energies", asked, more=["--limits", "batch=1"], **told)["at_reference_lengths"], strict=True
+        (one, two),
+        run("energies", settings, more=["--limits", "batch=1"], **options)["at_reference_lengths"],
+        strict=True,
     ):
         assert before["bleu"] == after["bleu"] and before["sentences"] == after["sentences"]
         assert before["per_sentence"] == pytest.approx(after["per_sentence"], rel=1e-4)

@@ -34,19 +34,21 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     run_stage("choose_settings", words)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     references = (tiny.corpus / "dev.reference.en").read_text().splitlines()
-    found = json.loads(chosen.read_text())
+    record = json.loads(chosen.read_text())
     by_hand = {}
     for size in tune["step_size"]:
-        wanted = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
-        kept, removed = (score.translate(lines, **wanted, remove_repetitions=what) for what in ("none", removal))
+        search_settings = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
+        kept, removed = (
+            score.translate(lines, **search_settings, remove_repetitions=what) for what in ("none", removal)
+        )
         assert removal != "subwords" or bleu(kept) != pytest.approx(bleu(removed))
         by_hand[size] = (bleu(removed), kept)
-    assert [point["bleu"] for point in found["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
+    assert [point["bleu"] for point in record["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
     best = max(by_hand, key=lambda size: by_hand[size][0])
     assert read_chosen(chosen) == {"step_size": best}
     # Nothing but a step size above 0 is allowed, which both ends leave room for.
     ends = {0.0001: [["step_size", "0.0001", "smallest"]], 40.0: [["step_size", "40", "largest"]]}
-    assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in found["at_edge"]] == ends.get(best, [])
+    assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in record["at_edge"]] == ends.get(best, [])
     words = ["--settings", json.dumps(base), "--bundle", str(tiny_bundles["score"]), "--chosen", str(chosen)]
     words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(text)]
     run_stage("decode", words)
@@ -72,9 +74,9 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
-    found = json.loads((tmp_path / "chosen.json").read_text())
-    assert [type(point["settings"]["lengths"]) for point in found["curve"]] == [int, int]
-    assert type(found["chosen"]["lengths"]) is int
+    record = json.loads((tmp_path / "chosen.json").read_text())
+    assert [type(point["settings"]["lengths"]) for point in record["curve"]] == [int, int]
+    assert type(record["chosen"]["lengths"]) is int
 
 
 def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):

@@ -67,8 +67,8 @@ def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsy
     }
     assert summary["pairs"] == {"train": 3, "dev": 2, "test": 1} and summary["downloads"] == DOWNLOADS
     assert summary["dropped"] == {"train": {"minimum_score": 2, "cleaning": 3}, "dev": {}, "test": {}}
-    told = {step["filter"]: (step["read"], step["dropped"], step["repaired"]) for step in summary["cleaning"]}
-    assert told == {
+    by_filter = {step["filter"]: (step["read"], step["dropped"], step["repaired"]) for step in summary["cleaning"]}
+    assert by_filter == {
         "garbled": (6, {}, 1),
         "copies": (6, {"equal": 1}, 0),
         "numbers": (5, {"min_share": 1}, 0),
@@ -119,8 +119,8 @@ def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
 
 def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, capsys):
     run(tmp_path, [["copies", {}], ["length", {"min_words": 50}]], code=1)
-    told = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
-    assert told in capsys.readouterr().err
+    message = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
+    assert message in capsys.readouterr().err
     run(tmp_path, [["capitol", {}]], code=1)
     assert "recipe.clean.capitol: no such filter; " in capsys.readouterr().err
 

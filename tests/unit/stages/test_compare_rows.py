@@ -36,19 +36,19 @@ def rows(tmp_path):
         path.write_text("".join(f"{line}\n" for line in spoiled))
         details = path.with_suffix(".jsonl")
         details.write_text("".join(json.dumps({"without_repeated_subwords": line}) + "\n" for line in joined))
-        made = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
-        made["repetitions_removed"] = "none" if autoregressive else "subwords"
-        return made | {"delta": delta, "translations": str(path), "details": str(details)}
+        entry = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
+        entry["repetitions_removed"] = "none" if autoregressive else "subwords"
+        return entry | {"delta": delta, "translations": str(path), "details": str(details)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
-    found = [
+    entries = [
         row("teacher", "beam-4", 0.1, None, True),
         row("lvm", "prior-mean", 0.4, ["teacher", "beam-4"]),
         row("lvm", "delta-1", 0.38, ["lvm", "prior-mean"]),
         row("score", "score-1", 0.35, ["lvm", "prior-mean"], delta=["lvm", "delta-1"]),
         row("score", "score-1", 0.35, ["lvm", "prior-mean"], seed=2, delta=["lvm", "delta-1"]),
     ]
-    return found, references
+    return entries, references
 
 
 def one_pair(baseline, other, references, metric=None, more=()):
@@ -85,19 +85,21 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     words += ["--source", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(output)])
     content = json.loads(output.read_text())
-    found = content["rows"]
+    compared = content["rows"]
     assert content["test"]["name"] == "paired approximate randomisation" and content["test"]["trials"] == TRIALS
     # Seed 2 has no prior mean to be compared with, and no delta.
-    assert [(row["system"], row["name"], row["seed"]) for row in found] == [
+    assert [(row["system"], row["name"], row["seed"]) for row in compared] == [
         ("lvm", "prior-mean", 1),
         ("lvm", "delta-1", 1),
         ("score", "score-1", 1),
     ]
     text = {row["name"]: open(row["translations"]).read().splitlines() for row in listed[:4]}
-    told = {row["name"]: open(row["details"]).read().splitlines() for row in listed[:4]}
-    joined = {name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in told.items()}
+    records = {row["name"]: open(row["details"]).read().splitlines() for row in listed[:4]}
+    joined = {
+        name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in records.items()
+    }
     short = {name: [collapse_repetitions(line) for line in lines] for name, lines in text.items()}
-    prior, _, refined = found
+    prior, _, refined = compared
     (network,) = content["against_delta"]
     assert refined["baseline"] == ["lvm", "prior-mean"] and network["delta"] == ["lvm", "delta-1"]
     by_hand = {"kept": text, "without_repeated_words": short, "without_repeated_subwords": joined}
@@ -132,10 +134,10 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
     content = json.loads(output.read_text())
     assert content["sentences"] == 40
-    found = {(row["name"], row["seed"]): row["against"] for row in content["against_autoregressive"]}
+    against = {(row["name"], row["seed"]): row["against"] for row in content["against_autoregressive"]}
     # Seed 2 has no autoregressive row, and a row is not compared with itself.
-    assert found.keys() == {(row["name"], 1) for row in listed[:4]} and found["beam-4", 1] == []
-    (rival,) = found["prior-mean", 1]
+    assert against.keys() == {(row["name"], 1) for row in listed[:4]} and against["beam-4", 1] == []
+    (rival,) = against["prior-mean", 1]
     (prior,) = (row for row in content["rows"] if row["name"] == "prior-mean")
     assert rival == {"system": "teacher", "name": "beam-4", "bleu": prior["p_value"]["without_repeated_subwords"]}
 

@@ -45,10 +45,12 @@ def test_translations_are_those_of_the_bundle(exported, teacher, lines, settings
         theirs = Translator.load(exported, "cpu", threads=threads)
         assert (theirs.device, theirs.precision) == ("cpu", "float32")
         for batch in (3, 64):
-            found = theirs.translate(lines, batch=batch, **settings)
+            translations = theirs.translate(lines, batch=batch, **settings)
             cut = set((theirs.parallel if batch < len(lines) else theirs.single).cut)
             assert len(cut) < len(lines)
-            assert [x for i, x in enumerate(found) if i not in cut] == [x for i, x in enumerate(ours) if i not in cut]
+            assert [x for i, x in enumerate(translations) if i not in cut] == [
+                x for i, x in enumerate(ours) if i not in cut
+            ]
     assert theirs.translate([], **settings) == []
 
 
@@ -68,10 +70,10 @@ def test_a_decode_uses_its_compute_type(exported, lines, run_stage, tmp_path):
 def test_hypotheses_are_those_of_the_bundle(exported, teacher, lines):
     ours, theirs = (Translator.load(folder, "cpu", "float32", threads=1) for folder in (teacher[0], exported))
     settings = {"beam": 4, "n_best": 4, "max_length_ratio": 4.0}
-    wanted, found = (translator.translate(lines, **settings) for translator in (ours, theirs))
-    assert [one.text for one in found] == theirs.translate(lines, beam=4, max_length_ratio=4.0)
+    expected, translations = (translator.translate(lines, **settings) for translator in (ours, theirs))
+    assert [one.text for one in translations] == theirs.translate(lines, beam=4, max_length_ratio=4.0)
     same = 0
-    for one, other in zip(wanted, found, strict=True):
+    for one, other in zip(expected, translations, strict=True):
         scores = [hypothesis.score for hypothesis in other.hypotheses]
         assert scores == sorted(scores, reverse=True) and other.source == one.source
         same += [hypothesis.subwords for hypothesis in one.hypotheses] == [h.subwords for h in other.hypotheses]
@@ -95,19 +97,19 @@ def test_lines_of_any_length_are_translated(exported, caplog):
 
 
 def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage, tmp_path):
-    found = {}
+    distilled = {}
     for engine in ("continuum", "ctranslate2", "auto"):
         output = tmp_path / engine
         words = ["--settings", '{"beam": 4, "length_penalty": 1.0}', "--model", str(teacher[1])]
         words += ["--subwords", str(tiny.folder), "--source", str(tiny.corpus / "train.de"), "--device", "cpu"]
         words += ["--shard", "0", "--shards", "1", "--output", str(output), "--batch", "7", "--engine", engine]
         run_stage("distill", [*words, "--threads", "2"])
-        found[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    ours = found["continuum"]
+        distilled[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    ours = distilled["continuum"]
     assert len(ours) == 40
     for engine in ("ctranslate2", "auto"):
-        assert [entry["text"] for entry in found[engine]] == [entry["text"] for entry in ours]
-        assert [entry["score"] for entry in found[engine]] == pytest.approx([e["score"] for e in ours], abs=2e-3)
+        assert [entry["text"] for entry in distilled[engine]] == [entry["text"] for entry in ours]
+        assert [entry["score"] for entry in distilled[engine]] == pytest.approx([e["score"] for e in ours], abs=2e-3)
 
 
 def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp_path, monkeypatch):

@@ -25,12 +25,12 @@ SEARCHES = {
 def words(tiny, tiny_bundles):
     def make(search, output, source=None, bundle=None, **changes):
         family, settings = SEARCHES[search]
-        made = ["--settings", json.dumps(settings | changes), "--bundle", str(bundle or tiny_bundles[family])]
-        made += ["--device", "cpu"]
+        arguments = ["--settings", json.dumps(settings | changes), "--bundle", str(bundle or tiny_bundles[family])]
+        arguments += ["--device", "cpu"]
         if search == "latent-search":
-            made += ["--systems", f"rescorer={tiny_bundles['transformer']}"]
-        made += ["--source", str(source or tiny.corpus / "train.de"), "--output", str(output), "--batch", "7"]
-        return made
+            arguments += ["--systems", f"rescorer={tiny_bundles['transformer']}"]
+        arguments += ["--source", str(source or tiny.corpus / "train.de"), "--output", str(output), "--batch", "7"]
+        return arguments
 
     return make
 
@@ -51,8 +51,8 @@ def decoded(words, run_stage):
 
 
 def details(path):
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    return [record.pop("score") for record in found], found
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [record.pop("score") for record in records], records
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -64,10 +64,10 @@ def test_shards_change_no_translation(search, words, decoded, run_stage, tmp_pat
         folder.mkdir()
         decoded(search, folder, count)
         assert (folder / "train.txt").read_bytes() == (tmp_path / "train.txt").read_bytes()
-        found, others = details(folder / "train.jsonl")
+        shard_scores, others = details(folder / "train.jsonl")
         assert others == rest and len(rest) == 40
         # Batches differ between shards, and with them the last bits of sums.
-        assert found == pytest.approx(scores, abs=2e-5)
+        assert shard_scores == pytest.approx(scores, abs=2e-5)
 
 
 def test_a_decode_ranks_with_the_system_that_it_is_handed(words, run_stage, tiny, tiny_bundles, tmp_path):
@@ -160,9 +160,9 @@ def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
 
 def test_records_tell_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):
     paths = decoded("latent-search", tmp_path, 2)
-    made = read_json(tmp_path / "train.json")["provenance"]
-    assert sorted(made["files"]) == ["train.jsonl", "train.txt"]
-    assert sorted(made["inputs"]) == ["bundle", "rescorer", "shard 0", "shard 1", "source"]
-    assert made["inputs"]["shard 1"]["record"] == str(paths[1].with_suffix(".json"))
+    provenance = read_json(tmp_path / "train.json")["provenance"]
+    assert sorted(provenance["files"]) == ["train.jsonl", "train.txt"]
+    assert sorted(provenance["inputs"]) == ["bundle", "rescorer", "shard 0", "shard 1", "source"]
+    assert provenance["inputs"]["shard 1"]["record"] == str(paths[1].with_suffix(".json"))
     assert described_by(tmp_path / "train.txt") == tmp_path / "train.json"
     assert described_by(tiny_bundles["score"] / "lvm.safetensors") == tiny_bundles["score"] / "bundle.json"

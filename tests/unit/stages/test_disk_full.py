@@ -31,21 +31,21 @@ class Disk:
 
     def files(self) -> list[str]:
         """Files with content; a log may be there, as far as it went."""
-        found = (path for path in self.folder.rglob("*") if path.is_file() and path.suffix != ".log")
-        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+        paths = (path for path in self.folder.rglob("*") if path.is_file() and path.suffix != ".log")
+        return sorted(path.relative_to(self.folder).as_posix() for path in paths)
 
 
 @pytest.fixture
 def disk(tmp_path):
     """A small disk of its own; `resize` gives or takes room."""
-    made = Disk(tmp_path / "disk")
-    made.folder.mkdir()
+    small_disk = Disk(tmp_path / "disk")
+    small_disk.folder.mkdir()
     try:
-        made.mount(64)
+        small_disk.mount(64)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting a tmpfs is not permitted here")
-    yield made
-    subprocess.run(["umount", str(made.folder)], check=True)
+    yield small_disk
+    subprocess.run(["umount", str(small_disk.folder)], check=True)
 
 
 def ran(stage: str, words: list[str], log: Path) -> tuple[int, list[str]]:

@@ -20,8 +20,8 @@ def start(words):
 
 def archive() -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr("deu.txt", "".join(f"{b}\t{a}\tsource\n" for a, b in PAIRS))
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("deu.txt", "".join(f"{b}\t{a}\tsource\n" for a, b in PAIRS))
     return buffer.getvalue()
 
 
@@ -48,13 +48,13 @@ def settings(**change):
     } | change
 
 
-def words(given, *more, languages=("de", "en")):
-    return ["--settings", json.dumps(given), "--languages", *languages, "--output-folder", "results/mini/raw", *more]
+def words(dataset, *more, languages=("de", "en")):
+    return ["--settings", json.dumps(dataset), "--languages", *languages, "--output-folder", "results/mini/raw", *more]
 
 
-def failure(capsys, given, *more, **options) -> str:
+def failure(capsys, dataset, *more, **options) -> str:
     with pytest.raises(SystemExit) as left:
-        start(words(given, *more, **options))
+        start(words(dataset, *more, **options))
     assert left.value.code == 1
     return capsys.readouterr().err.strip().splitlines()[-1]
 
@@ -100,18 +100,18 @@ def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, m
 def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):
     monkeypatch.setenv("CONTINUUM_MIRRORS", f"{tmp_path / 'nowhere'}:{mirror}")
     start(words(settings(), "--mirrors", str(tmp_path / "other")))
-    told = capsys.readouterr().err
-    assert f"mirror folder {tmp_path / 'nowhere'} does not exist" in told and f"found in mirror {mirror}" in told
+    message = capsys.readouterr().err
+    assert f"mirror folder {tmp_path / 'nowhere'} does not exist" in message and f"found in mirror {mirror}" in message
 
 
 def test_wrong_and_unknown_sums(tmp_path, mirror, capsys):
     mirrors = ("--mirrors", str(mirror))
-    found = hashlib.sha256(CONTENT).hexdigest()
+    checksum = hashlib.sha256(CONTENT).hexdigest()
     wrong = settings(files={"pairs": {"url": URL, "sha256": "0" * 64}})
     message = failure(capsys, wrong, *mirrors)
-    assert found in message and "0" * 64 in message and "pairs.zip" in message
+    assert checksum in message and "0" * 64 in message and "pairs.zip" in message
     unknown = settings(files={"pairs": {"url": URL}})
-    assert f"has SHA-256 {found}" in failure(capsys, unknown, *mirrors)
+    assert f"has SHA-256 {checksum}" in failure(capsys, unknown, *mirrors)
     assert not (tmp_path / "results/mini/raw").exists() or not list((tmp_path / "results/mini/raw").iterdir())
     start(words(unknown, *mirrors, "--allow-unpinned", "True"))
     assert json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]["check"] == "none"
@@ -150,7 +150,7 @@ def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
     import workflow_src.data.toy
 
     grammar = type(sys)("workflow_src.data.toy.grammar")
-    grammar.generate = lambda given: {split: [("ja", "yes")] * given[split] for split in ("train", "dev", "test")}
+    grammar.generate = lambda sizes: {split: [("ja", "yes")] * sizes[split] for split in ("train", "dev", "test")}
     monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", grammar)
     monkeypatch.setattr(workflow_src.data.toy, "grammar", grammar, raising=False)
     toy = {

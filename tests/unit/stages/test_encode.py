@@ -146,10 +146,10 @@ def test_a_max_length_that_is_more_than_models_can_read_is_told(models, texts, c
 
 def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):
     run(models, texts, "train", 22)
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     counts = (1, 1, 1, 1)
     reasons = ("empty source", "empty target", "source over max_length", "target over max_length")
-    assert "(left out: " + ", ".join(f"{n} {text}" for n, text in zip(counts, reasons, strict=True)) + ")" in told
+    assert "(left out: " + ", ".join(f"{n} {text}" for n, text in zip(counts, reasons, strict=True)) + ")" in message
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8192])

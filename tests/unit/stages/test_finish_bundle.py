@@ -128,9 +128,12 @@ def shown(capsys, *words) -> str:
 
 def test_the_help_says_what_is_the_default_and_where_it_comes_from(finish, tiny_bundles, capsys):
     folder = finish("transformer", ("g", GREEDY, 20.0), ("b", BEAM_2 | {"beam": 7}, 21.25))
-    told = shown(capsys, folder)
-    assert "default: beam, the best of 2 rows on dev (b, BLEU 21.25)" in told and "options of search beam:" in told
-    assert "default 7" in told
+    help_text = shown(capsys, folder)
+    assert (
+        "default: beam, the best of 2 rows on dev (b, BLEU 21.25)" in help_text
+        and "options of search beam:" in help_text
+    )
+    assert "default 7" in help_text
     assert "the first of the system's searches; bundles of an experiment" in shown(capsys, tiny_bundles["transformer"])
     assert "default: the bundle's, which is the best on dev" in shown(capsys)
 
@@ -163,13 +166,13 @@ def test_another_export_does_not_change_a_finished_bundle(finish, tiny, systems,
     folder = finish("transformer", bundle=exported, folder="results/e/bundles/one/seed-1")
     weights = folder / "transformer.safetensors"
     assert os.path.samefile(weights, exported / "transformer.safetensors")
-    before, told = weights.read_bytes(), opened(folder).translate(LINES)
+    before, translations = weights.read_bytes(), opened(folder).translate(LINES)
     other = tmp_path / "other.safetensors"
     other.write_bytes(systems["transformer"].read_bytes())
     (tmp_path / "config.json").write_text((systems["transformer"].parent / "config.json").read_text())
     run_stage("export_bundle", export_words(other, None, exported))
     assert not os.path.samefile(weights, exported / "transformer.safetensors")
-    assert weights.read_bytes() == before and opened(folder).translate(LINES) == told
+    assert weights.read_bytes() == before and opened(folder).translate(LINES) == translations
 
 
 def test_files_are_copied_where_the_disk_has_no_hard_links(finish, tiny_bundles, monkeypatch):

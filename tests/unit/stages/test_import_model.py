@@ -183,12 +183,12 @@ def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_su
         source, target = batch(tiny.subwords)
         expected = own.eval().log_probabilities(source, target).sum(1)
     source, target = batch(recipe)
-    found = network.log_probability(network.scoring_states(source), target)
-    assert found.tolist() == pytest.approx(expected.tolist(), abs=2e-3)
+    scores = network.log_probability(network.scoring_states(source), target)
+    assert scores.tolist() == pytest.approx(expected.tolist(), abs=2e-3)
     # A sentence may have several outputs.
     rows = torch.tensor([2, 0, 2])
-    found = network.log_probability(network.scoring_states(source).select(rows), target[rows])
-    assert found.tolist() == pytest.approx(expected[rows].tolist(), abs=2e-3)
+    scores = network.log_probability(network.scoring_states(source).select(rows), target[rows])
+    assert scores.tolist() == pytest.approx(expected[rows].tolist(), abs=2e-3)
 
 
 def test_what_is_too_long_for_it_has_no_score(imported, other_subwords):
@@ -206,15 +206,15 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
     ranked = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
     lines = [pair[0] for pair in tiny.pairs[:12]]
     settings = {"search": "beam", "beam": 4, "length_penalty": 0.0}
-    found = {}
+    outputs = {}
     for name, folder in (("teacher", teacher[0]), ("outside", tmp_path / "bundle")):
         rescorer = Translator.load(folder, "cpu", "float32", 1, engine="eager")
         filled, systems_by_role = ranked.settings(**settings, rescorer=rescorer)
-        found[name] = ranked.search(lines, filled, systems_by_role)
-    assert found["outside"].tokens == found["teacher"].tokens
-    assert found["outside"].scores == pytest.approx(found["teacher"].scores, abs=1e-3)
+        outputs[name] = ranked.search(lines, filled, systems_by_role)
+    assert outputs["outside"].tokens == outputs["teacher"].tokens
+    assert outputs["outside"].scores == pytest.approx(outputs["teacher"].scores, abs=1e-3)
     alone = ranked.search(lines, ranked.settings(**settings)[0])
-    assert alone.tokens != found["teacher"].tokens
+    assert alone.tokens != outputs["teacher"].tokens
 
 
 @pytest.mark.parametrize("line", ["der Hund ruht", "der Hund %1 ruht"])
@@ -242,8 +242,8 @@ def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stag
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     vocabulary = read_json(outside / "shared_vocabulary.json")
-    found = translator.network.encode(tokenised)
-    assert [[vocabulary[i] for i in ids] for ids in found] == [
+    encoded = translator.network.encode(tokenised)
+    assert [[vocabulary[i] for i in ids] for ids in encoded] == [
         [piece if piece in vocabulary else "<unk>" for piece in pieces] for pieces in model.encode_as_pieces(raw)
     ]
     assert translator.translate(raw) == translator.translate(tokenised, normalised=True)
@@ -275,18 +275,18 @@ def test_tokens_around_sentences(tiny, teacher, outside, other_subwords, run_sta
     model = model_settings(outside, source_prefix=pieces[:2], source_suffix=pieces[-1:], target_prefix=[begin])
     run_stage("import_model", import_words(model, other_subwords, tmp_path / "bundle"))
     engine = Translator.load(tmp_path / "bundle", "cpu", threads=1).single
-    found = engine.search([ids[2:-1]], beam=3).tokens[0]
+    output = engine.search([ids[2:-1]], beam=3).tokens[0]
     plain = Translator.load(outside.parent / "export", "cpu", threads=1).single
     longest = plain.limit(len(ids) - 3, 2.0) + 1
     (expected,) = plain.translator.translate_batch(
         [pieces], target_prefix=[[begin]], beam_size=3, max_decoding_length=longest
     )
-    assert found and [begin, *(names[i] for i in found)] == expected.hypotheses[0]
+    assert output and [begin, *(names[i] for i in output)] == expected.hypotheses[0]
     # log p of the output without its prefix, which is no choice of the model.
     with torch.no_grad():
         own, _ = load_system(teacher[1])
-        scores = own.eval().log_probabilities(pad([ids], eos=True), pad([[5, *found]], eos=False))[0]
-    assert engine.score([ids[2:-1]], [found], 8) == pytest.approx([float(scores[1:].sum())], abs=2e-3)
+        scores = own.eval().log_probabilities(pad([ids], eos=True), pad([[5, *output]], eos=False))[0]
+    assert engine.score([ids[2:-1]], [output], 8) == pytest.approx([float(scores[1:].sum())], abs=2e-3)
 
 
 def test_weights_are_those_of_the_model(outside, tiny, systems):
@@ -331,10 +331,10 @@ def test_long_lines_are_refused_by_number_or_cut(imported):
 
 
 def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, lines):
-    wanted = {"search": "beam", "beam": 3, "n_best": 3}
-    own = export.translate(lines[:8], **wanted)
-    found = Translator.load(imported, "cpu", threads=1).translate(lines[:8], **wanted)
-    for one, other in zip(found, own, strict=True):
+    settings = {"search": "beam", "beam": 3, "n_best": 3}
+    own = export.translate(lines[:8], **settings)
+    translations = Translator.load(imported, "cpu", threads=1).translate(lines[:8], **settings)
+    for one, other in zip(translations, own, strict=True):
         assert len(one.hypotheses) > 1
         assert [hypothesis.text for hypothesis in one.hypotheses] == [
             hypothesis.text for hypothesis in other.hypotheses

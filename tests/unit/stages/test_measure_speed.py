@@ -72,29 +72,29 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **mo
 
 def test_writes_rows_and_protocol(tmp_path, in_process):
     lines = ["der Hund ruht", "ein", "Baum", "der"]
-    found = _run(tmp_path, "".join(f"{line}\n" for line in lines), "teacher=t", "lvm=l", "unused=u")
-    assert [(row["system"], row["name"]) for row in found["rows"]] == [("teacher", "beam-4"), ("lvm", "prior-mean")]
-    first = found["rows"][0]
+    speed = _run(tmp_path, "".join(f"{line}\n" for line in lines), "teacher=t", "lvm=l", "unused=u")
+    assert [(row["system"], row["name"]) for row in speed["rows"]] == [("teacher", "beam-4"), ("lvm", "prior-mean")]
+    first = speed["rows"][0]
     assert len(first["latency_rounds"]) == SPEED["repeats"] and min(first["latency_rounds"]) > 0
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
     # Lengths in subwords, of the three sentences that were asked for.
     lengths = [len(ids) for ids in Translator.load("t", "cpu").subwords.encode_source(lines[:3])]
-    told = [(group["shortest"], group["longest"], group["sentences"]) for group in first["by_length"]]
-    assert sum(count for *_, count in told) == 3 and lengths[0] > max(lengths[1:])
-    assert all(sum(a <= n <= b for n in lengths) == count for a, b, count in told)
-    assert (told[0][0], told[-1][1]) == (min(lengths), max(lengths))
-    protocol = found["protocol"]
+    groups = [(group["shortest"], group["longest"], group["sentences"]) for group in first["by_length"]]
+    assert sum(count for *_, count in groups) == 3 and lengths[0] > max(lengths[1:])
+    assert all(sum(a <= n <= b for n in lengths) == count for a, b, count in groups)
+    assert (groups[0][0], groups[-1][1]) == (min(lengths), max(lengths))
+    protocol = speed["protocol"]
     assert protocol["sentences"] == 3 and protocol["device"] == "cpu" and protocol["precision"] == "float32"
     assert len(protocol["other_load_cores"]) == SPEED["repeats"]
-    assert "torch" in found["provenance"]["versions"]
-    assert sorted(found["provenance"]["inputs"]) == ["bundle lvm", "bundle teacher", "source"]
-    assert found["protocols"] == [{key: found[key] for key in ("rows", "step_costs", "protocol")}]
+    assert "torch" in speed["provenance"]["versions"]
+    assert sorted(speed["provenance"]["inputs"]) == ["bundle lvm", "bundle teacher", "source"]
+    assert speed["protocols"] == [{key: speed[key] for key in ("rows", "step_costs", "protocol")}]
 
 
 def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, exported, monkeypatch):
     monkeypatch.setattr(measure_speed, "cores", lambda: 3)
     half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
-    found = _run(
+    speed = _run(
         tmp_path,
         "a\nb\n",
         "teacher=t",
@@ -103,18 +103,18 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         ctranslate2=["teacher=c"],
         protocols=["cpu-1-thread", "cpu-all-threads"],
     )
-    told = [
+    orders = [
         (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
         for order in in_process
     ]
     both = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
     # float16 is for GPUs and has no row here.
-    assert told == [(*entry, threads) for threads in (1, 3) for entry in both]
+    assert orders == [(*entry, threads) for threads in (1, 3) for entry in both]
     assert {str(order.folders["teacher"]) for order in in_process} == {"t", "c"}
-    assert [one["protocol"]["name"] for one in found["protocols"]] == ["cpu-1-thread", "cpu-all-threads"]
-    assert [one["protocol"]["threads"] for one in found["protocols"]] == [1, 3]
-    assert found["protocol"]["threads"] == 1 and len(found["rows"]) == 3
-    assert found["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
+    assert [one["protocol"]["name"] for one in speed["protocols"]] == ["cpu-1-thread", "cpu-all-threads"]
+    assert [one["protocol"]["threads"] for one in speed["protocols"]] == [1, 3]
+    assert speed["protocol"]["threads"] == 1 and len(speed["rows"]) == 3
+    assert speed["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
 
 
 def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
@@ -126,9 +126,9 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
 
     monkeypatch.setattr(Translator, "search_ids", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
-    found = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned", "chosen": "chosen.json"}])
-    assert found["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in timed} == {0.25}
-    assert "chosen teacher tuned" in found["provenance"]["inputs"]
+    speed = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned", "chosen": "chosen.json"}])
+    assert speed["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in timed} == {0.25}
+    assert "chosen teacher tuned" in speed["provenance"]["inputs"]
 
 
 def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, exported, monkeypatch):
@@ -142,21 +142,21 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
 
     monkeypatch.setattr(measure_speed, "Worker", Refuses)
     monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")
-    given = dict(rows=[*ROWS, INT8], ctranslate2=["teacher=c"], protocols=["gpu"])
+    options = dict(rows=[*ROWS, INT8], ctranslate2=["teacher=c"], protocols=["gpu"])
     refusing = "ctranslate2-int8"
-    found = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **given)
-    assert [row["name"] for row in found["rows"]] == ["beam-4", "prior-mean"]
-    assert found["protocol"]["left_out"] == {"ctranslate2-int8": "Library libcublas.so.12 is not found"}
+    speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **options)
+    assert [row["name"] for row in speed["rows"]] == ["beam-4", "prior-mean"]
+    assert speed["protocol"]["left_out"] == {"ctranslate2-int8": "Library libcublas.so.12 is not found"}
     refusing = "continuum"
     with pytest.raises(SystemExit):
-        _run(tmp_path, "a\n", "teacher=t", "lvm=l", **given)
+        _run(tmp_path, "a\n", "teacher=t", "lvm=l", **options)
 
 
 def test_protocols_follow_the_machine():
-    names = lambda *given: [(p.name, p.device, p.threads) for p in measure_speed.protocols(*given)]  # noqa: E731
-    wanted = ["cpu-1-thread", "cpu-all-threads"]
-    assert names(wanted, None, 4) == [("cpu-1-thread", "cpu", 1), ("cpu-all-threads", "cpu", 4)]
-    assert names(wanted, None, 1) == [("cpu-1-thread", "cpu", 1)]
+    names = lambda *arguments: [(p.name, p.device, p.threads) for p in measure_speed.protocols(*arguments)]  # noqa: E731
+    protocols = ["cpu-1-thread", "cpu-all-threads"]
+    assert names(protocols, None, 4) == [("cpu-1-thread", "cpu", 1), ("cpu-all-threads", "cpu", 4)]
+    assert names(protocols, None, 1) == [("cpu-1-thread", "cpu", 1)]
     assert names(["cpu-all-threads"], "cuda:1", 4) == [("gpu", "cuda:1", 1), ("cpu-all-threads", "cpu", 4)]
     assert names(["cpu-1-thread", "gpu"], "cuda", 4)[0] == ("gpu", "cuda", 1)
     with pytest.raises(ValueError, match=r"speed.protocols has gpu, but there is none here"):
@@ -186,11 +186,11 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     run_stage("export_engine", ["--engine", "ctranslate2", *words])
     rows = [ROWS[0], INT8, *({**ROWS[1], "search": "delta", "name": f"delta-{n}", "steps": n} for n in (1, 2))]
     bundles = [f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
-    found = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])
-    assert [row["name"] for row in found["rows"]] == ["beam-4", "beam-4-ctranslate2-int8", "delta-1", "delta-2"]
-    assert all(row["latency_ms"] > 0 for row in found["rows"])
-    assert found["protocol"]["engines"] == {"continuum": "float32", "ctranslate2-int8": "int8"}
-    (cost,) = found["step_costs"]["costs"]
+    speed = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])
+    assert [row["name"] for row in speed["rows"]] == ["beam-4", "beam-4-ctranslate2-int8", "delta-1", "delta-2"]
+    assert all(row["latency_ms"] > 0 for row in speed["rows"])
+    assert speed["protocol"]["engines"] == {"continuum": "float32", "ctranslate2-int8": "int8"}
+    (cost,) = speed["step_costs"]["costs"]
     assert cost["search"] == "delta" and cost["operations_a_position"] > 0
 
 
@@ -201,7 +201,7 @@ def test_a_worker_that_refuses_or_dies_says_so():
         Worker(os._exit, _order("x"))
 
 
-def told(order):
+def thread_settings(order):
     """Stands for what makes a timer: its report is the process's environment."""
     names = ("OMP_NUM_THREADS", *WAITING)
     return None, {name: os.environ.get(name) for name in names}
@@ -211,13 +211,13 @@ def told(order):
 def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch):
     for name in WAITING:
         monkeypatch.delenv(name, raising=False)
-    made = Worker(told, dataclasses.replace(_order("x"), threads=threads))
+    timing_worker = Worker(thread_settings, dataclasses.replace(_order("x"), threads=threads))
     try:
-        wanted = WAITING if threads > 1 else dict.fromkeys(WAITING)
-        assert made.about == {"OMP_NUM_THREADS": str(threads)} | wanted
+        expected = WAITING if threads > 1 else dict.fromkeys(WAITING)
+        assert timing_worker.about == {"OMP_NUM_THREADS": str(threads)} | expected
         assert not WAITING.keys() & os.environ.keys()
     finally:
-        made.close()
+        timing_worker.close()
 
 
 def multiplied(order):
@@ -231,9 +231,9 @@ def multiplied(order):
 
 def test_a_worker_that_waits_leaves_the_cores_to_others():
     """Threads that spin for ever would share the cores with the engine that is timed."""
-    made = Worker(multiplied, dataclasses.replace(_order("x"), threads=2))
+    timing_worker = Worker(multiplied, dataclasses.replace(_order("x"), threads=2))
     try:
-        process = psutil.Process(made._process.pid)
+        process = psutil.Process(timing_worker._process.pid)
         assert process.num_threads() > 1
         time.sleep(0.2)
         before = process.cpu_times()
@@ -241,7 +241,7 @@ def test_a_worker_that_waits_leaves_the_cores_to_others():
         after = process.cpu_times()
         assert after.user + after.system - before.user - before.system < 0.1
     finally:
-        made.close()
+        timing_worker.close()
 
 
 def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
@@ -258,8 +258,8 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
-    made, about = worker.make(order)
-    assert {name: one.engine for name, one in made.translators.items()} == {"a": "fast-int8", "teacher": "eager"}
+    timer, about = worker.make(order)
+    assert {name: one.engine for name, one in timer.translators.items()} == {"a": "fast-int8", "teacher": "eager"}
     assert about.precision == "int8"
     both = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
     assert [one.in_roles for one in measure_speed.orders(both, folders, protocol, "auto").values()] == [

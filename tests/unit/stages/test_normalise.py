@@ -46,8 +46,8 @@ def raw(tmp_path):
 
 def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), **settings):
     source, target = languages
-    given = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
-    words = ["--settings", json.dumps(given), "--raw-folder", str(tmp_path / "raw")]
+    content = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
+    words = ["--settings", json.dumps(content), "--raw-folder", str(tmp_path / "raw")]
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
         with pytest.raises(SystemExit) as left:
@@ -232,9 +232,9 @@ def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dro
         "test": {"source": 0, "target": 0, "pair": 0},
     }
     assert summary["pairs"] == {"train": 3, "dev": 4, "test": 1}
-    told = capsys.readouterr().err
-    assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in told
-    assert "test: 1 pairs\n" in told
+    message = capsys.readouterr().err
+    assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in message
+    assert "test: 1 pairs\n" in message
 
 
 CONNECTED = {"method": "connected-groups", "dev": 20, "test": 20, "key_language": "ro"}

@@ -34,8 +34,8 @@ def real(tmp_path_factory) -> dict:
     command = [str(PYTHON), str(SCRIPT), str(folder), "1"]
     done = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    return {"checkpoint": folder / "checkpoints/model.ckpt", "lines": lines, **said}
+    comet_output = json.loads(done.stdout.splitlines()[-1])
+    return {"checkpoint": folder / "checkpoints/model.ckpt", "lines": lines, **comet_output}
 
 
 def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_path):

@@ -97,8 +97,8 @@ def test_full_report(report_inputs, page_of):
     html = page_of(folder)
     assert html.open == []
     assert_tables_fit((folder / "index.html").read_text(encoding="utf-8"))
-    drawn = (folder / "index.html").read_text(encoding="utf-8")
-    assert "1 CPU thread, one " in drawn and "1 CPU thread, in batches of 64" in drawn
+    html_text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "1 CPU thread, one " in html_text and "1 CPU thread, in batches of 64" in html_text
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
     # First the main table, then what removing repetitions is worth.
     assert cells[0] == [
@@ -124,7 +124,7 @@ def test_full_report(report_inputs, page_of):
     assert (
         "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× |" in markdown
     )
-    for told in (
+    for passage in (
         "snakemake --config experiment=fabricated",
         "tok:13a",
         "1,234,567",
@@ -137,7 +137,7 @@ def test_full_report(report_inputs, page_of):
         "published (sacreBLEU)",
         "| score, L = 4 | 33.9 | 34.5 | 34.9 |",
     ):
-        assert told in markdown + (folder / "index.html").read_text(encoding="utf-8")
+        assert passage in markdown + (folder / "index.html").read_text(encoding="utf-8")
 
 
 def test_page_loads_nothing_and_escapes_sentences(report_inputs, page_of):
@@ -180,7 +180,7 @@ def test_seeds_are_averaged(report_inputs, page_of):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("convention", "head", "ours", "told"),
+    ("convention", "head", "ours", "passage"),
     [
         (
             "intl-lowercase",
@@ -191,7 +191,9 @@ def test_seeds_are_averaged(report_inputs, page_of):
         ("tokenised", "published (tokenised)", "35.9", "cased BLEU over the tokens"),
     ],
 )
-def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, page_of, convention, head, ours, told):
+def test_published_figures_stand_beside_ours_in_their_convention(
+    report_inputs, page_of, convention, head, ours, passage
+):
     folder = _build(report_inputs(expected={"score-4": 29.1}, expected_convention=convention))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     heads = next(row for row in rows if "BLEU" in row)
@@ -202,24 +204,24 @@ def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, 
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     assert f"| | BLEU | {head} | ours, same convention |" in markdown
     assert f"| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | {ours} |" in markdown
-    assert f"Published figures (Lee et al. (2020)) are {told}" in markdown
+    assert f"Published figures (Lee et al. (2020)) are {passage}" in markdown
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("removal", "bleu", "told"),
+    ("removal", "bleu", "passage"),
     [
         ("subwords", "34.9", "subwords that repeat the one before are removed before joining; autoregressive"),
         ("words", "34.5", "words that repeat the one before are removed; autoregressive"),
         ("none", "33.9", "repetitions are kept; autoregressive"),
     ],
 )
-def test_the_main_table_removes_what_the_setting_says(report_inputs, page_of, removal, bleu, told):
+def test_the_main_table_removes_what_the_setting_says(report_inputs, page_of, removal, bleu, passage):
     folder = _build(report_inputs(traces=False, remove_repetitions=removal))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     main, worth = (row for row in rows if row and row[0] == "score, L = 4" and len(row) < 12)
     assert main[1].startswith(f"{bleu} [") and worth[1:] == ["33.9", "34.5", "34.9"]
-    assert told in (folder / "results.md").read_text(encoding="utf-8")
+    assert passage in (folder / "results.md").read_text(encoding="utf-8")
 
 
 def _without(variant):
@@ -272,11 +274,11 @@ def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(repo
 @pytest.mark.usefixtures("undrawn")
 def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, page_of):
     folder = _build(report_inputs(significance=True, further=("news", "talks"), expected={"score-4": 29.1}))
-    found = read_results(folder / "results.json")
-    assert [one.split for one in found.further] == ["news", "talks"] and found.split == "test"
-    for one in found.further:
-        assert one.signatures["BLEU"].startswith("nrefs:2") and len(one.rows) == len(found.rows)
-        for row, main in zip(one.rows, found.rows, strict=True):
+    results = read_results(folder / "results.json")
+    assert [one.split for one in results.further] == ["news", "talks"] and results.split == "test"
+    for one in results.further:
+        assert one.signatures["BLEU"].startswith("nrefs:2") and len(one.rows) == len(results.rows)
+        for row, main in zip(one.rows, results.rows, strict=True):
             lower = 10 if one.split == "news" else 20
             assert row.bleu == pytest.approx(main.bleu - lower) and row.p_value == main.p_value
             assert row.latency_ms is None and (row.system, row.name) == (main.system, main.name)
@@ -294,7 +296,7 @@ def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, p
     with (folder / "table.csv").open(encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [row["split"] for row in table] == [
-        name for name in ("test", "news", "talks") for _ in range(len(found.rows))
+        name for name in ("test", "news", "talks") for _ in range(len(results.rows))
     ]
 
 
@@ -314,10 +316,12 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     # Fifteen rows have a p, all but the beam; and six a network of their own.
     for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):
-        told = text.replace("&lt;", "<").replace("&#39;", "'")
-        assert "Two-sided paired approximate randomisation of corpus BLEU, 10,000 trials, of refined rows" in told
-        assert "15 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0033." in told
-        assert "6 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0083." in told
+        unescaped = text.replace("&lt;", "<").replace("&#39;", "'")
+        assert "Two-sided paired approximate randomisation of corpus BLEU, 10,000 trials, of refined rows" in unescaped
+        assert (
+            "15 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0033." in unescaped
+        )
+        assert "6 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0083." in unescaped
     assert "| score: score, L = 4 | 34.9 | +0.25 | 0.500 |" in markdown
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     assert ["energy: energy, L = 1", "33.5", "+0.25", "0.500"] in cells
@@ -386,8 +390,8 @@ def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, tmp_path, 
     with pytest.raises(SystemExit) as left:
         _build(words)
     assert left.value.code == 1
-    said = capsys.readouterr().err.strip()
-    assert re.search(message, said) and "\n" not in said
+    error = capsys.readouterr().err.strip()
+    assert re.search(message, error) and "\n" not in error
     assert not (tmp_path / "report").exists()
 
 
@@ -440,13 +444,13 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     }
     (tmp_path / "energies.json").write_text(json.dumps(energies))
     folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
-    found = {
+    energy_by_row = {
         (one.name, one.repetitions_removed): one.energy_per_sentence
         for one in read_results(folder / "results.json").rows
         if one.system == "lvm"
     }
     # In results the first scorer's, of rows at lengths of their own.
-    assert found["delta-2", "subwords"] == 9.04 and set(found.values()) == {9.04, None}
+    assert energy_by_row["delta-2", "subwords"] == 9.04 and set(energy_by_row.values()) == {9.04, None}
     page = page_of(folder)
     cells = [[part.strip() for part in row] for row in page.rows]
     assert ["distilled", "7.0 (22.0)"] in cells and ["distilled", "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells

@@ -77,11 +77,11 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     mapped["texts"] = dict.fromkeys(mapped["texts"], WORDS)
     ordered = analysed.raw("reordering")
     ordered["example"] |= {"pieces": ["$$", "_", WORDS], "target_pieces": [["$x^$", "\\$"], [WORDS]]}
-    held = analysed.raw("components")
-    for one, name in zip(held["systems"], NAMES, strict=False):
+    components = analysed.raw("components")
+    for one, name in zip(components["systems"], NAMES, strict=False):
         one["system"] = name
-    paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, held)]
-    for path, content in zip(paths, (mapped, ordered, held), strict=True):
+    paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, components)]
+    for path, content in zip(paths, (mapped, ordered, components), strict=True):
         path.write_text(json.dumps(content))
     jobs.start(report.run, report.Inputs, words=[*words, "--analyses", *map(str, paths)])
     folder = tmp_path / "report"

@@ -45,13 +45,13 @@ def test_scores_of_all_variants_and_details(files):
         json.dumps({"score": -1.0, "steps": steps, "without_repeated_subwords": text}, ensure_ascii=False)
         for steps, text in zip((1, 4), joined, strict=True)
     ]
-    found = _run(_words(files, [lines[0], "she she" + lines[1][3:]], lines, ["x", "y"], details))
-    assert found["sentences"] == 2 and found["mean_steps"] == 2.5
-    assert found["without_repeated_words"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 100
-    assert found["without_repeated_subwords"]["bleu"] == sacrebleu.corpus_bleu(joined, [lines]).score < 100
-    assert set(found["kept"]) == set(found["without_repeated_words"]) == set(found["without_repeated_subwords"])
-    assert found["kept"]["validity"] is None
-    assert set(found["provenance"]["inputs"]) == {"hypotheses", "reference", "source", "details"}
+    quality = _run(_words(files, [lines[0], "she she" + lines[1][3:]], lines, ["x", "y"], details))
+    assert quality["sentences"] == 2 and quality["mean_steps"] == 2.5
+    assert quality["without_repeated_words"]["bleu"] == pytest.approx(100) and quality["kept"]["bleu"] < 100
+    assert quality["without_repeated_subwords"]["bleu"] == sacrebleu.corpus_bleu(joined, [lines]).score < 100
+    assert set(quality["kept"]) == set(quality["without_repeated_words"]) == set(quality["without_repeated_subwords"])
+    assert quality["kept"]["validity"] is None
+    assert set(quality["provenance"]["inputs"]) == {"hypotheses", "reference", "source", "details"}
 
 
 def test_several_references_are_scored_together(files):
@@ -60,10 +60,10 @@ def test_several_references_are_scored_together(files):
     words = _words(files, lines, other, ["x", "y"])
     place = words.index("--reference") + 1
     words.insert(place + 1, str(files("ref2.en", [lines[0], ""])))
-    found = _run(words)
-    assert found["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [other, [lines[0], None]]).score
-    assert "nrefs:var" in found["kept"]["bleu_signature"]
-    assert {"reference", "reference 2"} <= set(found["provenance"]["inputs"])
+    quality = _run(words)
+    assert quality["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [other, [lines[0], None]]).score
+    assert "nrefs:var" in quality["kept"]["bleu_signature"]
+    assert {"reference", "reference 2"} <= set(quality["provenance"]["inputs"])
 
 
 def test_validity_follows_the_direction(files, monkeypatch):
@@ -76,8 +76,8 @@ def test_validity_follows_the_direction(files, monkeypatch):
     forward = _words(
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated
     )
-    found = _run(forward)
-    assert (found["kept"]["validity"], found["without_repeated_words"]["validity"]) == (0, 0.5)
+    quality = _run(forward)
+    assert (quality["kept"]["validity"], quality["without_repeated_words"]["validity"]) == (0, 0.5)
     generated |= {"source": "en", "target": "de"}
     assert _run(_words(files, ["der Hund"], ["der Hund"], ["the dog"], None, generated))["kept"]["validity"] == 1
 
@@ -99,9 +99,9 @@ def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses,
     with pytest.raises(SystemExit) as left:
         _run(words)
     assert left.value.code == 1
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("error: ") and "\n" not in said
-    assert re.search(message, said)
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and "\n" not in error
+    assert re.search(message, error)
     with pytest.raises(FileNotFoundError):
         open(words[-1])
 
@@ -124,7 +124,7 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     assert joined != (tmp_path / "dev.txt").read_text().splitlines()
     # What remains is taken for the reference: the miniature's words are in no other.
     (tmp_path / "reference").write_text("".join(f"{line}\n" for line in joined))
-    found = _run(
+    quality = _run(
         [
             "--settings",
             json.dumps(SETTINGS),
@@ -140,7 +140,7 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
             str(tmp_path / "quality.json"),
         ]
     )
-    assert found["without_repeated_subwords"]["chrf"] == 100 > found["kept"]["chrf"]
+    assert quality["without_repeated_subwords"]["chrf"] == 100 > quality["kept"]["chrf"]
 
 
 def test_what_became_of_placeholders_is_summed(files, capsys):

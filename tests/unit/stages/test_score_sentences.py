@@ -311,16 +311,16 @@ def test_rows_are_compared_by_the_figures_of_their_sentences(stage, tmp_path):
 def test_the_stage_imports_what_its_environment_has():
     """Under Conda it runs beside the program, without most packages of this project."""
     pins = yaml.safe_load((PROJECT / "envs/comet.yaml").read_text())["dependencies"][-1]["pip"]
-    wanted, known = {re.split("[=<>]", pin)[0].lower().replace("_", "-") for pin in pins}, set()
-    while wanted:
-        name = wanted.pop()
-        known.add(name)
+    pending, allowed = {re.split("[=<>]", pin)[0].lower().replace("_", "-") for pin in pins}, set()
+    while pending:
+        name = pending.pop()
+        allowed.add(name)
         try:
-            needed = importlib.metadata.requires(name) or []
+            requirements = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
             continue
-        plain = [line for line in needed if "extra ==" not in line]
-        wanted |= {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in plain} - known
+        plain = [line for line in requirements if "extra ==" not in line]
+        pending |= {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in plain} - allowed
     code = (
         "import contextlib, sys\nfrom workflow_src.stages import score_sentences as stage\n"
         "from workflow_src.jobs import parse_options\n"
@@ -332,5 +332,5 @@ def test_the_stage_imports_what_its_environment_has():
     assert done.returncode == 0, done.stderr
     of = importlib.metadata.packages_distributions()
     imported = {of[name][0].lower().replace("_", "-") for name in done.stdout.split() if name in of} - {"continuum"}
-    assert "tyro" in imported and not imported - known
+    assert "tyro" in imported and not imported - allowed
     assert not {"torch", "numpy"} & imported

@@ -59,15 +59,15 @@ def leaks(pairs: list[tuple[str, str]], number: int) -> list[str]:
     rows = list(divided(normalised(pairs, normalisers(number), True, dropped), SPLIT, ("ro", "en"), dropped))
     assert Counter(name for name, _ in rows) >= Counter(dev=3, test=3)
     assert len(rows) + dropped.total() == len(pairs)
-    found = []
+    leaked = []
     for side in ("source", "target", "reference"):
         owner: dict[str, str] = {}
         for name, row in rows:
             line = normalisers(number)[1].reference(row.raw_target) if side == "reference" else getattr(row, side)
             for text in {line, key(line)}:
                 if owner.setdefault(text, name) != name:
-                    found.append(f"{side} {text!r} is in {owner[text]} and {name}")
-    return found
+                    leaked.append(f"{side} {text!r} is in {owner[text]} and {name}")
+    return leaked
 
 
 def fillers(count: int) -> list[tuple[str, str]]:

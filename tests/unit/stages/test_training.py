@@ -105,9 +105,9 @@ def test_a_refiner_may_start_as_it_was_initialised(
     words = {"base": systems["lvm"], "max_steps": 0, "seed": 5, "model": {"start": "random"}}
     run_stage("train", training_words(family, tmp_path / "a", **words))
     torch.manual_seed(5)
-    wanted = build(family, tiny_settings(family)["model"], tiny.sizes).state_dict()
+    initialised = build(family, tiny_settings(family)["model"], tiny.sizes).state_dict()
     started = load_tensors(tmp_path / "a/model.safetensors")
-    assert started and all(torch.equal(tensor, wanted[name]) for name, tensor in started.items())
+    assert started and all(torch.equal(tensor, initialised[name]) for name, tensor in started.items())
     run_stage("train", training_words(family, tmp_path / "b", initial=systems[family], **words))
     assert same(tmp_path / "b/model.safetensors", systems[family])
 
@@ -155,7 +155,7 @@ def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stag
 def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
     short = {"max_steps": 6}
     folder = tmp_path / "a"
-    for words, said, unsaid in (
+    for words, logged, not_logged in (
         (training_words("transformer", folder, **short), None, "resumed"),
         (training_words("transformer", folder, **short), "resumed at step 6", "afresh"),
         (training_words("transformer", folder, learning_rate=0.004, **short), "starts afresh", "resumed"),
@@ -164,7 +164,7 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
             run_stage("train", words)
-        assert (said or "") in caplog.text and unsaid not in caplog.text
+        assert (logged or "") in caplog.text and not_logged not in caplog.text
     fresh = tmp_path / "b"
     run_stage("train", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
@@ -178,9 +178,9 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
     updates = math.ceil(8 * tokens / 150)
     assert updates > 20
     auto = {"warmup_steps": "auto", "validate_every": "auto", "save_every": "auto"}
-    wanted = auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 100_000}}
+    auto_settings = auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 100_000}}
     with caplog.at_level("INFO", "continuum"):
-        run_stage("train", training_words("transformer", tmp_path, **wanted))
+        run_stage("train", training_words("transformer", tmp_path, **auto_settings))
     every = math.ceil(updates / 10)
     numbers = {"max_steps": updates, "warmup_steps": updates // 20, "validate_every": every}
     assert f"max_steps is auto: {updates} updates for {tokens} target tokens" in caplog.text
@@ -190,20 +190,20 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
     steps = [entry["step"] for entry in history if "averaged" not in entry]
     assert steps == [*range(every, updates, every), updates]
     # As numbers they are the same training, whose state is found: what the corpus gave is part of its fingerprint.
-    for words, said in (
-        (wanted, f"resumed at step {updates}"),
+    for words, logged in (
+        (auto_settings, f"resumed at step {updates}"),
         (numbers | {"save_every": 3}, f"resumed at step {updates}"),
         (auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 4}}, "starts afresh"),
     ):
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
             run_stage("train", training_words("transformer", tmp_path, **words))
-        assert said in caplog.text
+        assert logged in caplog.text
     assert read_json(tmp_path / "config.json")["steps"] == 4
 
 
 def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path, caplog):
-    for base, said in ((systems["lvm"], "resumed"), (tmp_path / "base/model.safetensors", "starts afresh")):
+    for base, logged in ((systems["lvm"], "resumed"), (tmp_path / "base/model.safetensors", "starts afresh")):
         (tmp_path / "base").mkdir(exist_ok=True)
         described = json.loads(systems["lvm"].with_name("config.json").read_text())
         del described["sha256"]
@@ -213,7 +213,7 @@ def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path,
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
             run_stage("train", training_words("score", tmp_path, base=base, max_steps=3))
-        assert said in caplog.text
+        assert logged in caplog.text
 
 
 def _timeless(path: Path) -> list[dict]:
@@ -291,11 +291,11 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
     """A family may have latents that a model of it has not."""
     run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
     plain = tmp_path / "plain" / "model.safetensors"
-    told = (
+    message = (
         f"{plain} is of family nat; a system that has latents is needed here, and with its model settings it is none."
     )
-    assert refused("train", training_words("score", tmp_path / "out", base=plain)) == told
-    assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == told
+    assert refused("train", training_words("score", tmp_path / "out", base=plain)) == message
+    assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == message
     assert not (tmp_path / "out").exists() and not (tmp_path / "bundle").exists()
 
 
@@ -339,12 +339,12 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
 
 def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_words, refused, tmp_path):
     """Of as many subwords as these: what they say of themselves is all that tells."""
-    given = tmp_path / "model.safetensors"
-    given.write_bytes(systems["transformer"].read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(systems["transformer"].read_bytes())
     description = json.loads(systems["transformer"].with_name("config.json").read_text())
-    given.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
-    error = refused("train", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
-    assert error.startswith(f"{given} was trained with other subwords of the same number")
+    weights.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
+    error = refused("train", training_words("transformer", tmp_path / "out", initial=weights, max_steps=0))
+    assert error.startswith(f"{weights} was trained with other subwords of the same number")
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
@@ -369,11 +369,11 @@ def merge_words(tiny, systems, shards, folder, source=None, **settings):
 def shards(tiny, systems, tmp_path_factory, run_stage):
     """Number of shards -> their files."""
     folder = tmp_path_factory.mktemp("shards")
-    made = {count: [folder / f"{i}-of-{count}.jsonl" for i in range(count)] for count in (1, 2, 3)}
-    for count, paths in made.items():
+    paths_by_count = {count: [folder / f"{i}-of-{count}.jsonl" for i in range(count)] for count in (1, 2, 3)}
+    for count, paths in paths_by_count.items():
         for shard, path in enumerate(paths):
             run_stage("distill", distill_words(tiny, systems, path, shard, count))
-    return made
+    return paths_by_count
 
 
 def test_distilling_in_shards_changes_nothing(tiny, systems, shards, run_stage, tmp_path):
@@ -399,9 +399,9 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
     real = distill.search_all
 
     def spelling_line_breaks(*words):
-        found = real(*words)
-        found.tokens[0] = nibbles
-        return found
+        outputs = real(*words)
+        outputs.tokens[0] = nibbles
+        return outputs
 
     monkeypatch.setattr(distill, "search_all", spelling_line_breaks)
     words = distill_words(tiny, systems, tmp_path / "s.jsonl", source=source)
@@ -580,8 +580,8 @@ def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_st
 
 
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
-    said = refused("train", training_words("transformer", tmp_path, model={"max_positions": 4}))
-    assert "the model has 4 positions; raise model.max_positions" in said
+    error = refused("train", training_words("transformer", tmp_path, model={"max_positions": 4}))
+    assert "the model has 4 positions; raise model.max_positions" in error
 
 
 def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
@@ -592,8 +592,10 @@ def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
     sentences = [list(range(4, 4 + count)) for count in (2, longest)]
     encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
     words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]
-    said = refused("train", [*words, str(tmp_path / "test")])
-    assert f"{tmp_path}/test has a sentence of {longest + 1} subwords" in said and "max_characters (dev, test)" in said
+    error = refused("train", [*words, str(tmp_path / "test")])
+    assert (
+        f"{tmp_path}/test has a sentence of {longest + 1} subwords" in error and "max_characters (dev, test)" in error
+    )
     assert not (tmp_path / "out").exists()
     run_stage("train", [*words, f"{tiny.root}/encoded/dev"])
     assert not (tmp_path / "model.safetensors").exists()
@@ -603,5 +605,7 @@ def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
 def test_a_training_says_that_its_latents_have_collapsed(latents, warned, training_words, run_stage, tmp_path, caplog):
     """After one update heads that start near 0 say nothing."""
     run_stage("train", training_words("nat", tmp_path, model=latents, max_steps=1, validate_every=1))
-    told = [record.getMessage() for record in caplog.records if "collapsed" in record.getMessage()]
-    assert len(told) == warned and all(line.startswith("warning: the latents have collapsed: ") for line in told)
+    warnings = [record.getMessage() for record in caplog.records if "collapsed" in record.getMessage()]
+    assert len(warnings) == warned and all(
+        line.startswith("warning: the latents have collapsed: ") for line in warnings
+    )

@@ -52,8 +52,8 @@ class Job:
         """Read what it says until it has done this update; False when it ends before."""
         for line in self.process.stderr:
             self.lines.append(line)
-            found = re.match(r"step (\d+)/", line)
-            if found and int(found[1]) >= step:
+            update = re.match(r"step (\d+)/", line)
+            if update and int(update[1]) >= step:
                 return True
         return False
 
@@ -66,13 +66,13 @@ class Job:
         return self.process.returncode
 
     @property
-    def said(self):
+    def log(self):
         return "".join(self.lines)
 
 
 def resumed_at(job):
-    found = re.search(r"^resumed\D+(\d+)", job.said, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(r"^resumed\D+(\d+)", job.log, re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def same(one: Path, other: Path) -> bool:
@@ -102,13 +102,13 @@ def words_of(systems, training_words):
 @pytest.fixture(scope="module")
 def straight(words_of, tmp_path_factory):
     """Folder of a family's training that nothing disturbed."""
-    made = {}
+    folders = {}
 
     def train(family):
-        if family not in made:
-            made[family] = tmp_path_factory.mktemp(f"straight-{family}")
-            assert Job(family, words_of(family, made[family])).end() == 0
-        return made[family]
+        if family not in folders:
+            folders[family] = tmp_path_factory.mktemp(f"straight-{family}")
+            assert Job(family, words_of(family, folders[family])).end() == 0
+        return folders[family]
 
     return train
 
@@ -130,13 +130,13 @@ def test_a_training_told_to_stop_goes_on_and_ends_with_the_same_bits(words_of, r
     for number, step in ((signal.SIGTERM, 10), (signal.SIGUSR1, 35)):
         job = Job("lvm", words)
         assert job.until(step)
-        assert job.end(number) == 75, job.said
+        assert job.end(number) == 75, job.log
         assert resumed_at(job) == last
-        told = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", job.said)
-        last = int(told[1])
-        assert last == int(told[2]) >= step and not (tmp_path / "out/model.safetensors").exists()
+        match = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", job.log)
+        last = int(match[1])
+        assert last == int(match[2]) >= step and not (tmp_path / "out/model.safetensors").exists()
     job = Job("lvm", words)
-    assert job.end() == 0 and resumed_at(job) == last, job.said
+    assert job.end() == 0 and resumed_at(job) == last, job.log
     run_stage("train", words_of("lvm", tmp_path / "straight", **short))
     assert same(tmp_path / "out", tmp_path / "straight")
 
@@ -149,13 +149,13 @@ def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path
     for number in range(10):
         job = Job(family, words)
         at = (number * 22) + chance.randrange(1, 20)
-        assert job.until(at), job.said
+        assert job.until(at), job.log
         assert job.end(signal.SIGKILL) == -signal.SIGKILL
         states = sorted(int(path.stem.split("-")[1]) for path in (tmp_path / "state").glob("step-*.json"))
         # Nothing that was saved is lost: at most the updates since the last state.
         assert not states or states[-1] >= at - at % LONG["save_every"] - LONG["save_every"]
     last = Job(family, words)
-    assert last.end() == 0 and resumed_at(last) > 150, last.said
+    assert last.end() == 0 and resumed_at(last) > 150, last.log
     equal = same(tmp_path, straight(family))
     for _ in range(10):
         counted(f"SIGKILL of {family} at a random update", equal)
@@ -171,11 +171,11 @@ from workflow_src import jobs
 moments = iter(range(1, 10**9))
 
 def deadly(call):
-    def made(*words):
+    def fatal_call(*words):
         if next(moments) == int(os.environ["AT"]):
             os.kill(os.getpid(), signal.SIGKILL)
         return call(*words)
-    return made
+    return fatal_call
 
 from workflow_src.stages import train as stage
 from workflow_src.training import state
@@ -204,10 +204,10 @@ def test_killed_while_a_state_is_written(family, words_of, straight, counted, tm
     moments = [1, 2, 3, 4, 5, 6, *(chance.randrange(7, 20) for _ in range(6))]
     for at in moments:
         job = Job(family, words, KILLED_WHILE_WRITING, AT=str(at))
-        assert job.end() == -signal.SIGKILL, job.said
-        assert "cannot be used" not in job.said
+        assert job.end() == -signal.SIGKILL, job.log
+        assert "cannot be used" not in job.log
     last = Job(family, words)
-    assert last.end() == 0, last.said
+    assert last.end() == 0, last.log
     assert not list((tmp_path / "state").glob(".*.partial"))
     equal = same(tmp_path, straight(family))
     for _ in moments:
@@ -245,8 +245,8 @@ def test_damaged_states(how, ending, all_of_them, words_of, straight, counted, t
     for path in states if all_of_them else states[1:]:
         DAMAGES[how](path)
     last = Job(family, words)
-    assert last.end() == 0, last.said
-    assert last.said.count("cannot be used (") == len(states if all_of_them else states[1:])
+    assert last.end() == 0, last.log
+    assert last.log.count("cannot be used (") == len(states if all_of_them else states[1:])
     assert resumed_at(last) == (0 if all_of_them else older)
     equal = same(tmp_path, straight(family))
     counted(f"{'all states' if all_of_them else 'the newest state'} {how}", equal)

@@ -23,9 +23,9 @@ class Trap:
 
 @pytest.fixture
 def trap(tmp_path):
-    made = Trap(tmp_path / "sprung")
-    yield made
-    assert not made.folder.exists()
+    pickle_trap = Trap(tmp_path / "sprung")
+    yield pickle_trap
+    assert not pickle_trap.folder.exists()
 
 
 @pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "model.safetensors"])

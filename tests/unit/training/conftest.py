@@ -52,12 +52,12 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
     ) -> Trainer:
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
         torch.manual_seed(seed)
-        made = build(family, settings["model"], tiny.sizes)
+        network = build(family, settings["model"], tiny.sizes)
         if prepare:
-            prepare(made)
+            prepare(network)
         objective = build_objective(family, settings["objective"])
         return Trainer(
-            made,
+            network,
             wrap(objective) if wrap else objective,
             TrainingConfig.model_validate(settings["training"]),
             tiny.train if corpus is None else corpus,

@@ -135,8 +135,8 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
                 trainer.states = None
             trainer.run()
             weights = {name: tensor.cpu() for name, tensor in weights_of(trainer.model).items()}
-            held = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-            return device, torch.cuda.current_device(), held == list(machine.uuids), weights
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            return device, torch.cuda.current_device(), visible == list(machine.uuids), weights
 
     for name, value in {**environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}.items():
         monkeypatch.setenv(name, value)
@@ -157,7 +157,7 @@ def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
             except RuntimeError as failure:
                 return str(failure)
 
-    assert all("Duplicate GPU detected" in said for said in in_processes(2, share, tmp_path))
+    assert all("Duplicate GPU detected" in message for message in in_processes(2, share, tmp_path))
 
 
 @pytest.mark.forks
@@ -260,19 +260,19 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
         assert len(dev.batches()) >= 4
         dev.over_batches(lambda batch: looked.append(batch.indices))
         if family == "transformer":
-            made = transformer.validate(dev, CrossEntropyConfig())
+            validation = transformer.validate(dev, CrossEntropyConfig())
         elif family == "lvm":
-            made = lvm.validate(dev, ElboConfig(dev_samples=3))
+            validation = lvm.validate(dev, ElboConfig(dev_samples=3))
         else:
-            made = refiners.validate(dev, ScoreMatchingConfig(), frozen)
+            validation = refiners.validate(dev, ScoreMatchingConfig(), frozen)
         translations = dev.translate(lambda source: greedy(model, source)) if family == "transformer" else None
-        return made.figures(model), translations, looked
+        return validation.figures(model), translations, looked
 
     alone = figures(Group())
-    found = in_processes(3, figures, tmp_path)
-    assert [part[:2] for part in found] == [alone[:2]] * 3
-    assert sorted(batch for _, _, looked in found for batch in looked) == sorted(alone[2])
-    assert all(len(looked) < len(alone[2]) for _, _, looked in found)
+    by_process = in_processes(3, figures, tmp_path)
+    assert [part[:2] for part in by_process] == [alone[:2]] * 3
+    assert sorted(batch for _, _, looked in by_process for batch in looked) == sorted(alone[2])
+    assert all(len(looked) < len(alone[2]) for _, _, looked in by_process)
 
 
 # A stage in float64: what the objective draws and computes, and the weights.
@@ -345,10 +345,10 @@ def test_two_processes_are_one_that_accumulates(family, systems, training_words,
     one, log = results.pop((1, 2))
     for weights, entries in results.values():
         assert len(entries) == len(log) == 3
-        for entry, wanted in zip(entries, log, strict=True):
+        for entry, expected in zip(entries, log, strict=True):
             # The objective gives this share in float32, whatever the weights are.
-            assert entry.pop("length_accuracy", 0) == pytest.approx(wanted.get("length_accuracy", 0), abs=1e-7)
-            assert entry == pytest.approx({k: v for k, v in wanted.items() if k != "length_accuracy"}, abs=1e-9)
+            assert entry.pop("length_accuracy", 0) == pytest.approx(expected.get("length_accuracy", 0), abs=1e-7)
+            assert entry == pytest.approx({k: v for k, v in expected.items() if k != "length_accuracy"}, abs=1e-9)
         for name, tensor in weights.items():
             assert tensor.dtype == torch.float64
             torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
@@ -405,8 +405,8 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
     words = training_words("transformer", tmp_path / "cut", **more)
     ended = launch(tmp_path, "train", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
     assert ended.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
-    told = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
-    assert told in ended.stderr, ended.stderr
+    message = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
+    assert message in ended.stderr, ended.stderr
     again = launch(tmp_path, "train", words, 2)
     assert again.returncode == 0, again.stderr
     assert re.search(rf"resumed\D+{4 if how == 'killed' else 6} ", again.stderr)
@@ -429,10 +429,10 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
         assert lines[-1], "".join(lines)
     # Ctrl-C reaches the whole group of a terminal; torchrun's processes are in sessions of their own.
     job.send_signal(number)
-    said = "".join(lines) + job.communicate(timeout=200)[1]
+    output = "".join(lines) + job.communicate(timeout=200)[1]
     assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
-    stopped = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", said)
-    assert stopped and stopped[1] == stopped[2], said
+    stopped = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", output)
+    assert stopped and stopped[1] == stopped[2], output
     again = launch(tmp_path, "train", words, 2)
     assert again.returncode == 0 and re.search(rf"resumed\D+{stopped[1]} ", again.stderr), again.stderr
     straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
@@ -446,9 +446,9 @@ def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
     words = [*training_words("transformer", tmp_path / "out", batch_tokens=300), "--log", str(tmp_path / "log")]
     done = launch(tmp_path, "train", words, 2, ERROR, AT="2")
     assert done.returncode != 0
-    for told in (done.stderr, (tmp_path / "log").read_text()):
-        own = told.index("[process 1] error: the second process has had enough.")
-        assert own < told.index("another process of this training ended, so this one stops too (")
+    for log in (done.stderr, (tmp_path / "log").read_text()):
+        own = log.index("[process 1] error: the second process has had enough.")
+        assert own < log.index("another process of this training ended, so this one stops too (")
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
@@ -489,7 +489,7 @@ def test_only_broken_connections_are_laid_to_another_process(raised, expected):
 
 def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     """Others are told every time that it has waited in vain, so that no connection is silent for long."""
-    tries, told = [], []
+    tries, gathered = [], []
 
     def lease(device, count, seconds):
         tries.append((device, count, seconds))
@@ -499,7 +499,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
 
     class Watched(Group):
         def gather(self, value):
-            told.append(value)
+            gathered.append(value)
             return [value]
 
     monkeypatch.setattr(devices, "lease_devices", lease)
@@ -510,7 +510,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     with pytest.raises(ValueError, match=r"setting runtime.devices asks for 1 GPUs, 0 are visible here"):
         devices.own_device("cuda", Watched())
     assert tries == [("cuda", 1, devices.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
-    assert told == [(True, None), (True, None), (False, ("GPU-a",))]
+    assert gathered == [(True, None), (True, None), (False, ("GPU-a",))]
 
 
 def test_alone_everything_is_the_identity():
@@ -523,6 +523,6 @@ def test_buckets_keep_order_type_and_size():
     sizes = [3, BUCKET - 2, 1, BUCKET + 5, 2, 2]
     tensors = [torch.empty(size, device="meta") for size in sizes]
     tensors.append(torch.empty(1, device="meta", dtype=torch.float64))
-    found = [[tensor.numel() for tensor in bucket] for bucket in _buckets(tensors)]
-    assert found == [[3], [BUCKET - 2, 1], [BUCKET + 5], [2, 2], [1]]
+    buckets = [[tensor.numel() for tensor in bucket] for bucket in _buckets(tensors)]
+    assert buckets == [[3], [BUCKET - 2, 1], [BUCKET + 5], [2, 2], [1]]
     assert list(_buckets([])) == []

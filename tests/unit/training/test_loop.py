@@ -38,13 +38,13 @@ def bomb(after):
     return wrap
 
 
-def scripted(scores, seen=None):
+def scripted(scores, validated=None):
     """A validation that gives these scores in turn and keeps the weights it saw."""
     values = iter(scores)
 
     def figures(model):
-        if seen is not None:
-            seen.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
+        if validated is not None:
+            validated.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
         return {"dev": next(values)}
 
     return Validation(figures, "dev")
@@ -290,11 +290,11 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
 
 
 def test_parts_of_an_update_see_the_same_step_and_all_pairs_of_an_epoch_once(make_trainer, tiny):
-    seen, steps = [], []
+    batches, steps = [], []
 
     def watch(objective):
         def call(model, batch, context):
-            seen.append(batch.indices)
+            batches.append(batch.indices)
             steps.append((context.step, context.total_steps))
             return objective(model, batch, context)
 
@@ -303,42 +303,42 @@ def test_parts_of_an_update_see_the_same_step_and_all_pairs_of_an_epoch_once(mak
     make_trainer("transformer", accumulate=3, wrap=watch, max_steps=10).run()
     assert steps == [(step, 10) for step in range(10) for _ in range(3)]
     epoch = len(epoch_batches(tiny.train, 50, 1, 0))
-    assert epoch < len(seen)
-    assert sorted(row for rows in seen[:epoch] for row in rows) == list(range(40))
+    assert epoch < len(batches)
+    assert sorted(row for rows in batches[:epoch] for row in rows) == list(range(40))
 
 
 def test_keep_last_gives_the_last_weights(make_trainer, compare):
-    seen = []
-    trainer = make_trainer("transformer", keep="last", validation=scripted([1, 9, 2], seen), validate_every=4)
+    validated = []
+    trainer = make_trainer("transformer", keep="last", validation=scripted([1, 9, 2], validated), validate_every=4)
     trainer.run()
-    assert len(seen) == 3 and compare.equal(trainer.model, seen[2]) and not trainer.model.training
+    assert len(validated) == 3 and compare.equal(trainer.model, validated[2]) and not trainer.model.training
 
 
 @pytest.mark.parametrize(
     ("scores", "best"), [([1, 9, 2], 1), ([1, 1, 1], 0), ([float("nan"), 1, 2], 2), ([3, float("nan"), 1], 0)], ids=str
 )
 def test_keep_best_gives_the_weights_of_the_largest_score(make_trainer, compare, scores, best):
-    seen = []
-    trainer = make_trainer("transformer", keep="best", validation=scripted(scores, seen), validate_every=4)
+    validated = []
+    trainer = make_trainer("transformer", keep="best", validation=scripted(scores, validated), validate_every=4)
     trainer.run()
-    assert compare.equal(trainer.model, seen[best])
+    assert compare.equal(trainer.model, validated[best])
 
 
 def test_keep_best_gives_the_weights_of_the_smallest_score_where_a_validation_says_so(make_trainer, compare):
-    seen = []
-    validation = dataclasses.replace(scripted([4, -3, 2], seen), smallest=True)
+    validated = []
+    validation = dataclasses.replace(scripted([4, -3, 2], validated), smallest=True)
     trainer = make_trainer("transformer", keep="best", validation=validation, validate_every=4)
     trainer.run()
-    assert compare.equal(trainer.model, seen[1])
+    assert compare.equal(trainer.model, validated[1])
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 10])
 def test_keep_average_gives_the_mean_of_the_last_and_validates_it(make_trainer, last):
-    seen = []
-    validation = scripted([1, 2, 3, 40], seen)
+    validated = []
+    validation = scripted([1, 2, 3, 40], validated)
     trainer = make_trainer("transformer", validation=validation, validate_every=4, average_last=last)
     history = trainer.run().history
-    chosen = seen[:3][-last:]
+    chosen = validated[:3][-last:]
     for name, parameter in weights_of(trainer.model).items():
         mean = torch.stack([weights[name].double() for weights in chosen]).mean(0)
         torch.testing.assert_close(parameter.double(), mean, rtol=1e-6, atol=1e-7)
@@ -414,12 +414,12 @@ def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):
 def test_patience_stops_after_validations_that_are_no_better(make_trainer, compare, scores, smallest, stops_at, chosen):
     """Two in a row: the weights are those of the best one; killed and resumed, it stops at the same update."""
     more = {"max_steps": 10, "validate_every": 2, "save_every": 1, "keep": "best", "patience": 2}
-    seen: list[dict] = []
-    made = dataclasses.replace(scripted(scores, seen), smallest=smallest)
-    trainer = make_trainer("transformer", validation=made, **more)
+    validated: list[dict] = []
+    validation = dataclasses.replace(scripted(scores, validated), smallest=smallest)
+    trainer = make_trainer("transformer", validation=validation, **more)
     progress = trainer.run()
     assert progress.step == 2 * stops_at and len(progress.history) == stops_at
-    assert compare.equal(trainer.model, seen[chosen - 1])
+    assert compare.equal(trainer.model, validated[chosen - 1])
     first, rest = (dataclasses.replace(scripted(part), smallest=smallest) for part in (scores[:1], scores[1:]))
     left = make_trainer("transformer", state="two", validation=first, wrap=bomb(3), **more)
     with pytest.raises(Killed):

@@ -79,5 +79,5 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
         settings = MaskPredictSettings(iterations=iterations, length_beam=1)
         sources = [torch.tensor([[*tiny.dev.source(row).tolist(), 2]]) for row in range(5)]
         rows = [run({"model": model}, source, settings).tokens[0] for source in sources]
-        wanted = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [references[:5]]).score
-        assert figures[name] == pytest.approx(wanted)
+        bleu = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [references[:5]]).score
+        assert figures[name] == pytest.approx(bleu)

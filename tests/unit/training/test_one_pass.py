@@ -57,11 +57,11 @@ def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family
 def test_targets_that_no_alignment_reaches_are_warned_of_once(make_trainer, caplog, share):
     own = build_objective("nat", {})
 
-    def told(network, batch, context):
+    def with_unreachable(network, batch, context):
         terms = own(network, batch, context)
         return dataclasses.replace(terms, figures=terms.figures | {"unreachable": torch.tensor(share)})
 
-    trainer = make_trainer("nat", max_steps=4, validate_every=2, wrap=lambda _: told)
+    trainer = make_trainer("nat", max_steps=4, validate_every=2, wrap=lambda _: with_unreachable)
     with caplog.at_level("WARNING"):
         trainer.run()
     assert [entry["unreachable"] for entry in trainer.progress.history if "unreachable" in entry] == [share, share]

@@ -20,7 +20,7 @@ def send(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
 
 
-def told_at(step, number=signal.SIGTERM):
+def signal_at(step, number=signal.SIGTERM):
     """Wraps an objective: a signal comes amid the computation of an update (from 0)."""
 
     def wrap(objective):
@@ -50,15 +50,15 @@ def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, com
     more = {"max_steps": 14, "save_every": 1000, "validate_every": 5, "validation": Validation(quiet, "dev")}
     straight = make_trainer(family, **more)
     expected = straight.run()
-    for step, wanted in ((3, 4), (4, 5), (8, 9)):
-        trainer = make_trainer(family, state="s", wrap=told_at(step, number), **more)
+    for step, saved_step in ((3, 4), (4, 5), (8, 9)):
+        trainer = make_trainer(family, state="s", wrap=signal_at(step, number), **more)
         with pytest.raises(Preempted) as stopped:
             trainer.run()
         assert str(stopped.value) == (
-            f"stopped by {number.name} after update {wanted}: the state of update {wanted} is kept in "
+            f"stopped by {number.name} after update {saved_step}: the state of update {saved_step} is kept in "
             f"{trainer.states.folder}; the same command goes on from there."
         )
-        assert trainer.states.load()[1]["step"] == wanted
+        assert trainer.states.load()[1]["step"] == saved_step
     last = make_trainer(family, state="s", **more)
     assert timeless(last.run().history) == timeless(expected.history)
     assert compare.equal(straight.model, last.model)

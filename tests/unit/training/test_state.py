@@ -31,9 +31,9 @@ def folder(tmp_path):
 def test_the_last_two_are_kept_and_the_newest_is_loaded(folder):
     names = [f"step-{step:09d}.{ending}" for step in (20, 30) for ending in ("json", "safetensors")]
     assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", *names]
-    found, values = StateFolder(folder, "mine").load()
+    loaded, values = StateFolder(folder, "mine").load()
     assert values == {"step": 30, "history": [{"x": 0.1}]}
-    assert all(torch.equal(found[name], tensor) for name, tensor in tensors(30).items())
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors(30).items())
 
 
 def test_a_new_folder_has_no_state(tmp_path):
@@ -76,8 +76,8 @@ def damage(folder, step, how):
 def test_a_damaged_newest_state_falls_back_to_the_older_one(folder, how, caplog):
     damage(folder, 30, how)
     with caplog.at_level(logging.WARNING, "continuum"):
-        found, values = StateFolder(folder, "mine").load()
-    assert values["step"] == 20 and torch.equal(found["model.a"], tensors(20)["model.a"])
+        loaded, values = StateFolder(folder, "mine").load()
+    assert values["step"] == 20 and torch.equal(loaded["model.a"], tensors(20)["model.a"])
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(f"warning: training state {folder}/step-000000030.safetensors cannot be used (")
     assert warning.endswith("; trying an older one")

@@ -167,10 +167,10 @@ def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tin
             mean, deviation = model.posterior(memory, batch.target, mask)
             z = mean + deviation * torch.randn(mean.shape, generator=generator)
             logits = model.decode(memory, z, mask).transpose(1, 2)
-            found = -torch.nn.functional.cross_entropy(logits, batch.target, reduction="none").sum(1)
-            means.append(float(found.mean()))
+            losses = -torch.nn.functional.cross_entropy(logits, batch.target, reduction="none").sum(1)
+            means.append(float(losses.mean()))
             # Of the 400 samples here and of the 100 of the figure.
-            errors.append(float(found.var()) * (1 / 400 + 1 / 100))
+            errors.append(float(losses.var()) * (1 / 400 + 1 / 100))
             positions += batch.target.size(1)
     error = math.sqrt(sum(errors)) / positions
     assert figures["dev_elbo"] + figures["dev_kl"] == pytest.approx(sum(means) / positions, abs=4 * error)
