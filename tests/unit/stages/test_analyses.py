@@ -92,7 +92,7 @@ def _check_whole(found):
         shown = found["example"] or {"panels": []}
         for one in [*told["systems"], *shown["panels"]]:
             one.pop("aligned", None)
-    assert analysed.written(content) == told
+    assert analysed.to_raw(content) == told
 
 
 def test_marginals_of_every_procedure(run):

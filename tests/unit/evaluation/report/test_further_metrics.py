@@ -77,9 +77,9 @@ def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
     names = [*(metric.name for metric in default_metrics()), "mine"]
     content = reports.results("one", "toy", [scored]) | {"metrics": names}
     results.write_results(tmp_path / "results.json", content)
-    read = results.read_results(tmp_path / "results.json")
-    assert read.metrics == tuple(names) and read.rows[0].figure(Metric("mine", "mine")) == 0.5
-    assert "mine" in comparison.markdown(comparison.compare([read]), None)
+    loaded = results.read_results(tmp_path / "results.json")
+    assert loaded.metrics == tuple(names) and loaded.rows[0].figure(Metric("mine", "mine")) == 0.5
+    assert "mine" in comparison.markdown(comparison.compare([loaded]), None)
     with pytest.raises(ValueError, match=r"rows\[0\]\.mine: "):
         results.validate(reports.results("one", "toy", [scored]), "here")
 
