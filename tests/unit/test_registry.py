@@ -410,7 +410,7 @@ def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, ch
         registry.use([name])
     assert fields_of(caught.value, fields) == fields
     # What was there before is there again.
-    assert "other-family" not in registry.families() and registry.wanted() == ()
+    assert "other-family" not in registry.families() and registry.used_modules() == ()
 
 
 def test_a_plug_in_that_is_nowhere_is_told_with_the_remedy(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.config.base import Frozen, distinct, matching, named
 from workflow_src.config.datasets import FilePath, RecipeConfig, SetName
 from workflow_src.config.sizes import (
     AUTO,
@@ -32,27 +32,27 @@ Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
 
 
-def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) -> Removal:
-    """The repetitions that are removed from outputs before they are scored and served; `wanted` is the setting.
+def removal(autoregressive: bool, aligned: bool, configured: Removal | None = None) -> Removal:
+    """The repetitions that are removed from outputs before they are scored and served; `configured` is the setting.
 
     The default is subwords. It is none for models whose repetitions are meant: `autoregressive` ones, which read the
     words before, and `aligned` ones, whose alignments have a blank between two equal symbols. Outputs of the first kind
-    are never changed, those of the second only where `wanted` says so.
+    are never changed, those of the second only where `configured` says so.
     """
     if autoregressive:
         return "none"
-    return wanted or ("none" if aligned else "subwords")
+    return configured or ("none" if aligned else "subwords")
 
 
 NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
-Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
-Device = Annotated[str, written(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
+Partition = Annotated[str, matching(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
+Device = Annotated[str, matching(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
 # What every random-number generator takes.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Package = Annotated[str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
+Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
 # How fast a moving average of gradients forgets.
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

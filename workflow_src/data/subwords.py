@@ -149,12 +149,14 @@ class Subwords:
                 raise ArtifactError(path, "does not exist", "copy or learn it again")
             if sha256(path) != expected:
                 raise ArtifactError(path, "is not the one that subwords.json describes", "learn it again")
-        read = _read_bpe if description["method"] == "subword-nmt" else _read_sentencepiece
+        read_side = _read_bpe if description["method"] == "subword-nmt" else _read_sentencepiece
         reserved = _RESERVED_WITH_SYMBOLS if description.get("placeholders") else RESERVED
         if description["joint"]:
-            side = read(folder, "joint", threads, reserved)
+            side = read_side(folder, "joint", threads, reserved)
             return cls(side, side, description)
-        return cls(read(folder, "source", threads, reserved), read(folder, "target", threads, reserved), description)
+        return cls(
+            read_side(folder, "source", threads, reserved), read_side(folder, "target", threads, reserved), description
+        )
 
     @property
     def source_size(self) -> int:
@@ -202,14 +204,14 @@ class Subwords:
 
         Symbols that a source has no placeholder for are dropped.
         """
-        return self._decoded(self._target, [self._known(sentence) for sentence in ids], sources)
+        return self._decoded(self._target, [self._without_symbols(sentence) for sentence in ids], sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
         """What became of each source's placeholders in its translation (see `Placeholders.outcomes`); None without
         placeholders."""
         if self.placeholders is None:
             return None
-        texts = self._target.decode([self._known(sentence) for sentence in ids])
+        texts = self._target.decode([self._without_symbols(sentence) for sentence in ids])
         return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
@@ -235,7 +237,7 @@ class Subwords:
             raise ValueError("the recipe has placeholders, whose text is that of the sources: give these too.")
         return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
-    def _known(self, ids: list[int]) -> list[int]:
+    def _without_symbols(self, ids: list[int]) -> list[int]:
         """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
         return [i for i in ids if i < self._target.size]
 
@@ -246,7 +248,7 @@ class Subwords:
 
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
-        return self._target.pieces(self._known(ids))
+        return self._target.pieces(self._without_symbols(ids))
 
     def pieces_source(self, ids: list[int]) -> list[str]:
         return self._source.pieces(ids)
@@ -257,7 +259,7 @@ class Subwords:
         Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
         placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._known(sentence), keep=self._repeatable) for sentence in ids]
+        return [collapse(self._without_symbols(sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
     def _repeatable(self) -> frozenset[int]:
@@ -319,15 +321,15 @@ def learn(
             for ending, content in _learned(settings, name, files, lines, symbols).items():
                 with atomic(building / f"{name}.{ending}", "wb") as file:
                     file.write(content)
-            read = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
-            sizes[name] = read(building, name, threads).size
+            read_side = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
+            sizes[name] = read_side(building, name, threads).size
         shutil.rmtree(building / "texts", ignore_errors=True)
         description = _describe(settings, sizes, building, source_file, target_file, placeholders)
         # Models lie in place before subwords.json does; without it the folder counts as absent.
         folder.mkdir(exist_ok=True)
         (folder / "subwords.json").unlink(missing_ok=True)
-        for left in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
-            left.unlink()
+        for old in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+            old.unlink()
         for name in description["files"]:
             os.replace(building / name, folder / name)
         write_json(folder / "subwords.json", description)

@@ -29,7 +29,7 @@ def _page(contents):
 
 
 def _words(caption):
-    return " ".join([caption.line, *(text for _, text in caption.shown)])
+    return " ".join([caption.line, *(text for _, text in caption.nonempty_notes)])
 
 
 def _blocks(contents, manifest=MANIFEST):

@@ -127,7 +127,7 @@ def timed(decode, milliseconds):
 
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
     few = [timed(MANIFEST.decode("lvm", f"delta-{steps}"), steps) for steps in (1, 2, 4)]
-    assert figures_speed.shown(few) == few[:1]
+    assert figures_speed.rows_to_draw(few) == few[:1]
     systems = {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(7)}
     engines = [{}] + [{"engine": "onnxruntime", "compute_type": kind} for kind in ("float32", "int8")]
     decodes = {
@@ -136,7 +136,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
         for place, engine in enumerate(engines)
     }
     many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
-    drawn = [row.decode for row in figures_speed.shown(many)]
+    drawn = [row.decode for row in figures_speed.rows_to_draw(many)]
     assert [(decode.system.name, decode.engine.key) for decode in drawn] == [
         (f"lvm{i}", engine) for i in range(7) for engine in ("continuum", "onnxruntime-int8")
     ]

@@ -151,7 +151,7 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     # A row that the experiment has no more.
     rows.append(reports.timed("teacher", "gone", 1.0, by_length=bins))
     timed = figures_speed.timed_rows(reports.speed(*rows), MANIFEST)
-    assert [row.decode.name for row in figures_speed.shown(timed)] == ["score-1", "greedy"]
+    assert [row.decode.name for row in figures_speed.rows_to_draw(timed)] == ["score-1", "greedy"]
     figure = figures_speed.time_by_length(reports.speed(*rows), MANIFEST)
     assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
     assert figures_speed.time_by_length(None, MANIFEST) is None

@@ -33,7 +33,8 @@ def cell(line, kind, report_manifest=MANIFEST):
     """What the column of a kind shows of a line, where some line of the table has a figure of that kind or not."""
     table = [tables.Group("", line.decode.system, (line,))]
     return next(
-        (column.shown(line) for column in tables.columns(table, report_manifest) if column.kind == kind), ("–", "")
+        (column.cell_or_dash(line) for column in tables.columns(table, report_manifest) if column.kind == kind),
+        ("–", ""),
     )
 
 
@@ -119,7 +120,7 @@ def test_columns_without_figures_are_left_out():
     table = tables.groups(timed, MANIFEST, removed="none")
     assert not {"latency_rounds", "against_fastest"} & headings(table).keys()
     timed = [row.model_copy(update={"latency_rounds": (2.04, 1.9, 2.061)}) for row in timed]
-    proof = reports.evidence(tables.wanted_rows(timed, MANIFEST, "none"))
+    proof = reports.evidence(tables.variant_rows(timed, MANIFEST, "none"))
     table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
     assert list(headings(table)) == [
         "bleu",

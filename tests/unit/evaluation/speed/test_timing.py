@@ -58,7 +58,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def quiet(monkeypatch):
-    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(dict))
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(dict))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -165,7 +165,7 @@ def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
 
 def test_load_counts_other_processes_only(monkeypatch):
     times = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
-    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(lambda: next(times)))
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(lambda: next(times)))
     clock = iter([10.0, 13.0])
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     with timing.OtherLoad() as load:
@@ -175,7 +175,7 @@ def test_load_counts_other_processes_only(monkeypatch):
 
 def test_own_work_is_no_load():
     this = timing.psutil.Process().pid
-    assert this not in {pid for pid, _ in timing.OtherLoad._used()}
+    assert this not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
     with timing.OtherLoad() as load:
         until = time.perf_counter() + 0.05
         while time.perf_counter() < until:
@@ -290,7 +290,7 @@ def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
 def test_processes_that_were_started_are_no_load():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert child.pid not in {pid for pid, _ in timing.OtherLoad._used()}
+        assert child.pid not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
     finally:
         child.communicate(b"\n")
 

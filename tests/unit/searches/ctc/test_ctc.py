@@ -288,7 +288,7 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
     alone = [compiled.PrefixBeam(*about)(row) for row in rows]
     monkeypatch.setattr(compiled, "REMEMBERED", 4)
     beam = compiled.PrefixBeam(*about)
-    assert [beam(row) for row in rows] == alone and len(beam.known[0]) == 4
+    assert [beam(row) for row in rows] == alone and len(beam.remembered[0]) == 4
 
 
 @pytest.fixture
@@ -329,8 +329,8 @@ def test_python_serves_where_numba_fails_and_says_so(compiled, chosen, monkeypat
 @pytest.mark.parametrize("cached", [True, False])
 def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, cached):
     compiled.try_out()
-    assert compiled.is_kept()
-    monkeypatch.setattr(compiled, "is_kept", lambda: cached)
+    assert compiled.is_cached()
+    monkeypatch.setattr(compiled, "is_cached", lambda: cached)
     with caplog.at_level("INFO"):
         assert chosen(None) is compiled.PrefixBeam
     assert [record.message for record in caplog.records] == (
