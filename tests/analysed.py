@@ -39,8 +39,8 @@ def lengths():
     accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
     bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
     rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
-    told = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
-    return told | {"models": {"lvm": accuracy}, "rows": rows}
+    settings = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
+    return settings | {"models": {"lvm": accuracy}, "rows": rows}
 
 
 def latent_space():
@@ -70,8 +70,8 @@ def convergence():
         | {"risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
         for steps in (0, 1, 2)
     ]
-    told = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
-    return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
+    settings = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
+    return settings | {"curves": [entry | {"points": points} for entry in ENTRIES]}
 
 
 def latent_paths():
@@ -94,10 +94,10 @@ def samples():
 
 
 def energies():
-    told = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
+    common = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
     rows = [
-        told | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
-        told | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
+        common | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
+        common | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
     ]
     reference = {"per_sentence": 20.0, "per_token": 1.5, "error": 1.0, "sentences": 100, "unscored": 0}
     return {"scorer": "teacher", "reference": reference, "rows": rows}
@@ -164,18 +164,18 @@ def read(*files: dict[str, Any]) -> dict[str, contents.Content]:
     return {name: checked[name] for name in registry.analyses() if name in checked}
 
 
-def found(*names: str) -> dict[str, contents.Content]:
+def contents_of(*names: str) -> dict[str, contents.Content]:
     """Contents of these analyses."""
     return read(*map(raw, names))
 
 
-def written(content: Any) -> Any:
+def to_raw(content: Any) -> Any:
     """What a file says of which this is the content: settings and paths have keys beside the others there."""
     if isinstance(content, pydantic.BaseModel):
-        told = {name: getattr(content, name) for name in content.model_fields_set}
-        beside = [name for name, value in told.items() if name in ("kept", "paths") and isinstance(value, dict)]
-        kept = {key: written(value) for name in beside for key, value in told.pop(name).items()}
-        return {name: written(value) for name, value in told.items()} | kept
+        entries = {name: getattr(content, name) for name in content.model_fields_set}
+        nested = [name for name, value in entries.items() if name in ("kept", "paths") and isinstance(value, dict)]
+        nested_entries = {key: to_raw(value) for name in nested for key, value in entries.pop(name).items()}
+        return {name: to_raw(value) for name, value in entries.items()} | nested_entries
     if isinstance(content, dict):
-        return {str(key): written(value) for key, value in content.items()}
-    return [written(one) for one in content] if isinstance(content, tuple) else content
+        return {str(key): to_raw(value) for key, value in content.items()}
+    return [to_raw(one) for one in content] if isinstance(content, tuple) else content

@@ -121,8 +121,8 @@ def snakemake(
 def snakemake_started(*words: str, folder: Path, forked: bool = False) -> subprocess.Popen:
     """Snakemake as `snakemake` runs it, not waited for; what it says goes to snakemake.txt."""
     command = _command(words, PROJECT / "Snakefile", forked)
-    with open(folder / "snakemake.txt", "w") as told:
-        return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=told, stderr=told)
+    with open(folder / "snakemake.txt", "w") as output:
+        return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=output, stderr=output)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, running: subprocess.Popen | None = None) -> None:
@@ -133,7 +133,7 @@ def wait_for(condition: Callable[[], bool], seconds: float, running: subprocess.
         time.sleep(0.05)
 
 
-def told_in(path: Path, text: str) -> bool:
+def log_contains(path: Path, text: str) -> bool:
     return path.is_file() and text in path.read_text()
 
 
@@ -141,18 +141,18 @@ FAKE_STAGE = """
 import argparse, json, pathlib, sys
 
 stage = pathlib.Path(sys.argv[0]).stem
-given = argparse.ArgumentParser(allow_abbrev=False)
+parser = argparse.ArgumentParser(allow_abbrev=False)
 for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state",
              "raw-folder"):
-    given.add_argument("--" + name)
-given.add_argument("--languages", nargs="*")
-given, _ = given.parse_known_args()
-settings = json.loads(given.settings)
+    parser.add_argument("--" + name)
+parser.add_argument("--languages", nargs="*")
+arguments, _ = parser.parse_known_args()
+settings = json.loads(arguments.settings)
 sets = [*settings.get("test", ())] if stage == "download" else []
-if given.raw_folder:
-    sets = [path.stem for path in pathlib.Path(given.raw_folder).glob(f"*.{settings['source']}")]
+if arguments.raw_folder:
+    sets = [path.stem for path in pathlib.Path(arguments.raw_folder).glob(f"*.{settings['source']}")]
 pairs = [f"{split}.{code}" for split in {"train", "dev", *sets} | ({"test"} if set(sets) <= {"train", "dev"} else set())
-         for code in given.languages or (settings.get("source"), settings.get("target"))]
+         for code in arguments.languages or (settings.get("source"), settings.get("target"))]
 references = [f"{split}.reference.{settings.get('target')}" for split in ("dev", "test", *sets)]
 system = ["model.safetensors", "config.json", "training.jsonl"]
 files = {
@@ -168,13 +168,13 @@ files = {
     "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
-paths = [given.output, given.output_text, given.output_scores]
-if given.output_folder:
-    paths += [f"{given.output_folder}/{name}" for name in files[stage]]
-if given.output_prefix:
-    paths += [given.output_prefix + name for name in files[stage]]
+paths = [arguments.output, arguments.output_text, arguments.output_scores]
+if arguments.output_folder:
+    paths += [f"{arguments.output_folder}/{name}" for name in files[stage]]
+if arguments.output_prefix:
+    paths += [arguments.output_prefix + name for name in files[stage]]
 if stage == "decode":
-    paths.append(given.output.removesuffix(".txt") + ".jsonl")
+    paths.append(arguments.output.removesuffix(".txt") + ".jsonl")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
@@ -223,6 +223,6 @@ def smoke_run(tmp_path_factory, request) -> Path:
 
 def _run_smoke(folder: Path) -> None:
     smoke = str(PROJECT / "config/experiments/smoke.yaml")
-    done = snakemake("--cores", "2", "--configfile", smoke, folder=folder, forked=True)
+    process = snakemake("--cores", "2", "--configfile", smoke, folder=folder, forked=True)
     logs = "\n".join(f"{path}: {path.read_text()[-1000:]}" for path in sorted(folder.glob("logs/**/*.log")))
-    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
+    assert process.returncode == 0, f"{process.stderr[-3000:]}\n{logs[-6000:]}"

@@ -82,8 +82,8 @@ class cuda:
 
 def figure(source: str, hypothesis: str, reference: str) -> float:
     """The figure of a sentence, by another way than the stand-in's."""
-    words, known = hypothesis.split(), set(reference.split())
-    return len([word for word in words if word in known]) / (len(words) or 1) - len(source.split()) / 1000
+    words, reference_words = hypothesis.split(), set(reference.split())
+    return len([word for word in words if word in reference_words]) / (len(words) or 1) - len(source.split()) / 1000
 
 
 def write(folder: Path) -> Path:

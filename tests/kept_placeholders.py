@@ -20,8 +20,8 @@ PLANTED = (
 
 def planted(lines: list[str], count: int, seed: int = 1) -> list[tuple[str, list[str]]]:
     """`count` lines without spans, each with one to three distinct spans between its words."""
-    draw, known = random.Random(seed), Placeholders()
-    plain = [line for line in lines if 3 <= len(line.split()) <= 20 and not known.spans(line)]
+    draw, placeholders = random.Random(seed), Placeholders()
+    plain = [line for line in lines if 3 <= len(line.split()) <= 20 and not placeholders.spans(line)]
     pairs = []
     for line in draw.sample(plain, count):
         words, spans = line.split(), draw.sample(PLANTED, draw.randrange(1, 4))
@@ -31,11 +31,11 @@ def planted(lines: list[str], count: int, seed: int = 1) -> list[tuple[str, list
     return pairs
 
 
-def kept(sources: list[tuple[str, list[str]]], translations: list[str]) -> tuple[int, int]:
+def count_kept(sources: list[tuple[str, list[str]]], translations: list[str]) -> tuple[int, int]:
     """How many spans of the sources their translations have as they are, and how many there are."""
     pairs = zip(sources, translations, strict=True)
-    held = [span in text for (_, spans), text in pairs for span in dict.fromkeys(spans)]
-    return sum(held), len(held)
+    is_kept = [span in text for (_, spans), text in pairs for span in dict.fromkeys(spans)]
+    return sum(is_kept), len(is_kept)
 
 
 def main() -> None:
@@ -46,17 +46,17 @@ def main() -> None:
     parser.add_argument("--system", default="teacher")
     arguments = parser.parse_args()
     lines = (arguments.results / arguments.off / "corpus/test.tr").read_text(encoding="utf-8").splitlines()
-    known = Placeholders()
+    placeholders = Placeholders()
     texts = {
-        "test": [(line, spans) for line in lines if (spans := known.spans(line))],
+        "test": [(line, spans) for line in lines if (spans := placeholders.spans(line))],
         "planted": planted(lines, 200),
     }
     for name in (arguments.off, arguments.on):
         translator = Translator.load(arguments.results / name / f"bundles/{arguments.system}/seed-1", "cpu", threads=1)
         for text, sources in texts.items():
             translations = translator.translate([line for line, _ in sources], normalised=True)
-            held, total = kept(sources, translations)
-            print(f"{name}, {text}: {held} of {total} spans in {len(sources)} lines, {100 * held / total:.1f} %")
+            count, total = count_kept(sources, translations)
+            print(f"{name}, {text}: {count} of {total} spans in {len(sources)} lines, {100 * count / total:.1f} %")
 
 
 if __name__ == "__main__":

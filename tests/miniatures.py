@@ -120,16 +120,16 @@ def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, *
 @torch.no_grad()
 def ending(seed: int = 5, **more) -> LatentVariableModel:
     """A model whose targets have end symbols; from its prior mean, about every other position puts one out."""
-    made = lvm(seed=seed, end_symbol=True, **more)
+    model = lvm(seed=seed, end_symbol=True, **more)
     # Longer outputs have room for both.
-    made.length.outer.bias[-1] += 3
-    memory = made.encode(pairs([4, 1, 6, 2], [1, 1, 1, 1]).source)
+    model.length.outer.bias[-1] += 3
+    memory = model.encode(pairs([4, 1, 6, 2], [1, 1, 1, 1]).source)
     mask = torch.ones(4, 9, dtype=torch.bool)
-    logits = made.decode(memory, made.prior(memory, mask)[0], mask)
+    logits = model.decode(memory, model.prior(memory, mask)[0], mask)
     lead = (logits[..., EOS + 1 :].amax(-1) - logits[..., EOS]).flatten().sort().values
     # Between two of them, so that none is a tie.
-    made.output_bias[EOS] += lead[len(lead) // 2 - 1 : len(lead) // 2 + 1].mean()
-    return made
+    model.output_bias[EOS] += lead[len(lead) // 2 - 1 : len(lead) // 2 + 1].mean()
+    return model
 
 
 def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:
@@ -156,12 +156,12 @@ def translate_batch(model, source: Tensor, search: str, steps: int = 0, step_siz
 def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:
     """Random words (B, longest) of ids 3 … size-1, padded; `end` adds the end symbol."""
     generator = torch.Generator().manual_seed(seed)
-    made = torch.full((len(lengths), max(lengths) + end), PAD)
+    ids = torch.full((len(lengths), max(lengths) + end), PAD)
     for row, length in enumerate(lengths):
-        made[row, :length] = torch.randint(3, size, (length,), generator=generator)
+        ids[row, :length] = torch.randint(3, size, (length,), generator=generator)
         if end:
-            made[row, length] = 2
-    return made
+            ids[row, length] = 2
+    return ids
 
 
 def pairs(source_lengths: list[int], target_lengths: list[int], sizes: tuple[int, int] = (13, 11), seed: int = 0):

@@ -159,21 +159,23 @@ def plant(pairs: list[Pair], kinds: list[str], share: float, seed: int) -> tuple
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--corpus", type=Path, required=True, help="folder with train, dev and test of both languages")
-    made.add_argument("--languages", nargs=2, required=True, metavar="CODE")
-    made.add_argument("--share", type=float, default=0.3, help="of the training pairs")
-    made.add_argument("--kinds", nargs="+", default=[*FAULTS, *UNSEEN], choices=[*FAULTS, *UNSEEN])
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--output", type=Path, required=True, help="folder")
-    given = made.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
-    sides = [(given.corpus / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in given.languages]
-    pairs, faults = plant(list(zip(*sides, strict=True)), given.kinds, given.share, given.seed)
-    for code, side in zip(given.languages, zip(*pairs, strict=True), strict=True):
-        (given.output / f"train.{code}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with train, dev and test of both languages")
+    parser.add_argument("--languages", nargs=2, required=True, metavar="CODE")
+    parser.add_argument("--share", type=float, default=0.3, help="of the training pairs")
+    parser.add_argument("--kinds", nargs="+", default=[*FAULTS, *UNSEEN], choices=[*FAULTS, *UNSEEN])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, required=True, help="folder")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    sides = [
+        (arguments.corpus / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in arguments.languages
+    ]
+    pairs, faults = plant(list(zip(*sides, strict=True)), arguments.kinds, arguments.share, arguments.seed)
+    for code, side in zip(arguments.languages, zip(*pairs, strict=True), strict=True):
+        (arguments.output / f"train.{code}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
         for split in ("dev", "test"):
-            shutil.copyfile(given.corpus / f"{split}.{code}", given.output / f"{split}.{code}")
+            shutil.copyfile(arguments.corpus / f"{split}.{code}", arguments.output / f"{split}.{code}")
     print(f"{len(pairs):,} pairs:", ", ".join(f"{count:,} {kind}" for kind, count in Counter(faults).items()))
 
 

@@ -62,9 +62,9 @@ def assert_tables_fit(page: str) -> None:
     styles = [(selector.strip(), body) for selectors, body in rules for selector in selectors.split(",")]
     assert {selector for selector, body in styles if "nowrap" in body} == {".main td", ".plain td.num"}
     assert any(selector == ".scroll" and "overflow-x: auto" in body for selector, body in styles)
-    found = Tables(page)
-    assert found.around and all("scroll" in around for around in found.around)
-    for kind, cells in found.cells:
+    tables = Tables(page)
+    assert tables.around and all("scroll" in around for around in tables.around)
+    for kind, cells in tables.cells:
         fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in kind or "num" in classes)]
         assert not [text for text in fixed if re.search(r"[^\W\d_]{2}", text)]
 

@@ -209,10 +209,10 @@ class Cluster:
 
     def run(self, *command: str, check: bool = True) -> str:
         """Standard output of a command that reaches the cluster."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
-        if check and done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done.stdout.strip()
+        process = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        if check and process.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {process.stderr.strip()}")
+        return process.stdout.strip()
 
     def jobs(self) -> list[Job]:
         """All jobs, also finished ones, in the order of their submission."""

@@ -93,35 +93,35 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
     for name, analysis in plan.analyses.items():
         if not analysis.enabled:
             continue
-        found = json.loads((folder / analysis.path).read_text())
-        if found["analysis"] != analysis.name:
-            wrong.append(f"{analysis.path} is of {found['analysis']}")
-        for curve in found.get("curves", []):
+        content = json.loads((folder / analysis.path).read_text())
+        if content["analysis"] != analysis.name:
+            wrong.append(f"{analysis.path} is of {content['analysis']}")
+        for curve in content.get("curves", []):
             figures = [value for point in curve["points"] for value in point.values() if value is not None]
             if not all(math.isfinite(value) for value in figures):
                 wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
         if name == "energies":
-            wrong += _energies(json.loads(analysis.settings), RowEnergies.model_validate(found))
-        if name == "latent_space" and not found["panels"]:
+            wrong += _energies(json.loads(analysis.settings), RowEnergies.model_validate(content))
+        if name == "latent_space" and not content["panels"]:
             wrong.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
         wrong.append("index.html has no analyses")
     return wrong
 
 
-def _energies(asked: dict, found: RowEnergies) -> list[str]:
+def _energies(settings: dict, energies: RowEnergies) -> list[str]:
     """What is wrong with energies: every row is under every scorer, and searches at the references' lengths."""
-    wrong, named = [], asked["scorer"]
-    given = found.at_reference_lengths
-    if len(given) != len(asked.get("searches", ())):
-        wrong.append(f"energies are of {len(given)} searches at the references' lengths")
-    for row in [found.reference, *found.rows, *given]:
-        under = found.by_scorer(row)
-        if list(under) != ([named] if isinstance(named, str) else named):
+    wrong, scorers = [], settings["scorer"]
+    at_reference_lengths = energies.at_reference_lengths
+    if len(at_reference_lengths) != len(settings.get("searches", ())):
+        wrong.append(f"energies are of {len(at_reference_lengths)} searches at the references' lengths")
+    for row in [energies.reference, *energies.rows, *at_reference_lengths]:
+        under = energies.by_scorer(row)
+        if list(under) != ([scorers] if isinstance(scorers, str) else scorers):
             wrong.append(f"energies are under {', '.join(under)}")
         if not all(one.per_sentence is None or math.isfinite(one.per_sentence) for one in under.values()):
             wrong.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
-    if not all(0 <= value <= 100 for row in given for value in row.bleu.model_dump().values()):
+    if not all(0 <= value <= 100 for row in at_reference_lengths for value in row.bleu.model_dump().values()):
         wrong.append("BLEU at the references' lengths is out of range")
     return wrong
 
@@ -130,10 +130,10 @@ def _report(plan: Plan, folder: Path) -> list[str]:
     wrong = []
     place = folder / plan.report
     rows = json.loads((place / "results.json").read_text())["rows"]
-    found = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
+    keys = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
     for decode, seed, split in plan.rows:
         key = (decode.system, decode.name, decode.search, engine_of(decode.settings), seed)
-        if split == "test" and key not in found:
+        if split == "test" and key not in keys:
             wrong.append(f"results.json has no row {key}")
     for row in rows:
         name = f"{row['system']} {row['search']}"

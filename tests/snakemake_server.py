@@ -33,8 +33,8 @@ class DryRuns:
             print(json.dumps([words, str(folder), paths]), file=self._process.stdin, flush=True)
             answer = self._process.stdout.readline()
             assert answer, "the process that makes dry runs has ended"
-            told = [Path(path).read_text(encoding="utf-8") for path in paths]
-        return subprocess.CompletedProcess(words, int(answer), *told)
+            texts = [Path(path).read_text(encoding="utf-8") for path in paths]
+        return subprocess.CompletedProcess(words, int(answer), *texts)
 
     def _start(self) -> subprocess.Popen:
         # Nor plug-ins that the test which happens to be the first one uses.

@@ -127,10 +127,10 @@ def serve(path: str) -> None:
                 _end(watched, key.fd, child, line)
             # Both may come at once: a job that has ended is told nothing more.
             elif key.fileobj.fileno() >= 0 and key.fileobj in watched.get_map():
-                asked = line.recv(1)
+                message = line.recv(1)
                 # Without the one who asked for it, a job has no one to tell.
-                os.kill(child, asked[0] if asked else signal.SIGKILL)
-                if not asked:
+                os.kill(child, message[0] if message else signal.SIGKILL)
+                if not message:
                     watched.unregister(line)
 
 
@@ -156,8 +156,8 @@ def _start(line: socket.socket) -> int | None:
 
 def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list[int]) -> None:
     """In the fork."""
-    for own, given in enumerate(outputs):
-        os.dup2(given, own)
+    for own, descriptor in enumerate(outputs):
+        os.dup2(descriptor, own)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)

@@ -36,14 +36,14 @@ MOST_AT_THE_TOP = 6
 
 def imports(path: Path) -> list[str]:
     """Full names of what a module imports, at any depth of the file: in functions and below TYPE_CHECKING too."""
-    found = []
+    names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute here"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def part_of(name: str) -> str:
@@ -56,9 +56,9 @@ def module_name(path: Path) -> str:
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of the package that a module imports: a package where it takes a name from its `__init__`."""
-    known = {module_name(module) for module in MODULES}
+    modules = {module_name(module) for module in MODULES}
     names = {name for name in imports(path) if name.startswith("workflow_src.")}
-    return {name if name in known else name.rpartition(".")[0] for name in names} - {"workflow_src"}
+    return {name if name in modules else name.rpartition(".")[0] for name in names} - {"workflow_src"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
@@ -141,8 +141,8 @@ def test_estimating_and_checking_import_no_torch():
         "heavy = {'torch', 'numpy', 'sentencepiece', 'sacrebleu', 'matplotlib'} & set(sys.modules);"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 def test_stages_that_handle_text_import_no_torch():
@@ -170,5 +170,5 @@ def test_the_package_offers_the_translator_and_imports_it_when_asked():
         "from workflow_src import Translator; from workflow_src.serving import translator;"
         "assert Translator is translator.Translator and 'torch' in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

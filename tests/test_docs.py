@@ -88,8 +88,8 @@ def test_every_page_can_be_reached_from_the_readme():
         page = new.pop()
         reached.add(page)
         links = {target.partition("#")[0] for line in prose(page) for target in LINK.findall(line)}
-        found = {(page.parent / link).resolve() for link in links if link.endswith(".md") and "://" not in link}
-        new += found - reached - set(new)
+        pages = {(page.parent / link).resolve() for link in links if link.endswith(".md") and "://" not in link}
+        new += pages - reached - set(new)
     assert set(PAGES) <= reached
 
 
@@ -123,15 +123,15 @@ def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_ru
 
 def settings() -> dict[str, type[Frozen]]:
     """Classes of all settings that a configuration may have, by the place that a message names."""
-    found = {f"families.{name}": family.model for name, family in registry.families().items()}
-    found |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
-    found |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
-    found |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
-    found |= {f"recipe.clean.{name}": filter.settings for name, filter in registry.filters().items()}
+    classes = {f"families.{name}": family.model for name, family in registry.families().items()}
+    classes |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
+    classes |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
+    classes |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
+    classes |= {f"recipe.clean.{name}": filter.settings for name, filter in registry.filters().items()}
     for module in (datasets, experiment):
         kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
-        found |= {kind.__name__: kind for kind in kinds if kind is not Frozen}
-    return found
+        classes |= {kind.__name__: kind for kind in kinds if kind is not Frozen}
+    return classes
 
 
 def test_every_setting_is_described():

@@ -46,9 +46,9 @@ def make(family: str, vocabulary: str = "joint", seed: int = 0, **more):
 def filler(family: str, role: str) -> str:
     """The first family whose systems can fill a role that another family needs."""
     trait = FAMILIES[family].needs[role].trait
-    found = next((name for name, other in FAMILIES.items() if trait is None or trait in other.traits), None)
-    assert found, f"no trained family is {trait!r}, which {family} needs as its {role}"
-    return found
+    first = next((name for name, other in FAMILIES.items() if trait is None or trait in other.traits), None)
+    assert first, f"no trained family is {trait!r}, which {family} needs as its {role}"
+    return first
 
 
 @functools.cache
@@ -171,9 +171,9 @@ def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
     terms, wider = (objective(model, x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
     assert terms.count == wider.count
     assert terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
-    found, wanted = (gradients(model, x.total) for x in (terms, wider))
-    for name, gradient in found.items():
-        assert gradient is None or torch.allclose(gradient, wanted[name], atol=1e-11), name
+    actual, expected = (gradients(model, x.total) for x in (terms, wider))
+    for name, gradient in actual.items():
+        assert gradient is None or torch.allclose(gradient, expected[name], atol=1e-11), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -212,19 +212,19 @@ def run(name: str, family: str, model, filled, source):
 @pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
 def test_every_search_of_the_family_runs(family, search, dtype):
     model = make(family, **SERVING.get((family, search), {})).to(dtype)
-    found = run(search, family, model, others(family, dtype=dtype), batch_of().source)
-    assert len(found.tokens) == len(found.scores) == 4
+    hypotheses = run(search, family, model, others(family, dtype=dtype), batch_of().source)
+    assert len(hypotheses.tokens) == len(hypotheses.scores) == 4
     # Subwords and the family's own symbols, which have no text.
-    assert all(3 <= token < 23 + len(FAMILIES[family].symbols) for words in found.tokens for token in words)
-    assert all(score <= 0 for score in found.scores)
+    assert all(3 <= token < 23 + len(FAMILIES[family].symbols) for words in hypotheses.tokens for token in words)
+    assert all(score <= 0 for score in hypotheses.scores)
     declared = searches()[search]
-    assert (found.ranked is not None) == declared.several
-    for tokens, score, hypotheses in zip(
-        found.tokens, found.scores, found.ranked() if found.ranked else (), strict=False
+    assert (hypotheses.ranked is not None) == declared.several
+    for tokens, score, ranked in zip(
+        hypotheses.tokens, hypotheses.scores, hypotheses.ranked() if hypotheses.ranked else (), strict=False
     ):
         # All that a sentence ended with, the best first, which is the translation.
-        assert hypotheses[0] == (score, tokens) and len({tuple(words) for _, words in hypotheses}) == len(hypotheses)
-        assert [score for score, _ in hypotheses] == sorted((score for score, _ in hypotheses), reverse=True)
+        assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
+        assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
 
 
 def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Module]:
@@ -244,18 +244,18 @@ def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Mo
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_update_under_bfloat16_autocast_is_near_that_in_float32(family):
-    plain, wanted, _ = updated(family, False)
+    plain, expected, _ = updated(family, False)
     try:
-        narrow, found, model = updated(family, True)
+        narrow, actual, model = updated(family, True)
     except RuntimeError as failure:
         if "primitive descriptor for the LSTM" not in str(failure):
             raise
         pytest.skip("this processor has no LSTM in bfloat16")
     assert narrow == pytest.approx(plain, rel=0.1, abs=0.1)
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and torch.isfinite(found).all()
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and torch.isfinite(actual).all()
     # Adam's first step is the sign of the gradient times the rate: where the gradient is near 0, rounding may turn it.
-    assert wanted.abs().max() == pytest.approx(0.01, rel=1e-3)
-    assert 0.9 < torch.cosine_similarity(wanted, found, dim=0) and not torch.equal(wanted, found)
+    assert expected.abs().max() == pytest.approx(0.01, rel=1e-3)
+    assert 0.9 < torch.cosine_similarity(expected, actual, dim=0) and not torch.equal(expected, actual)
 
 
 @pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if SCORER in family.traits])
@@ -264,13 +264,13 @@ def test_a_scorer_scores_an_output_alike_alone_in_a_batch_and_padded(family):
     model, batch = make(family), pairs([4, 1, 6, 5], [3, 1, 2, 4], VOCABULARIES["joint"][:2])
     with torch.no_grad():
         states = model.scoring_states(batch.source)
-        found = model.log_probability(states, batch.target)
-        assert found.shape == (4,) and (found <= 0).all() and torch.isfinite(found).all()
+        scores = model.log_probability(states, batch.target)
+        assert scores.shape == (4,) and (scores <= 0).all() and torch.isfinite(scores).all()
         rows = torch.tensor([2, 0, 2])
-        assert torch.allclose(model.log_probability(states.select(rows), batch.target[rows]), found[rows], atol=1e-10)
+        assert torch.allclose(model.log_probability(states.select(rows), batch.target[rows]), scores[rows], atol=1e-10)
         wide = padded(batch, 4)
-        assert torch.allclose(model.log_probability(model.scoring_states(wide.source), wide.target), found, atol=1e-10)
+        assert torch.allclose(model.log_probability(model.scoring_states(wide.source), wide.target), scores, atol=1e-10)
         for row in range(4):
             alone = one(batch, row)
             score = model.log_probability(model.scoring_states(alone.source), alone.target)
-            assert score.item() == pytest.approx(found[row].item(), abs=1e-10)
+            assert score.item() == pytest.approx(scores[row].item(), abs=1e-10)

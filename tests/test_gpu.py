@@ -84,21 +84,21 @@ def test_searches_over_slots_agree(case):
     declared = registry.searches()[name]
     more = {"latent": "vae", "latent_dim": 3} if case.endswith("draws") else {}
     more |= {"loss": "axe", "max_length_difference": 4} if name == "argmax" else {}
-    source, found = tokens([3, 9, 1, 6], size, end=True), []
+    source, hypotheses = tokens([3, 9, 1, 6], size, end=True), []
 
     def search(device):
         model = nat(size, size, seed=4, **more).to(device)
         with torch.no_grad():
-            found.append(
+            hypotheses.append(
                 registry.import_object(declared.run)(
                     {MODEL: model}, source.to(device), declared.settings(**SLOTS[case])
                 )
             )
-        return found[-1]
+        return hypotheses[-1]
 
     on_cpu, on_gpu = both(search)
     assert on_cpu == on_gpu and len({word for row in on_cpu for word in row}) > 1
-    assert found[0].scores == pytest.approx(found[1].scores, abs=1e-6)
+    assert hypotheses[0].scores == pytest.approx(hypotheses[1].scores, abs=1e-6)
 
 
 NEWER = {"decoder_skip": True, "length_pooling": "attention"}
@@ -127,15 +127,15 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
     models = {family: make()} | ({"score": refiner("score")} if declared.name == "score" else {})
     settings = declared.settings(**settings)
     on_gpu = {name: copy.deepcopy(model).to(runtime.device) for name, model in models.items()}
-    made = CapturedPasses(on_gpu, runtime.device)
+    passes = CapturedPasses(on_gpu, runtime.device)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
     with torch.no_grad():
         run = registry.import_object(declared.run)
-        wanted = run(own_networks(models, settings), pad(sources, eos=True), settings, False).tokens
+        expected = run(own_networks(models, settings), pad(sources, eos=True), settings, False).tokens
     for size in (1, 3, 7, 1):
-        parts = [made.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
-        assert [row for part in parts for row in part] == wanted
-    assert made._programs and all(program.graph is not None for program in made._programs.values())
+        parts = [passes.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
+        assert [row for part in parts for row in part] == expected
+    assert passes._programs and all(program.graph is not None for program in passes._programs.values())
 
 
 def _on(device, name):
@@ -184,7 +184,7 @@ UPDATED = [
 def test_every_family_takes_an_update(family, precision):
     runtime = choose("cuda", precision)
     masked = functools.partial(cmlm, target_size=12)
-    made = {
+    miniatures = {
         **{"transformer": transformer, "lvm": lvm, "seq2seq": seq2seq, "lanmt": lanmt, "inat": inat},
         **{"nat": functools.partial(nat, target_size=12), "cmlm": masked, "inference-network": masked},
         **{"tagger": tagger, "inference-tagger": tagger},
@@ -192,7 +192,7 @@ def test_every_family_takes_an_update(family, precision):
         **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
         "score-newer": lambda: refiner("score", positions=False),
     }
-    model = copy.deepcopy(made[family]()).float().to(runtime.device).train()
+    model = copy.deepcopy(miniatures[family]()).float().to(runtime.device).train()
     base = {"score": lvm, "energy": lvm, "score-newer": ending}.get(family)
     frozen = copy.deepcopy(base()).float().to(runtime.device).eval() if base else None
     settings = {"lvm-newer": {"length_smoothing": 2.0}, "score-newer": {"noise_scale": "batch"}}.get(family, {})

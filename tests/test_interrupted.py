@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import PROJECT, command_and_environment, snakemake, snakemake_started, told_in, wait_for
+from conftest import PROJECT, command_and_environment, log_contains, snakemake, snakemake_started, wait_for
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
@@ -30,7 +30,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     log = tmp_path / LOG
     try:
         # The state of step 100 is saved, the training goes on.
-        wait_for(lambda: told_in(log, "step 100  validation"), 200, running)
+        wait_for(lambda: log_contains(log, "step 100  validation"), 200, running)
         jobs = psutil.Process(running.pid).children(recursive=True)
         # Held meanwhile, so that the training is not over before the second has answered.
         for job in jobs:
@@ -47,14 +47,14 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     # Jobs end with their Snakemake: by themselves they would write what the next start's jobs write.
     assert jobs
     _gone, alive = psutil.wait_procs(jobs, timeout=30)
-    assert not alive and told_in(log, "error: Snakemake")
+    assert not alive and log_contains(log, "error: Snakemake")
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     assert not (tmp_path / "results/smoke/systems/teacher/seed-1/model.safetensors").exists()
     # As documented: unlock, then start again.
     assert snakemake(*WORDS, folder=tmp_path, forked=True).returncode == 1
     assert snakemake(*WORDS, "--unlock", folder=tmp_path, forked=True).returncode == 0
-    done = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
-    assert done.returncode == 0, done.stderr
+    process = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
+    assert process.returncode == 0, process.stderr
     # What was saved at step 100, or when the job was told to end.
     assert 100 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 200
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
@@ -64,7 +64,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
 
 
 class Terminal:
-    """A command in the foreground of a terminal of its own; `said` is what it has written there."""
+    """A command in the foreground of a terminal of its own; `output` is what it has written there."""
 
     def __init__(self, words: list[str], folder: Path, environment: dict[str, str]):
         self._end, inner = os.openpty()
@@ -87,7 +87,7 @@ class Terminal:
         os.write(self._end, b"\x03")
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return b"".join(self._parts).decode(errors="replace")
 
     def close(self) -> None:
@@ -110,16 +110,16 @@ def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
     log, weights = tmp_path / LOG, "results/smoke/systems/teacher/seed-1/model.safetensors"
     terminal = Terminal(words, tmp_path, environment)
     try:
-        wait_for(lambda: told_in(log, "step 100/200"), 200, terminal.process)
+        wait_for(lambda: log_contains(log, "step 100/200"), 200, terminal.process)
         jobs = psutil.Process(terminal.process.pid).children(recursive=True)
         assert any("workflow_src.stages.train" in job.cmdline() for job in jobs)
         terminal.interrupt()
-        assert terminal.process.wait(timeout=100) == 1, terminal.said
+        assert terminal.process.wait(timeout=100) == 1, terminal.output
         assert not psutil.wait_procs(jobs, timeout=10)[1]
     finally:
         terminal.close()
     stopped = re.search(r"SIGINT[^\d\n]+(\d+)[^\d\n]+(\d+)[^\n]* work/", log.read_text())
-    assert stopped and stopped[1] == stopped[2] and 100 <= int(stopped[1]) < 200, terminal.said
+    assert stopped and stopped[1] == stopped[2] and 100 <= int(stopped[1]) < 200, terminal.output
     assert not (tmp_path / weights).exists()
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     # Neither unlocked nor told that anything is incomplete.

@@ -27,8 +27,8 @@ ROWS = {row.name: row for row in kernels.ROWS}
 
 @pytest.fixture(autouse=True)
 def machine():
-    with pretended() as found:
-        yield found
+    with pretended() as gpus:
+        yield gpus
 
 
 VAE = {"latent": "vae", "latent_dim": 3}
@@ -96,9 +96,9 @@ def test_a_batch_takes_no_more_operators_than_a_sentence():
     counts = []
     for sentences in ([kernels.SENTENCE], [kernels.SENTENCE] * 8):
         search = kernels.search_of(ROWS["ctc-greedy, nat"], torch.device("cuda"), sentences)
-        with counted() as found:
+        with counted() as counter:
             search()
-        counts.append(found)
+        counts.append(counter)
     assert counts[0] == counts[1]
 
 

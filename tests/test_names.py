@@ -47,8 +47,8 @@ MODULES = [
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_literal_names_a_member(path):
     place = path.relative_to(PACKAGE).as_posix()
-    found = (literals(path) & names()) - MEANS.get(place, set())
-    assert not found
+    literals_of_members = (literals(path) & names()) - MEANS.get(place, set())
+    assert not literals_of_members
 
 
 RULES = [PROJECT / "Snakefile", *sorted((PROJECT / "rules").glob("*.smk"))]
@@ -59,9 +59,9 @@ def test_no_rule_names_a_member(path):
     # Rules are no Python, but they have its strings.
     with tokenize.open(path) as file:
         strings = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.STRING]
-    told = {ast.literal_eval(string) for string in strings if string[0] not in "fF"}
-    assert told
-    assert not told & (names() | analysis_names())
+    values = {ast.literal_eval(string) for string in strings if string[0] not in "fF"}
+    assert values
+    assert not values & (names() | analysis_names())
 
 
 # What serves all members, and the two modules that open and export the folders of one engine.
@@ -74,10 +74,10 @@ def test_no_import_of_a_members_code(path):
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    found = {
+    imports = {
         name for name in names if name.startswith(tuple(f"workflow_src.{folder.replace('/', '.')}" for folder in OWN))
     } - SHARED
-    assert bool(found) == (path.relative_to(PACKAGE).as_posix() in OF_ONE_ENGINE), found
+    assert bool(imports) == (path.relative_to(PACKAGE).as_posix() in OF_ONE_ENGINE), imports
 
 
 ANALYSES = PACKAGE / "evaluation/analyses"
@@ -130,11 +130,11 @@ def test_what_is_excused_is_there():
 
 
 def test_roles_that_searches_name_systems_for_are_constants_of_one_module():
-    found = {
+    modules = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign)
         and {one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)} & set(registry.roles())
     }
-    assert found == {"decoding/settings.py"}
+    assert modules == {"decoding/settings.py"}

@@ -61,8 +61,8 @@ def _write(parts: list[dict], rows: list[tuple[str, ...]]) -> None:
 
 def commands(name: str) -> list[list[str]]:
     """Words of the page's commands that begin with a name, without it."""
-    wanted = name.split()
-    return [words[len(wanted) :] for words in COMMANDS if words[: len(wanted)] == wanted]
+    prefix = name.split()
+    return [words[len(prefix) :] for words in COMMANDS if words[: len(prefix)] == prefix]
 
 
 def test_the_page_has_the_commands_that_are_tested():
@@ -78,9 +78,11 @@ def test_the_configuration_is_valid_and_the_preview_shows_the_faults(folder, cap
     assert "is valid" in capsys.readouterr().out
     (words,) = commands("continuum clean")
     cli.main(["clean", *words])
-    kept = int(re.search(r"of the first 1,000 pairs, ([\d,]+) are kept", capsys.readouterr().out, re.IGNORECASE)[1])
+    kept_pairs = int(
+        re.search(r"of the first 1,000 pairs, ([\d,]+) are kept", capsys.readouterr().out, re.IGNORECASE)[1]
+    )
     # Two kinds of faults are repaired; of three kinds no filter of the page is asked for.
-    assert 1 - FAULTY <= kept / PAIRS < 1 - FAULTY / 2
+    assert 1 - FAULTY <= kept_pairs / PAIRS < 1 - FAULTY / 2
     (words,) = commands("continuum estimate")
     cli.main(["estimate", *words, "--no-calibration", "--json"])
     assert json.loads(capsys.readouterr().out)
@@ -89,17 +91,19 @@ def test_the_configuration_is_valid_and_the_preview_shows_the_faults(folder, cap
 def test_the_run_has_jobs_for_every_text(folder):
     (words,) = commands("snakemake")
     words[words.index("--profile") + 1] = str(PROJECT / words[words.index("--profile") + 1])
-    done = dry_run(*words, "--quiet", "rules", folder=folder)
-    assert done.returncode == 0, done.stderr
-    jobs = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    process = dry_run(*words, "--quiet", "rules", folder=folder)
+    assert process.returncode == 0, process.stderr
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", process.stdout + process.stderr, re.MULTILINE))
     assert {"clean", "distill", "normalise_monolingual", "report"} <= jobs.keys()
 
 
 @pytest.mark.runs
 def test_a_run_ends_with_a_bundle_that_translates_documents(folder, capsys):
     (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    done = snakemake("--cores", "2", "--configfile", "mine.yaml", "tiny.yaml", folder=folder, seconds=900, forked=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = snakemake(
+        "--cores", "2", "--configfile", "mine.yaml", "tiny.yaml", folder=folder, seconds=900, forked=True
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
     assert all((folder / path).exists() for path in re.findall(r"`(results/[\w./-]+)`", PAGE))
     (words,) = commands("continuum translate")
     documents, translated = (Path(words[words.index(option) + 1]) for option in ("--input", "--output"))

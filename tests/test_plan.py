@@ -31,9 +31,9 @@ def run(*words: str, folder: Path, project: Path = PROJECT) -> subprocess.Comple
 
 
 def planned(*words: str, folder: Path, project: Path = PROJECT) -> dict:
-    done = run(*words, "--json", folder=folder, project=project)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = run(*words, "--json", folder=folder, project=project)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def counts(plan: dict) -> dict[str, int]:
@@ -54,8 +54,8 @@ def finished(hollow_project, tmp_path_factory) -> Path:
     """A finished run of smoke whose stages wrote empty files."""
     folder = tmp_path_factory.mktemp("planned")
     words = ("--cores", "2", "--config", "experiment=smoke")
-    done = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=folder)
-    assert done.returncode == 0, done.stderr
+    process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=folder)
+    assert process.returncode == 0, process.stderr
     # Hours follow from what encoding counted.
     summary = folder / "results/smoke/encoded/raw/train.json"
     times = os.stat(summary)
@@ -102,12 +102,12 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
 def test_a_changed_text_is_told_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("--cores", "1", "normalised", "--configfile", "mine.yaml")
-    done = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     (tmp_path / "train.de").write_text("another line\n")
-    told = reasons(planned("mine.yaml", folder=tmp_path, project=hollow_project))["data", None]
-    assert ("updated", "train.de changed") in {(one["kind"], one["text"]) for one in told}
-    assert not any(one["kind"] == "setting" for one in told)
+    reasons_of_data = reasons(planned("mine.yaml", folder=tmp_path, project=hollow_project))["data", None]
+    assert ("updated", "train.de changed") in {(one["kind"], one["text"]) for one in reasons_of_data}
+    assert not any(one["kind"] == "setting" for one in reasons_of_data)
 
 
 def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):
@@ -134,7 +134,7 @@ def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hol
         for number, path in enumerate(removed):
             (tmp_path / str(number)).rename(path)
         # Other content that is newer: Snakemake compares checksums of small files.
-        kept = reference.read_text()
+        content = reference.read_text()
         reference.write_text("other")
         later = time.time() + 5
         os.utime(reference, (later, later))
@@ -143,7 +143,7 @@ def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hol
         assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
         updated = {key: [one for one in of if one["kind"] == "updated"] for key, of in reasons(plan).items()}
         assert f"newer input {reference.relative_to(finished)}" in str(updated["translate", "lvm"])
-        reference.write_text(kept)
+        reference.write_text(content)
     finally:
         os.utime(reference, ns=(times.st_atime_ns, times.st_mtime_ns))
     forced = planned(*words, "--forcerun", "score_quality", folder=finished, project=hollow_project)
@@ -184,18 +184,20 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
     ],
 )
 def test_bad_input_is_told_in_one_sentence(words, message, tmp_path):
-    done = run(*words, folder=tmp_path)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith(message) and len(done.stderr.strip().splitlines()) == 1
+    process = run(*words, folder=tmp_path)
+    assert process.returncode == 1 and process.stdout == ""
+    assert process.stderr.startswith(message) and len(process.stderr.strip().splitlines()) == 1
 
 
 def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tmp_path):
     words = ("--config", "experiment=smoke", "systems={score: {training: {learning_rate: 0.25}}}")
-    done = run(*words, "--output", str(tmp_path / "plan.html"), folder=finished, project=hollow_project)
-    assert done.returncode == 0, done.stderr
+    process = run(*words, "--output", str(tmp_path / "plan.html"), folder=finished, project=hollow_project)
+    assert process.returncode == 0, process.stderr
     plan = planned(*words, "--output", str(tmp_path / "plan.svg"), folder=finished, project=hollow_project)
-    assert done.stdout.startswith(f"smoke: {plan['run']} of {plan['jobs']} jobs would run")
-    row = next(line for line in done.stdout.splitlines() if "systems.score.training.learning_rate 0.002 → 0.25" in line)
+    assert process.stdout.startswith(f"smoke: {plan['run']} of {plan['jobs']} jobs would run")
+    row = next(
+        line for line in process.stdout.splitlines() if "systems.score.training.learning_rate 0.002 → 0.25" in line
+    )
     assert row.split()[:3] == ["train", "score", "1"]
     page, svg = (tmp_path / "plan.html").read_text(), ET.parse(tmp_path / "plan.svg").getroot()
     groups = svg.findall(f"{SVG}g")

@@ -23,8 +23,8 @@ CAPTURE_REFUSED = "not permitted when stream is capturing"
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with pretended() as found:
-        yield found
+    with pretended() as gpus:
+        yield gpus
 
 
 def on_gpu(*values) -> torch.Tensor:
@@ -56,8 +56,8 @@ try:
 except (AssertionError, NotImplementedError):
     print("no GPU")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent)
-    assert done.stdout == "no GPU\n", done.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert process.stdout == "no GPU\n", process.stderr
 
 
 def test_results_are_where_operands_are():
@@ -121,9 +121,9 @@ def test_0d_operands_and_indices_may_be_the_cpus():
 
 def test_numpy_reads_no_gpu():
     x = on_gpu(1.0)
-    for read in (x.numpy, lambda: np.asarray(x), lambda: x.detach().numpy()):
+    for to_numpy in (x.numpy, lambda: np.asarray(x), lambda: x.detach().numpy()):
         with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
-            read()
+            to_numpy()
     assert x.cpu().numpy().tolist() == [1.0]
     assert not torch.from_numpy(np.ones(2)).is_cuda
 
@@ -288,9 +288,9 @@ def test_operators_are_counted_and_views_apart():
 
 def test_attention_is_that_of_the_cpu():
     query, key, bias = torch.randn(2, 2, 3, 4), torch.randn(2, 2, 5, 4), torch.randn(2, 1, 1, 5)
-    wanted = F.scaled_dot_product_attention(query, key, key, attn_mask=bias)
-    found = F.scaled_dot_product_attention(query.cuda(), key.cuda(), key.cuda(), attn_mask=bias.cuda())
-    assert torch.allclose(found.cpu(), wanted, atol=1e-6)
+    expected = F.scaled_dot_product_attention(query, key, key, attn_mask=bias)
+    actual = F.scaled_dot_product_attention(query.cuda(), key.cuda(), key.cuda(), attn_mask=bias.cuda())
+    assert torch.allclose(actual.cpu(), expected, atol=1e-6)
 
 
 # Autograd.
@@ -312,8 +312,8 @@ def _gradients(device):
 
 
 def test_training_is_that_of_the_cpu():
-    for on_cpu, found in zip(_gradients("cpu"), _gradients("cuda"), strict=True):
-        assert torch.equal(on_cpu, found)
+    for on_cpu, on_device in zip(_gradients("cpu"), _gradients("cuda"), strict=True):
+        assert torch.equal(on_cpu, on_device)
 
 
 def test_second_derivatives_and_own_functions():
@@ -370,10 +370,10 @@ def test_numbers_are_drawn_by_generators_of_the_device():
 
 def test_draws_on_a_gpu_leave_the_cpus_generator_alone():
     torch.manual_seed(1)
-    wanted = torch.rand(3).tolist()
+    on_cpu = torch.rand(3).tolist()
     torch.manual_seed(1)
     drawn = torch.rand(3, device="cuda").tolist()
-    assert torch.rand(3).tolist() == wanted != drawn
+    assert torch.rand(3).tolist() == on_cpu != drawn
     torch.manual_seed(1)
     assert torch.rand(3, device="cuda").tolist() == drawn
     assert torch.rand(3, device="cuda:1").tolist() == drawn
@@ -381,17 +381,17 @@ def test_draws_on_a_gpu_leave_the_cpus_generator_alone():
 
 def test_states_are_kept_and_are_not_those_of_the_cpu():
     generator = torch.Generator("cuda")
-    for get, put in (
+    for get_state, set_state in (
         (generator.get_state, generator.set_state),
         (torch.cuda.get_rng_state, torch.cuda.set_rng_state),
     ):
-        own = {"generator": generator} if get == generator.get_state else {}
-        state = get()
+        own = {"generator": generator} if get_state == generator.get_state else {}
+        state = get_state()
         drawn = torch.rand(3, device="cuda", **own).tolist()
-        put(state)
+        set_state(state)
         assert torch.rand(3, device="cuda", **own).tolist() == drawn
         with refused("wrong size"):
-            put(torch.get_rng_state())
+            set_state(torch.get_rng_state())
 
 
 # Graphs.
@@ -420,9 +420,9 @@ def test_a_graph_computes_when_it_is_replayed_with_what_its_buffers_hold():
 
 def test_a_graph_reads_no_other_tensor_and_takes_no_other_branch():
     """Programs that do are wrong on a GPU: here, too."""
-    held = {"x": on_gpu(1.0), "double": True}
-    graph, result = captured(lambda: held["x"] * 2 if held["double"] else held["x"])
-    held["x"], held["double"] = on_gpu(5.0), False
+    variables = {"x": on_gpu(1.0), "double": True}
+    graph, result = captured(lambda: variables["x"] * 2 if variables["double"] else variables["x"])
+    variables["x"], variables["double"] = on_gpu(5.0), False
     graph.replay()
     assert result.item() == 2.0
 
@@ -431,10 +431,10 @@ def test_results_of_a_graph_are_reused():
     x = on_gpu(1.0)
     graph, result = captured(lambda: x + 1)
     graph.replay()
-    kept, copied = result, result.clone()
+    reused, copied = result, result.clone()
     x.fill_(7.0)
     graph.replay()
-    assert kept.item() == 8.0 and copied.item() == 2.0
+    assert reused.item() == 8.0 and copied.item() == 2.0
 
 
 @pytest.mark.parametrize("case", [*WAITING, "non-blocking copy", "synchronize", "empty_cache", "second capture"])
@@ -468,7 +468,7 @@ def test_autocast_runs_products_in_bfloat16_and_sums_in_float32(machine):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         product = F.linear(x, weight) @ x
         narrow = x.bfloat16()
-        found = {
+        dtypes = {
             "product": product.dtype,
             "softmax": product.softmax(-1).dtype,
             "sum": product.sum().dtype,
@@ -477,7 +477,7 @@ def test_autocast_runs_products_in_bfloat16_and_sums_in_float32(machine):
             "double": (x.double() @ x.double()).dtype,
         }
     bfloat16, float32 = torch.bfloat16, torch.float32
-    assert found == {
+    assert dtypes == {
         **{"product": bfloat16, "softmax": float32, "sum": float32, "cat": float32, "relu": bfloat16},
         "double": torch.float64,
     }

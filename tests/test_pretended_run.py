@@ -12,7 +12,7 @@ from pathlib import Path
 import pretended_cuda
 import pytest
 import smoke_check
-from conftest import command_and_environment, snakemake, told_in, wait_for
+from conftest import command_and_environment, log_contains, snakemake, wait_for
 
 from workflow_src.config import Plan, load
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
@@ -43,12 +43,12 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     log = tmp_path / "logs/pretended/train_teacher/teacher-1.log"
     command, environment = command_and_environment("teachers", *words)
     first = subprocess.Popen(command, cwd=tmp_path, env=environment | variables, start_new_session=True)
-    wait_for(lambda: told_in(log, "step 20/"), 300, first)
+    wait_for(lambda: log_contains(log, "step 20/"), 300, first)
     os.killpg(first.pid, signal.SIGINT)
     assert first.wait(100) == 1 and not list(tmp_path.glob("results/pretended/systems/teacher/seed-1/*.safetensors"))
-    done = snakemake(*words, folder=tmp_path, forked=True, variables=variables, seconds=1500)
+    process = snakemake(*words, folder=tmp_path, forked=True, variables=variables, seconds=1500)
     logs = "\n".join(f"{path}: {path.read_text()[-1500:]}" for path in sorted(tmp_path.glob("logs/**/*.log")))
-    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-12000:]}"
+    assert process.returncode == 0, f"{process.stderr[-3000:]}\n{logs[-12000:]}"
     assert 20 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 60
     assert smoke_check.problems_of(plan, tmp_path) == []
     devices = {row["device_name"] for row in _speed(plan, tmp_path)}
@@ -58,7 +58,7 @@ def test_a_whole_run_on_two_gpus(tmp_path):
 
 def _speed(plan: Plan, folder: Path) -> list[dict]:
     """What was measured on a GPU."""
-    protocols = [found["protocol"] for found in json.loads((folder / plan.speed).read_text())["protocols"]]
+    protocols = [entry["protocol"] for entry in json.loads((folder / plan.speed).read_text())["protocols"]]
     return [protocol for protocol in protocols if protocol["device"] == "cuda"]
 
 

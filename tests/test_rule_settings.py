@@ -90,8 +90,8 @@ def test_stages_record_the_settings_of_every_rule_as_they_were_written(experimen
         rule = name.split()[0]
         stage = importlib.import_module(f"workflow_src.stages.{STAGES.get(rule, rule)}")
         kind = stage.Inputs.model_fields["settings"].annotation
-        read = recorded(parse(kind, json.loads(settings), "--settings"))
-        assert json.dumps(read, sort_keys=True, ensure_ascii=False) == settings, name
+        as_recorded = recorded(parse(kind, json.loads(settings), "--settings"))
+        assert json.dumps(as_recorded, sort_keys=True, ensure_ascii=False) == settings, name
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ class Run:
         """What `condition()` gives when it first is true; fails when the run ends or time is over before that."""
         end = time.monotonic() + seconds
         while not (found := condition()):
-            assert self.process.poll() is None, f"the run ended before {what}:\n{self.told()}"
-            assert time.monotonic() < end, f"no {what} within {seconds} s:\n{self.told()}"
+            assert self.process.poll() is None, f"the run ended before {what}:\n{self.diagnostics()}"
+            assert time.monotonic() < end, f"no {what} within {seconds} s:\n{self.diagnostics()}"
             time.sleep(0.1)
         return found
 
@@ -102,9 +102,9 @@ class Run:
         return job
 
     def finish(self) -> None:
-        assert self.process.wait(1300) == 0, self.told()
+        assert self.process.wait(1300) == 0, self.diagnostics()
 
-    def told(self) -> str:
+    def diagnostics(self) -> str:
         logs = [*self.folder.glob("logs/**/*.log"), *self.folder.glob(".snakemake/slurm_logs/**/*.log")]
         parts = [f"{path.relative_to(self.folder)}:\n{path.read_text()[-1500:]}" for path in sorted(logs)[-8:]]
         return "\n".join([self.screen.read_text()[-4000:], *parts, *map(str, self.cluster.jobs())])
@@ -115,9 +115,9 @@ class Run:
     def resumed_at(self) -> int:
         """The update that the teacher's last run says it went on from."""
         log = (self.folder / "logs/smoke/train_teacher/teacher-1.log").read_text()
-        found = re.search(r"resumed\D+(\d+)", log)
-        assert found, f"the training did not resume:\n{log}\n{self.told()}"
-        return int(found[1])
+        match = re.search(r"resumed\D+(\d+)", log)
+        assert match, f"the training did not resume:\n{log}\n{self.diagnostics()}"
+        return int(match[1])
 
 
 def overlay(folder: Path, **settings) -> list[str]:
@@ -141,7 +141,7 @@ ASIDE = ("training.jsonl", "speed.json", "raw.json")
 
 def results(folder: Path) -> dict[str, bytes]:
     """Every result that must not depend on where it was made; JSON without what says where and when that was."""
-    found = {}
+    contents = {}
     for path in sorted((folder / "results").rglob("*")):
         name = str(path.relative_to(folder))
         if not path.is_file() or path.name in ASIDE or "/report/" in name:
@@ -149,8 +149,8 @@ def results(folder: Path) -> dict[str, bytes]:
         content = path.read_bytes()
         if path.suffix == ".json":
             content = json.dumps(_timeless(json.loads(content)), sort_keys=True).encode()
-        found[name] = content
-    return found
+        contents[name] = content
+    return contents
 
 
 def _timeless(value):
@@ -186,8 +186,8 @@ def copied(corpus: Path, folder: Path) -> Path:
 def trained_locally(corpus: Path, folder: Path, words: list[str]) -> bytes:
     """The weights of a teacher that nothing disturbed."""
     copied(corpus, folder)
-    done = snakemake("--cores", "1", "teachers", *words, folder=folder)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "1", "teachers", *words, folder=folder)
+    assert process.returncode == 0, process.stderr
     return (folder / TEACHER).read_bytes()
 
 
@@ -197,23 +197,23 @@ def trained_locally(corpus: Path, folder: Path, words: list[str]) -> bytes:
 def test_the_whole_workflow_with_a_training_cancelled_gives_what_it_gives_without_a_cluster(cluster, local, tmp_path):
     run = Run(cluster, tmp_path / "run", *overlay(tmp_path, systems={"teacher": {"training": {"save_every": 10}}}))
     job = run.wait_for_training()
-    asked = cluster.run("scontrol", "show", "job", job.number)
+    before = cluster.run("scontrol", "show", "job", job.number)
     cluster.run("scancel", job.number)
     run.finish()
-    assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
+    assert run.states() == ["CANCELLED", "COMPLETED"], run.diagnostics()
     assert 10 <= run.resumed_at() < 200
     retried = next(each for each in cluster.jobs() if each.comment == job.comment and each.number != job.number)
-    again = cluster.run("scontrol", "show", "job", retried.number)
-    assert [_memory(text) for text in (asked, again)] == [1511, 2267]  # 1.5 times as much
-    assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (asked, again)] == ["00:16:00", "00:31:00"]
+    after = cluster.run("scontrol", "show", "job", retried.number)
+    assert [_memory(text) for text in (before, after)] == [1511, 2267]  # 1.5 times as much
+    assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (before, after)] == ["00:16:00", "00:31:00"]
     # Every job but that one ran once, on the cluster, but for the download.
     others = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
     assert {job.state for job in others} == {"COMPLETED"} and len({job.comment for job in others}) == len(others)
     assert {job.node for job in cluster.jobs()} == {"node1", "node2"}
     assert smoke_check.problems("smoke", run.folder) == []
-    expected, found = results(local), results(run.folder)
-    assert expected.keys() == found.keys()
-    assert [name for name in expected if expected[name] != found[name]] == []
+    expected, actual = results(local), results(run.folder)
+    assert expected.keys() == actual.keys()
+    assert [name for name in expected if expected[name] != actual[name]] == []
 
 
 def _memory(job: str) -> int:
@@ -232,7 +232,7 @@ def test_a_training_longer_than_the_limit_of_its_job_finishes_by_retries(cluster
     run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=20")
     run.finish()
     *cut, last = run.states()
-    assert cut and set(cut) == {"TIMEOUT"} and last == "COMPLETED", run.told()
+    assert cut and set(cut) == {"TIMEOUT"} and last == "COMPLETED", run.diagnostics()
     assert run.resumed_at() >= 10 * len(cut)
     assert (run.folder / TEACHER).read_bytes() == expected
     print(f"{len(cut)} time limits, then resumed at {run.resumed_at()} of 4000")
@@ -256,7 +256,7 @@ def test_a_training_on_a_node_that_fails_goes_on_elsewhere(fail, cluster, corpus
     fail(cluster, job.node)
     run.finish()
     ended = [each for each in cluster.jobs() if each.comment.startswith(TEACHER_JOB)]
-    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.told()
+    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.diagnostics()
     assert ended[0].node != job.node
     assert run.resumed_at() >= 10
     assert (run.folder / TEACHER).read_bytes() == expected
@@ -272,7 +272,7 @@ def test_a_training_that_is_preempted_goes_on_when_it_gets_its_place_back(cluste
     cluster.run("sbatch", "--partition=main", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 3")
     run.finish()
     ended = [each for each in cluster.jobs() if each.comment.startswith(TEACHER_JOB)]
-    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.told()
+    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.diagnostics()
     assert run.resumed_at() >= 10
     assert (run.folder / TEACHER).read_bytes() == expected
 
@@ -291,7 +291,7 @@ def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpu
     )
     run.finish()
     *killed, last = run.states()
-    assert len(killed) >= 2 and last == "COMPLETED", run.told()
+    assert len(killed) >= 2 and last == "COMPLETED", run.diagnostics()
     logs = [path.read_text() for path in (run.folder / ".snakemake/slurm_logs/rule_train_teacher").glob("*/*.log")]
     assert len([log for log in logs if "Exceeded job memory limit" in log]) == len(killed)
     print(f"killed for memory {len(killed)} times: {killed}")
@@ -310,7 +310,7 @@ def test_a_training_on_two_nodes_is_cancelled_and_goes_on(cluster, corpus, tmp_p
     assert job.node == "node[1-2]"
     cluster.run("scancel", job.number)
     run.finish()
-    assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
+    assert run.states() == ["CANCELLED", "COMPLETED"], run.diagnostics()
     assert run.resumed_at() >= 10
     loss, expected = (
         json.loads((folder / TEACHER).with_name("training.jsonl").read_text().splitlines()[-1])["dev_loss"]

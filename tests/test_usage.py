@@ -30,9 +30,9 @@ def lines(path: Path) -> list[str]:
 
 def run_shell(command: str, folder: Path) -> list[str]:
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    process = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
     system, _, row = re.search(r"Recommended: <b>(.*?)</b>", page)[1].partition(" ")
     assert description["system"] == system and description["default_from"]["row"] == row
     chosen = read_chosen(smoke_run / PLAN.chosen(PLAN.decode(system, row), 1))
-    told = description["search_defaults"][description["defaults"]["search"]]
-    assert {name: told[name] for name in chosen} == chosen
+    defaults = description["search_defaults"][description["defaults"]["search"]]
+    assert {name: defaults[name] for name in chosen} == chosen
 
 
 @pytest.mark.parametrize("decode", PLAN.loaded.decodes, ids=lambda decode: f"{decode.system}-{decode.name}")
@@ -78,5 +78,5 @@ def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
     expected = lines(path)
     if PLAN.loaded.removal(decode) == "subwords":
         expected = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(path.with_suffix(".jsonl"))]
-    told = run_shell(f"head -n {TEN} {PLAN.corpus('test', 'source')} | {command}", smoke_run)
-    assert told == expected[:TEN] and any(told)
+    output = run_shell(f"head -n {TEN} {PLAN.corpus('test', 'source')} | {command}", smoke_run)
+    assert output == expected[:TEN] and any(output)

@@ -14,7 +14,7 @@ from workflow_src.records.provenance import described_by, digests, provenance, w
 from workflow_src.records.verify import Chain, verify
 
 
-def told(folder: Path) -> str:
+def first_mismatch(folder: Path) -> str:
     """The first word of the sentence about what does not match; "" where everything does."""
     try:
         verify(folder)
@@ -53,9 +53,9 @@ def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
 @pytest.mark.parametrize("folder", ["end", "data"])
 def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
     """What is there matches, and more is missing than can be told."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(["verify", f"results/{folder}"])
-    assert left.value.code.startswith(
+    assert exit_info.value.code.startswith(
         f"error: results/{folder} is not finished: there is no report/results.json, which a run writes at its end, and "
     )
     assert "records match" in capsys.readouterr().out
@@ -63,11 +63,11 @@ def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
 
 def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
     Path("results/data/text.txt").write_text("TWO\n")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(["verify", "results/end"])
-    found, expected = sha256("results/data/text.txt"), read_json("results/data/text.json")["provenance"]["files"]
-    assert left.value.code.startswith("error: results/data/text.txt was changed after it was made: ")
-    assert found in left.value.code and expected["text.txt"] in left.value.code
+    actual, expected = sha256("results/data/text.txt"), read_json("results/data/text.json")["provenance"]["files"]
+    assert exit_info.value.code.startswith("error: results/data/text.txt was changed after it was made: ")
+    assert actual in exit_info.value.code and expected["text.txt"] in exit_info.value.code
     assert capsys.readouterr().out == ""
 
 
@@ -144,7 +144,7 @@ def test_results_are_found_through_links(chain, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(aside / "link")
     assert verify(".") == f".{SUMMARY}"
     Path(chain / "results/data/text.txt").write_text("TWO\n")
-    assert told(aside / "link") == "results/data/text.txt"
+    assert first_mismatch(aside / "link") == "results/data/text.txt"
     # The whole of `results`, or the experiment in it, may itself be a link to another disk.
     (chain / "results/data/text.txt").write_text("ONE\n")
     shutil.move(chain / "results", aside / "disk")
@@ -160,11 +160,11 @@ def test_an_experiment_may_be_called_results(chain):
     assert verify("results/results") == f"results/results{SUMMARY}"
     assert verify("results") == f"results{SUMMARY}"
     Path("results/data/text.txt").unlink()
-    assert told("results/results") == "results/data/text.txt"
+    assert first_mismatch("results/results") == "results/data/text.txt"
     # Nor does a folder of that name further up lead astray.
     Path("results/data/text.txt").write_text("ONE\n")
     shutil.copytree("results", "results/copy/results")
-    assert told("results/copy/results/results") == "mine.txt"
+    assert first_mismatch("results/copy/results/results") == "mine.txt"
     shutil.copy("mine.txt", "results/copy")
     assert verify("results/copy/results/results").endswith(SUMMARY)
 
@@ -192,28 +192,28 @@ def test_the_first_in_the_order_of_the_flow_is_named(chain):
     for path in reversed(changes):
         content = Path(path).read_bytes()
         Path(path).write_bytes(content.replace(b"1", b"2").replace(b"O", b"P").replace(b"upper", b"lower"))
-        assert told("results/end") == path
+        assert first_mismatch("results/end") == path
 
 
 def test_a_record_may_not_be_rewritten_by_hand(chain):
     record = read_json("results/end/score.json")
     Path("results/end/score.json").write_text(json.dumps(record | {"score": 99}, indent=1, sort_keys=True) + "\n")
-    assert told("results/end") == "results/end/score.json"
+    assert first_mismatch("results/end") == "results/end/score.json"
     # Another form of the same content is a change too: the file is not the one that was written.
     Path("results/end/score.json").write_text(json.dumps(record))
-    assert told("results/end") == "results/end/score.json"
+    assert first_mismatch("results/end") == "results/end/score.json"
 
 
 def test_downloads_may_be_removed_but_not_changed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("results/r").mkdir(parents=True)
     Path("got").write_text("x")
-    made = provenance({})
-    made["inputs"]["f"] = {"path": "got", "sha256": sha256("got"), "url": "http://a/got"}
-    write_json("results/r/raw.json", {"provenance": made})
+    record = provenance({})
+    record["inputs"]["f"] = {"path": "got", "sha256": sha256("got"), "url": "http://a/got"}
+    write_json("results/r/raw.json", {"provenance": record})
     assert verify("results/r").endswith("with 0 files that they describe, 1 original file")
     Path("got").write_text("y")
-    assert told("results/r") == "got"
+    assert first_mismatch("results/r") == "got"
     Path("got").unlink()
     assert verify("results/r").endswith("describe, 1 download is no longer there")
 
@@ -269,9 +269,9 @@ def test_a_flipped_bit_anywhere_is_named(run):
         content = path.read_bytes()
         place = len(content) // 2
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert told(run / "results/smoke") == path.relative_to(run).as_posix()
+        assert first_mismatch(run / "results/smoke") == path.relative_to(run).as_posix()
         path.write_bytes(content)
-    assert told(run / "results/smoke") == ""
+    assert first_mismatch(run / "results/smoke") == ""
 
 
 @pytest.mark.slow
@@ -285,6 +285,6 @@ def test_a_missing_file_is_named(run):
         if name == "results/smoke/report/results.json":
             continue
         path.rename(path.with_name("aside"))
-        assert told(run / "results/smoke") == name
+        assert first_mismatch(run / "results/smoke") == name
         path.with_name("aside").rename(path)
-    assert told(run / "results/smoke") == ""
+    assert first_mismatch(run / "results/smoke") == ""

@@ -46,10 +46,10 @@ def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, i
     return counted(dry_run(*words, snakefile=project / "Snakefile", folder=folder))
 
 
-def counted(done: subprocess.CompletedProcess) -> dict[str, int]:
+def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
     """Jobs by rule that a dry run told, target rules left out."""
-    assert done.returncode == 0, done.stderr + done.stdout
-    text = done.stdout + done.stderr
+    assert process.returncode == 0, process.stderr + process.stdout
+    text = process.stdout + process.stderr
     if "Nothing to be done" in text:
         return {}
     table = text.split("Job stats:")[-1].split("total")[0]
@@ -75,9 +75,9 @@ def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, d
     # A job that has a message is told by that alone.
     text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
     (folder / "telling.smk").write_text(text)
-    done = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
-    assert done.returncode == 0, done.stderr + done.stdout
-    jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", done.stdout + done.stderr, re.MULTILINE)
+    process = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
+    assert process.returncode == 0, process.stderr + process.stdout
+    jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", process.stdout + process.stderr, re.MULTILINE)
     lines = [(rule, re.search(r"^    resources: (.*)$", about, re.MULTILINE)) for rule, about in jobs]
     return {rule: dict(word.split("=", 1) for word in line[1].split(", ")) for rule, line in lines if line}
 
@@ -96,8 +96,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [str(BIN / "snakemake"), "-s", str(PROJECT / "Snakefile"), "--dry-run", "--quiet", "all"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert scheduled(folder=tmp_path) == jobs(Plan(load_experiment("demo")))
 
 
@@ -149,8 +149,8 @@ def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(ho
     if how == "--directory":
         words += ["--directory", str(tmp_path)]
     folder = hollow_project.parent if how == "--directory" else tmp_path
-    done = snakemake(*words, snakefile=snakefile, folder=folder)
-    assert done.returncode == 0, done.stderr
+    process = snakemake(*words, snakefile=snakefile, folder=folder)
+    assert process.returncode == 0, process.stderr
     assert (tmp_path / "results/smoke/corpus/corpus.json").read_text() == "normalise"
 
 
@@ -159,10 +159,10 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
     other.mkdir()
     (other / "__init__.py").touch()
     (tmp_path / "Snakefile").write_text("import workflow_src\n\n" + MODULE.format(snakefile=str(PROJECT / "Snakefile")))
-    done = dry_run("continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
-    told = done.stdout + done.stderr
-    assert done.returncode == 1 and f"a package workflow_src was imported from {other} before" in told
-    assert "Traceback" not in told
+    process = dry_run("continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
+    output = process.stdout + process.stderr
+    assert process.returncode == 1 and f"a package workflow_src was imported from {other} before" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
     ],
 )
 def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_path):
-    done = dry_run(*words, folder=tmp_path)
-    assert done.returncode == 1
-    told = done.stdout + done.stderr
-    assert sentence in told
-    assert "Traceback" not in told
+    process = dry_run(*words, folder=tmp_path)
+    assert process.returncode == 1
+    output = process.stdout + process.stderr
+    assert sentence in output
+    assert "Traceback" not in output
     assert [path.name for path in tmp_path.iterdir()] in ([], [".snakemake"])
 
 
@@ -202,11 +202,11 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
 )
 def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp_path):
     words = ["--printshellcmds", "--configfile", SMOKE, "--config", f"runtime={runtime}"]
-    done = dry_run(*words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = (done.stdout + done.stderr).splitlines()
-    told = [line.strip() for line in lines if "stages.train --set" in line and "/train_teacher/" in line]
-    assert len(told) == 1 and f"{command} --settings" in told[0]
+    process = dry_run(*words, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    lines = (process.stdout + process.stderr).splitlines()
+    commands = [line.strip() for line in lines if "stages.train --set" in line and "/train_teacher/" in line]
+    assert len(commands) == 1 and f"{command} --settings" in commands[0]
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp
     ],
 )
 def test_speed_is_measured_on_a_node_of_its_own_whatever_else_is_asked_for(words, tmp_path):
-    asked = requested("report", "--configfile", SMOKE, *words, folder=tmp_path)
-    assert asked["measure_speed"]["slurm_extra"] == "--exclusive"
+    resources = requested("report", "--configfile", SMOKE, *words, folder=tmp_path)
+    assert resources["measure_speed"]["slurm_extra"] == "--exclusive"
     if words:
         rule, name, value = re.match(r"(?:(\w+):)?(\w+)='?([^']*)", words[1]).groups()
-        assert asked[rule or "train_lvm"][name] == value
+        assert resources[rule or "train_lvm"][name] == value
     # What a profile sets for a rule is lost as soon as the command line sets anything for any rule.
     profile = yaml.safe_load((PROJECT / "config/profiles/slurm/config.yaml").read_text())
     assert "set-resources" not in profile and "slurm_extra" not in str(profile)
@@ -235,14 +235,14 @@ def test_a_decode_that_only_joins_shards_asks_for_no_gpu_and_little_time(tmp_pat
     content["decodes"] = [{"system": "teacher", "search": "beam", "beam": 4, "shards": 3}]
     content["recipe"]["limits"] = {"test": 1_000_000}
     content["runtime"] |= {"device": "cuda", "partition": "cpu", "gpu_partition": "gpu"}
-    told = {}
+    resources = {}
     for shards in (1, 3):
         content["decodes"][0]["shards"] = shards
         (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-        told[shards] = requested("translations", "--configfile", "gpu.yaml", folder=tmp_path)
+        resources[shards] = requested("translations", "--configfile", "gpu.yaml", folder=tmp_path)
     names = ("gpu", "slurm_partition", "device", "mem_mb", "runtime")
-    assert [told[3]["decode"].get(name) for name in names] == ["0", "cpu", "cpu", "2000", "17"]
-    for job in (told[3]["decode_shard"], told[1]["decode"]):
+    assert [resources[3]["decode"].get(name) for name in names] == ["0", "cpu", "cpu", "2000", "17"]
+    for job in (resources[3]["decode_shard"], resources[1]["decode"]):
         assert [job[name] for name in names[:3]] == ["1", "gpu", "cuda"] and int(job["mem_mb"]) > 6000
 
 
@@ -252,36 +252,36 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
     (tmp_path / "evil.yaml").write_text(f"experiment: {trap}\n")
     if how == "check":
         command = [sys.executable, "-m", "workflow_src.cli", "check", str(tmp_path / "evil.yaml")]
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+        process = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     elif how == "dataset":
         project = shutil.copytree(hollow_project, tmp_path / "project")
         (project / "config/datasets/evil.yaml").write_text(f"name: {trap}\n")
         words = ("--config", "experiment=tatoeba", "recipe={dataset: evil}")
-        done = dry_run(*words, snakefile=project / "Snakefile", folder=tmp_path)
+        process = dry_run(*words, snakefile=project / "Snakefile", folder=tmp_path)
     else:
         value = str(tmp_path / "evil.yaml") if how == "--configfile" else f"experiment={trap}"
-        done = dry_run(how, value, folder=tmp_path)
-    told = done.stdout + done.stderr
-    assert done.returncode not in (0, 70) and "Traceback" not in told
-    wanted = {
+        process = dry_run(how, value, folder=tmp_path)
+    output = process.stdout + process.stderr
+    assert process.returncode not in (0, 70) and "Traceback" not in output
+    messages = {
         "--configfile": "not valid JSON or YAML",
         "--config": "allowed: an experiment of config/experiments/",
     }
-    assert wanted.get(how, "could not determine a constructor for the tag") in told
+    assert messages.get(how, "could not determine a constructor for the tag") in output
     assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.parametrize("words", [["--dag"], ["--rulegraph"], ["--filegraph"]])
 def test_graphs_are_drawn(words, tmp_path):
-    done = dry_run(*words, "--configfile", SMOKE, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "digraph" in done.stdout and "train_refiner" in done.stdout
+    process = dry_run(*words, "--configfile", SMOKE, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert "digraph" in process.stdout and "train_refiner" in process.stdout
 
 
 def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
-    done = dry_run("--dag", "--configfile", SMOKE, folder=tmp_path)
-    nodes = [label.split(r"\n") for label in re.findall(r'\[label = "(.*?)", color', done.stdout)]
-    wanted = {
+    process = dry_run("--dag", "--configfile", SMOKE, folder=tmp_path)
+    nodes = [label.split(r"\n") for label in re.findall(r'\[label = "(.*?)", color', process.stdout)]
+    parts_of_nodes = {
         "export_bundle": {"system", "seed"},
         "export_ctranslate2": {"system", "seed"},
         "choose_settings": {"system", "seed", "search"},
@@ -289,7 +289,7 @@ def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
         "score_quality": {"system", "seed", "search", "split"},
         "train_refiner": {"system", "seed"},
     }
-    for rule, names in wanted.items():
+    for rule, names in parts_of_nodes.items():
         named = [{word.split(": ")[0] for word in words} for name, *words in nodes if name == rule]
         assert named and named == [names] * len(named)
     # No two nodes say the same.
@@ -332,11 +332,11 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     latents = {"family": "lanmt", "preset": "miniature", "training": {"max_steps": 5}}
     decodes = [*yaml.safe_load(Path(SMOKE).read_text())["decodes"], {"system": "lanmt", "search": "delta", "steps": 1}]
     content = {"analyses": {name: {"enabled": True} for name in off}, "systems": {"lanmt": latents}, "decodes": decodes}
-    asked = tmp_path / "asked.yaml"
-    asked.write_text(json.dumps(content))
+    overlay = tmp_path / "asked.yaml"
+    overlay.write_text(json.dumps(content))
     telling = tmp_path / "telling.smk"
-    done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
-    rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
+    process = snakemake("--dry-run", "--configfile", SMOKE, str(overlay), snakefile=telling, folder=tmp_path)
+    rules = json.loads(re.search(r"^RULES (.*)$", process.stdout + process.stderr, re.MULTILINE)[1])
     shared = ("train", "export_engine", "measure_analysis", "score_sentences")
     stages = {name: name for name in STAGES if name not in shared}
     stages |= {"decode_shard": "decode"}
@@ -353,8 +353,8 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
         # Trainings may be started by torchrun.
         assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{stages[name]} ", command), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
-        known = options(importlib.import_module(f"workflow_src.stages.{stages[name]}").Inputs)
-        assert set(re.findall(r" --([\w-]+)", command)) <= known, f"rule {name} has options that its stage has not"
+        allowed = options(importlib.import_module(f"workflow_src.stages.{stages[name]}").Inputs)
+        assert set(re.findall(r" --([\w-]+)", command)) <= allowed, f"rule {name} has options that its stage has not"
         assert {"mem_mb", "runtime"} <= set(resources), f"rule {name} says no memory or time"
 
 
@@ -385,8 +385,8 @@ def test_the_lock_has_every_extra_that_the_tests_use():
 
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     lock = (PROJECT / "requirements.lock").read_text().lower()
-    wanted = [line for name in ("fast", "slurm", "dev") for line in extras[name]]
-    for name, least in (line.lower().split(">=") for line in wanted):
+    requirements = [line for name in ("fast", "slurm", "dev") for line in extras[name]]
+    for name, least in (line.lower().split(">=") for line in requirements):
         pinned = re.search(rf"^{name}==([\d.]+)$", lock, re.MULTILINE)
         assert pinned, f"{name} is not pinned"
         assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in least.split(".")]
@@ -406,8 +406,8 @@ def _dependencies() -> list[str]:
 def finished(hollow_project, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     snakefile = hollow_project / "Snakefile"
-    done = snakemake("--cores", "2", "--config", "experiment=smoke", snakefile=snakefile, folder=folder)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "2", "--config", "experiment=smoke", snakefile=snakefile, folder=folder)
+    assert process.returncode == 0, process.stderr
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere/subwords.json").write_text("{}")
     return folder
@@ -753,8 +753,8 @@ def test_decodes_in_shards(hollow_project, tmp_path):
     assert expected["decode_shard"] == 3 * expected["decode"] == 45
     assert scheduled("--configfile", whole, project=hollow_project, folder=tmp_path) == expected
     words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
-    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     for count, expected in {1: {"decode": 1}, 3: {}, 4: {"decode_shard": 4, "decode": 1}}.items():
         other = ("translations", "--configfile", sharded(tmp_path, count, decodes=1))
         assert scheduled(*other, project=hollow_project, folder=tmp_path) == expected
@@ -770,8 +770,8 @@ def test_decodes_in_shards(hollow_project, tmp_path):
 
 def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
     words = ("distilled", "--configfile", SMOKE)
-    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     folder = tmp_path / "results/smoke/distilled/teacher"
     (folder / "train.shards/1-of-2.jsonl").unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
@@ -814,8 +814,8 @@ def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_pr
         overlay.write_text(yaml.safe_dump(content | changes))
         return "--configfile", str(overlay)
 
-    done = snakemake("--cores", "2", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "2", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     more = {"decode": 1, "score_quality": 1, "compare_rows_on_talks": 1, "report": 1}
     assert scheduled(*words(test=["news", "talks"]), project=hollow_project, folder=tmp_path) == more
     assert scheduled(*words(), project=hollow_project, folder=tmp_path) == {}
@@ -825,8 +825,8 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
     snakefile = hollow_project / "Snakefile"
-    done = snakemake("--cores", "1", *words, snakefile=snakefile, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "1", *words, snakefile=snakefile, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
     # Another date is no change, and another text is one whatever its date.
     (tmp_path / "train.de").touch()
@@ -853,8 +853,8 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
         words = ("normalised", "--configfile", "mine.yaml")
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == expected
-        done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        process = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+        assert process.returncode == 0, process.stderr
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
 
 
@@ -871,8 +871,8 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
 
     first = {"numbers": {}, "length": {"max_words": 50}}
     assert planned(first) == {"download": 1, "clean": 1, "normalise": 1}
-    done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     assert planned(first) == planned({"numbers": {"min_share": 1.0}, "length": {"max_words": 50}}) == {}
     assert planned({"length": {"max_words": 50}, "numbers": {}}) == {"clean": 1, "normalise": 1}
     assert planned(first | {"length": {"max_words": 51}}) == {"clean": 1, "normalise": 1}
@@ -889,21 +889,21 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     for path in tmp_path.glob("*.en"):
         os.utime(path, times=(ahead, ahead))
     words, snakefile = ("--cores", "1", "normalised", "--configfile", "mine.yaml"), hollow_project / "Snakefile"
-    done = snakemake(*words, snakefile=snakefile, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = snakemake(*words, snakefile=snakefile, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     assert scheduled(*words[2:], project=hollow_project, folder=tmp_path) == {}
     raw = "results/mine/raw/train.en"
     os.utime(tmp_path / raw, times=(ahead, ahead))
-    done = snakemake(*words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
-    assert done.returncode == 1 and f"{raw} is dated in the future (" in done.stderr
-    assert f"run `touch {raw}`" in done.stderr and "Normalising" not in done.stderr
+    process = snakemake(*words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    assert process.returncode == 1 and f"{raw} is dated in the future (" in process.stderr
+    assert f"run `touch {raw}`" in process.stderr and "Normalising" not in process.stderr
     os.utime(tmp_path / raw)
     # A distilled text of the user's own is an input of jobs.
     (tmp_path / "bought.en").write_text("one\n")
     os.utime(tmp_path / "bought.en", times=(ahead, ahead))
     more = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
-    done = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
-    assert done.returncode == 1 and "bought.en is dated in the future (" in done.stderr
+    process = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    assert process.returncode == 1 and "bought.en is dated in the future (" in process.stderr
 
 
 def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set(smoke_run, tmp_path):
@@ -928,8 +928,8 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     news = [*news, *news[:20], *held_out, "", "1 2 3"]
     (tmp_path / "planted/news.de").write_text("".join(f"{line}\n" for line in news))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
-    done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
+    assert process.returncode == 0, process.stderr[-3000:]
     results = tmp_path / "results/smoke-clean"
     corpus = json.loads((results / "corpus/corpus.json").read_text())
     left_out = sum(sum(step["dropped"].values()) for step in corpus["cleaning"])
@@ -939,9 +939,9 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     assert 0.95 * faulty <= left_out <= 1.2 * faulty
     page = (results / "report/index.html").read_text()
     rows = re.findall(r"<tr><td>([^<]+)</td><td class=\"num\">([\d,]+)</td><td class=\"num\">(\d+)", page)
-    shown = {title: int(count) for title, _, count in rows}
+    dropped = {title: int(count) for title, _, count in rows}
     for step in corpus["cleaning"]:
-        assert shown.get(step["title"], 0) == sum(step["dropped"].values())
+        assert dropped.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
     monolingual = json.loads((results / "corpus/monolingual.json").read_text())
     assert monolingual["dropped"] | {"repeated": 20, "held_out": 5, "cleaning": 2} == monolingual["dropped"]
@@ -979,11 +979,11 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
 
 def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[str, str]], others: list[str]) -> None:
     """The second set has a row for each of the first in results.json and in the leaderboard, and its own figures."""
-    found = json.loads((results / "report/results.json").read_text())
-    (further,) = found["further"]
-    assert (found["split"], further["split"]) == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
+    content = json.loads((results / "report/results.json").read_text())
+    (further,) = content["further"]
+    assert (content["split"], further["split"]) == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
     key = lambda row: (row["system"], row["name"], row["repetitions_removed"])  # noqa: E731
-    assert list(map(key, found["rows"])) == list(map(key, further["rows"]))
+    assert list(map(key, content["rows"])) == list(map(key, further["rows"]))
     assert all(row["latency_ms"] is None and row["energy_per_sentence"] is not None for row in further["rows"][:1])
     compared = json.loads((results / "significance-twofold.json").read_text())
     assert compared["sentences"] == len(more) and any(row["against"] for row in compared["against_autoregressive"])
@@ -995,7 +995,7 @@ def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[st
             lines = [references, [line or None for line in others]]
             assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
             assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
-    assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in found["provenance"]["signatures"]["BLEU"]
+    assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in content["provenance"]["signatures"]["BLEU"]
     assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(more)
     assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
     board = leaderboard.read(results)
@@ -1106,15 +1106,15 @@ def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):
     (tmp_path / "config/experiments/smoke.yaml").touch()
     skipped = "SKIPPED [2] tests/test_slurm.py:40: no Slurm here: munged is not installed"
 
-    def last_line(told: str, status: int = 0) -> tuple[int, str]:
+    def last_line(output: str, status: int = 0) -> tuple[int, str]:
         for program in ("make", ".venv/bin/snakemake", ".venv/bin/python"):
-            answer = f"echo '{told}'\nexit {status}\n" if program.endswith("python") else ""
+            answer = f"echo '{output}'\nexit {status}\n" if program.endswith("python") else ""
             (tmp_path / program).write_text(f"#!/bin/sh\ncase $* in *pytest*) {answer or ':'}\n;; esac\n")
             (tmp_path / program).chmod(0o755)
         environment = {name: value for name, value in os.environ.items() if name != "CI"}
         environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
-        done = subprocess.run(["bash", tmp_path / ".ci/run"], env=environment, capture_output=True, text=True)
-        return done.returncode, (done.stdout.splitlines() or [""])[-1]
+        process = subprocess.run(["bash", tmp_path / ".ci/run"], env=environment, capture_output=True, text=True)
+        return process.returncode, (process.stdout.splitlines() or [""])[-1]
 
     assert last_line("2 passed") == (0, "everything passed")
     left_out = "everything else passed; left out: tests/test_slurm.py:40: no Slurm here: munged is not installed"
@@ -1170,8 +1170,8 @@ def test_a_finished_run_has_nothing_left_to_do(smoke_run):
 @pytest.mark.slow
 def test_snakemakes_own_report_shows_page_table_and_figures_with_captions(smoke_run, tmp_path):
     page = tmp_path / "report.html"
-    done = snakemake("--configfile", SMOKE, "--report", str(page), folder=smoke_run)
-    assert done.returncode == 0, done.stderr
+    process = snakemake("--configfile", SMOKE, "--report", str(page), folder=smoke_run)
+    assert process.returncode == 0, process.stderr
     text = page.read_text()
     for words in ("trains and measures systems", "which needs no network", "one row a system and search"):
         assert words in text, words

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import wordbag
 import yaml
-from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
+from conftest import PROJECT, log_contains, snakemake, snakemake_started, wait_for
 
 from workflow_src.records.atomic import read_json
 
@@ -83,26 +83,26 @@ def run(tmp_path_factory, smoke_run) -> Path:
     (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
     running = snakemake_started(*WORDS, folder=folder, forked=True)
     try:
-        wait_for(lambda: told_in(folder / LOG, "step 250  validation"), 400, running)
+        wait_for(lambda: log_contains(folder / LOG, "step 250  validation"), 400, running)
         jobs = psutil.Process(running.pid).children(recursive=True)
         next(job for job in reversed(jobs) if "workflow_src.stages.train" in job.cmdline()).terminate()
         assert running.wait(120) == 1
     finally:
         running.kill()
-    assert told_in(folder / LOG, "the same command goes on from there")
+    assert log_contains(folder / LOG, "the same command goes on from there")
     # All but the report.
     targets = [f"{RESULTS}/{name}.json" for name in ("significance", "speed", "analysis/traces")]
-    done = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900, forked=True)
+    process = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900, forked=True)
     logs = "\n".join(f"{path}: {path.read_text()[-600:]}" for path in sorted(folder.glob("logs/**/*.log")))
-    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
+    assert process.returncode == 0, f"{process.stderr[-3000:]}\n{logs[-6000:]}"
     return folder
 
 
 @pytest.fixture(scope="module")
 def report(run) -> Path:
     """The folder of the report."""
-    done = snakemake(*WORDS, folder=run, forked=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = snakemake(*WORDS, folder=run, forked=True)
+    assert process.returncode == 0, process.stderr[-3000:]
     return run / RESULTS / "report"
 
 
@@ -110,9 +110,9 @@ def continuum(*words: str, folder: Path, **more) -> str:
     """What the command `continuum` writes, started in `folder`."""
     command = [sys.executable, "-m", "workflow_src.cli", *words]
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **more)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **more)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_it_is_trained_where_it_was_stopped_and_validated_by_its_own_figure(run):
@@ -153,7 +153,7 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     # Its engine reads a folder that a rule of its own wrote.
     exported = read_json(run / BAG / "ledger/bundle.json")
     assert exported["engine"] == "ledger" and exported["provenance"]["ledger"] == "1.0"
-    assert told_in(run / "logs/smoke/export_ledger/bag-1.log", "for Ledger 1.0")
+    assert log_contains(run / "logs/smoke/export_ledger/bag-1.log", "for Ledger 1.0")
     compared = {row["name"]: row for row in read_json(run / RESULTS / "significance.json")["rows"]}
     assert compared["unrepeat-2"]["baseline"] == ["teacher", "beam-2"]
     assert all(0 < value <= 1 for value in compared["unrepeat-2"]["p_value"].values())
@@ -189,21 +189,21 @@ def test_tables_and_figures_show_it_by_what_it_declares(report):
 
 
 def test_its_analysis_is_measured_and_shown(run, report):
-    found = read_json(run / RESULTS / "analysis/outputs-by-length.json")
-    assert found["analysis"] == "outputs_by_length" and found["split"] == "test" and found["width"] == 3
-    assert {(row["system"], row["name"]) for row in found["rows"]} >= {("teacher", "beam-2"), ("bag", "tuned")}
-    for row in found["rows"]:
+    content = read_json(run / RESULTS / "analysis/outputs-by-length.json")
+    assert content["analysis"] == "outputs_by_length" and content["split"] == "test" and content["width"] == 3
+    assert {(row["system"], row["name"]) for row in content["rows"]} >= {("teacher", "beam-2"), ("bag", "tuned")}
+    for row in content["rows"]:
         path = run / SHARED / f"translations/{row['system']}/seed-1/{row['name']}/test.jsonl"
         lengths = [len(json.loads(line)["subwords"]) for line in path.read_text().splitlines()]
         bars = [sum(3 * bar <= length < 3 * bar + 3 for length in lengths) for bar in range(max(lengths) // 3 + 1)]
         assert row["counts"] == bars and sum(bars) == 40
-    (plugin,) = found["provenance"]["plugins"]
-    assert plugin["name"] == "bagged" and "details bag tuned 1" in found["provenance"]["inputs"]
+    (plugin,) = content["provenance"]["plugins"]
+    assert plugin["name"] == "bagged" and "details bag tuned 1" in content["provenance"]["inputs"]
     assert (report / "figures/outputs_by_length.svg").is_file()
     page, text = (report / "index.html").read_text(), (report / "results.md").read_text()
     section = page[page.index("<h3>Lengths of what rows put out</h3>") :]
     assert "by the length of their translation, in subwords." in section and 'id="outputs_by_length-' in section
-    counts = next(row["counts"] for row in found["rows"] if row["name"] == "tuned")
+    counts = next(row["counts"] for row in content["rows"] if row["name"] == "tuned")
     line = next(line for line in text.splitlines() if line.startswith("| bag, tuned"))
     assert [int(cell) for cell in line.split("|")[2 : 2 + len(counts)]] == counts
 
@@ -214,10 +214,10 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     for name in ("teacher/seed-1/beam-2", "bag/seed-1/unrepeat-2"):
         lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
         shares[name] = sum(line.split()[:1] == first for line, first in zip(lines, references, strict=True)) / 40
-        kept = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
-        low, high = kept["exactmatch_ci"]
-        assert kept["exactmatch"] == pytest.approx(shares[name]) and low <= kept["exactmatch"] <= high
-        assert {"bleu", "chrf"} <= kept.keys() and "validity" not in kept
+        entries = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        low, high = entries["exactmatch_ci"]
+        assert entries["exactmatch"] == pytest.approx(shares[name]) and low <= entries["exactmatch"] <= high
+        assert {"bleu", "chrf"} <= entries.keys() and "validity" not in entries
     significance = read_json(run / RESULTS / "significance.json")
     compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["exactmatch"]
     gain = shares["bag/seed-1/unrepeat-2"] - shares["teacher/seed-1/beam-2"]
@@ -236,8 +236,8 @@ def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
     assert "exact matches: of the first words." in text
     # The choice on dev shows both metrics; a comparison needs no plug-in.
     assert "dev exact matches" in text
-    told = continuum("compare", "outside", "--output", "both.html", folder=run)
-    assert "both.html" in told and "exactmatch" in (run / "both.md").read_text()
+    output = continuum("compare", "outside", "--output", "both.html", folder=run)
+    assert "both.html" in output and "exactmatch" in (run / "both.md").read_text()
 
 
 def test_a_program_computes_its_other_metric(run, report):
@@ -248,9 +248,9 @@ def test_a_program_computes_its_other_metric(run, report):
         lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
         pairs = [(set(line), set(reference)) for line, reference in zip(lines, references, strict=True)]
         means[name] = sum(len(ours & theirs) / len(ours | theirs) for ours, theirs in pairs) / 40
-        kept = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
-        low, high = kept["letters_ci"]
-        assert kept["letters"] == pytest.approx(means[name]) and low < kept["letters"] < high
+        entries = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        low, high = entries["letters_ci"]
+        assert entries["letters"] == pytest.approx(means[name]) and low < entries["letters"] < high
         assert (run / SHARED / f"computed/letters/{name}/test.json").is_file()
     significance = read_json(run / RESULTS / "significance.json")
     compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["letters"]
@@ -274,29 +274,29 @@ def test_its_filter_cleans_and_is_previewed(tmp_path):
     recipe = {"name": "cleaned", "dataset": dataset, "clean": {"openings": {"words": ["Der", "Die"]}}}
     configuration = {"experiment": "cleaned", "extends": "smoke", "plugins": ["bagged"], "recipe": recipe}
     (tmp_path / "cleaned.yaml").write_text(yaml.safe_dump(configuration, sort_keys=False))
-    told = continuum("clean", "--config", "cleaned.yaml", "--preview", "300", folder=tmp_path)
-    done = snakemake("normalised", "--cores", "1", "--configfile", "cleaned.yaml", folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
+    output = continuum("clean", "--config", "cleaned.yaml", "--preview", "300", folder=tmp_path)
+    process = snakemake("normalised", "--cores", "1", "--configfile", "cleaned.yaml", folder=tmp_path)
+    assert process.returncode == 0, process.stderr[-3000:]
 
     def pairs(folder):
         sides = ((tmp_path / f"results/cleaned/{folder}/train.{code}").read_text() for code in ("de", "en"))
         return list(zip(*map(str.splitlines, sides), strict=True))
 
-    raw, kept = pairs("raw"), pairs("clean")
-    assert kept == [
+    raw, clean = pairs("raw"), pairs("clean")
+    assert clean == [
         (source, target.removesuffix("?")) for source, target in raw if source.split()[0] not in ("Der", "Die")
     ]
     (step,) = read_json(tmp_path / "results/cleaned/corpus/corpus.json")["cleaning"]
     questions = sum(target.endswith("?") for _, target in raw)
-    assert (step["dropped"], step["repaired"]) == ({"words in de": 300 - len(kept)}, questions) and len(kept) < 280
-    assert re.search(rf"openings +│ +300 │ +{300 - len(kept)} │ +{questions} │ words in de", told)
+    assert (step["dropped"], step["repaired"]) == ({"words in de": 300 - len(clean)}, questions) and len(clean) < 280
+    assert re.search(rf"openings +│ +300 │ +{300 - len(clean)} │ +{questions} │ words in de", output)
 
 
 def test_estimate_counts_it_and_verify_vouches_for_it(run):
-    told = continuum("estimate", "outside.yaml", "--no-calibration", folder=run)
-    assert re.search(r"^ +1  train_wordbag$", told, re.MULTILINE)
-    assert re.search(r"^ +1  measure_outputs_by_length$", told, re.MULTILINE)
-    (row,) = re.findall(r"^train bag .*$", told, re.MULTILINE)
+    output = continuum("estimate", "outside.yaml", "--no-calibration", folder=run)
+    assert re.search(r"^ +1  train_wordbag$", output, re.MULTILINE)
+    assert re.search(r"^ +1  measure_outputs_by_length$", output, re.MULTILINE)
+    (row,) = re.findall(r"^train bag .*$", output, re.MULTILINE)
     assert " - " not in row
     assert "match" in continuum("verify", SHARED, RESULTS, folder=run)
     (run / BAG / "training.jsonl").write_text((run / BAG / "training.jsonl").read_text() + "\n")
@@ -306,24 +306,24 @@ def test_estimate_counts_it_and_verify_vouches_for_it(run):
 
 def test_its_bundle_translates_with_the_options_of_its_search(run):
     words = ("translate", "--bundle", f"{BAG}/bundle", "--plugins", "bagged", "--device", "cpu")
-    told = " ".join(continuum(*words, "--search", "unrepeat", "--help", folder=run).split())
-    assert "options of search unrepeat" in told and "--stretch STRETCH of lengths; default 1.0" in told
+    output = " ".join(continuum(*words, "--search", "unrepeat", "--help", folder=run).split())
+    assert "options of search unrepeat" in output and "--stretch STRETCH of lengths; default 1.0" in output
     lines = (run / SHARED / "corpus/test.de").read_text()
-    found = {
+    translations = {
         options: continuum(*words, *options, folder=run, input=lines).splitlines()
         for options in ((), ("--passes", "2"), ("--passes", "2", "--stretch", "0.5"))
     }
-    assert all(len(text) == 40 for text in found.values())
-    assert len({tuple(text) for text in found.values()}) == 3
+    assert all(len(text) == 40 for text in translations.values())
+    assert len({tuple(text) for text in translations.values()}) == 3
 
 
 def test_it_keeps_the_contract_of_every_family(run):
     """The tests that the families of the tree pass, chosen by the family's name."""
     environment = os.environ | {"CONTINUUM_PLUGINS": "bagged", "CONTINUUM_PLUGIN_PATH": str(run), "PYTHONPATH": ""}
     command = [sys.executable, "-m", "pytest", "-q", "-k", "wordbag", "tests/test_families.py"]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 10
+    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
+    assert process.returncode == 0, process.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 10
 
 
 def test_no_file_of_the_tree_names_it():

@@ -155,8 +155,8 @@ def validate(dev, objective, base):
             words = model(batch.source, batch.target.size(1)).argmax(-1)
             return int(((words == batch.target) & batch.target_mask).sum()), int(batch.target_mask.sum())
 
-        found = dev.over_batches(right)
-        return {"dev_words": sum(hits for hits, _ in found) / sum(count for _, count in found)}
+        counts = dev.over_batches(right)
+        return {"dev_words": sum(hits for hits, _ in counts) / sum(count for _, count in counts)}
 
     return Validation(figures, "dev_words")
 

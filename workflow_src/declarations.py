@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.errors import DeclarationError, shown
+from workflow_src.errors import DeclarationError, short_repr
 from workflow_src.spec import (
     GOES_WITH,
     MODEL,
@@ -198,7 +198,7 @@ def _check_metric_fields(where: str, metric: Metric) -> None:
     )
     for field, fits, fix in fields:
         if not fits:
-            raise DeclarationError(where, f"has {field} {shown(getattr(metric, field))}", fix)
+            raise DeclarationError(where, f"has {field} {short_repr(getattr(metric, field))}", fix)
 
 
 def _is_text(value: Any) -> bool:
@@ -216,8 +216,8 @@ def _is_number(value: Any) -> bool:
 def _are_bounds(bounds: Any) -> bool:
     if not isinstance(bounds, tuple) or len(bounds) != 2:
         return False
-    known = [bound for bound in bounds if bound is not None]
-    return all(map(_is_number, known)) and (len(known) < 2 or known[0] < known[1])
+    numbers = [bound for bound in bounds if bound is not None]
+    return all(map(_is_number, numbers)) and (len(numbers) < 2 or numbers[0] < numbers[1])
 
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:
@@ -255,7 +255,7 @@ def check_filters(filters: Mapping[str, Filter]) -> None:
 
 def _check_class(where: str, settings: Any, base: type) -> None:
     if not (isinstance(settings, type) and issubclass(settings, base)):
-        raise DeclarationError(where, f"has settings {shown(settings)}", f"derive a class from {base.__name__}")
+        raise DeclarationError(where, f"has settings {short_repr(settings)}", f"derive a class from {base.__name__}")
 
 
 def _check_defaults(where: str, settings: type[Frozen]) -> None:
@@ -273,7 +273,7 @@ def _check_name(where: str, name: str, pattern: str) -> None:
 def _check_tuples(where: str, **fields: Any) -> None:
     for name, value in fields.items():
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
-            raise DeclarationError(where, f"has {name} {shown(value)}", "make it a tuple of names")
+            raise DeclarationError(where, f"has {name} {short_repr(value)}", "make it a tuple of names")
 
 
 def _check_traits(where: str, family: Family) -> None:

@@ -18,7 +18,7 @@ SHOWN = 100
 ABSENT: Any = ...
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value as Python writes it, and not longer than a line."""
     text = repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."
@@ -85,7 +85,7 @@ class ConfigError(InputError):
             hint,
             f'did you mean "{self.nearest}"?' if self.nearest else "",
         ]
-        subject = setting if value is ABSENT else f"{setting} is {shown(value)}"
+        subject = setting if value is ABSENT else f"{setting} is {short_repr(value)}"
         super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))
 
     def within(self, section: str, value: Any = ABSENT) -> ConfigError:

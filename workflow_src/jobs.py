@@ -91,17 +91,17 @@ def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
 
     kind: Any = info.type
     if get_origin(kind) is dict:
-        read: Callable[[list[str]], Any] = named_numbers if get_args(kind)[1] is int else named_paths
+        parse_words: Callable[[list[str]], Any] = named_numbers if get_args(kind)[1] is int else named_paths
         count: Literal["*", 1] = "*"
-        form, kind = f"[{'NAME=NUMBER' if read is named_numbers else 'NAME=PATH'} ...]", dict
+        form, kind = f"[{'NAME=NUMBER' if parse_words is named_numbers else 'NAME=PATH'} ...]", dict
     elif isinstance(kind, type) and issubclass(kind, Frozen) and not issubclass(kind, Options):
-        read, count, form = functools.partial(_from_json, kind), 1, "JSON"
+        parse_words, count, form = functools.partial(_from_json, kind), 1, "JSON"
     else:
         return None
 
     def instance(words: list[str]) -> Any:
         try:
-            return read(words)
+            return parse_words(words)
         except ValueError as failure:
             raise _RefusedError(failure) from None
 
@@ -130,10 +130,10 @@ def recorded(settings: Frozen) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude_unset=True)
 
 
-def log_progress(done: int, total: int, began: float, units: str) -> None:
+def log_progress(count: int, total: int, began: float, units: str) -> None:
     """Log how many `units` of a shard are done since `began` (`time.perf_counter`), and the minutes that are left."""
-    rate = done / (time.perf_counter() - began)
-    log.info("%d of %d, %.0f %s/s, %.1f minutes left", done, total, rate, units, (total - done) / rate / 60)
+    rate = count / (time.perf_counter() - began)
+    log.info("%d of %d, %.0f %s/s, %.1f minutes left", count, total, rate, units, (total - count) / rate / 60)
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:

@@ -72,7 +72,7 @@ def use(modules: Iterable[str]) -> None:
 
     Raises DeclarationError for one that is missing or whose declarations cannot be used.
     """
-    before, new = wanted(), tuple(dict.fromkeys(modules))
+    before, new = used_modules(), tuple(dict.fromkeys(modules))
     if new != before:
         _want(new)
     try:
@@ -82,7 +82,7 @@ def use(modules: Iterable[str]) -> None:
         raise
 
 
-def wanted() -> tuple[str, ...]:
+def used_modules() -> tuple[str, ...]:
     """Names of the modules of plug-ins that are used beside installed ones."""
     return tuple(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
 
@@ -380,7 +380,7 @@ def _folders(folder: str, name: str) -> list[Any]:
 
 def _plugins() -> tuple[Loaded, ...]:
     points = {point.module: point for point in importlib.metadata.entry_points(group=GROUP)}
-    return tuple(_plugin(module) for module in dict.fromkeys([*points, *wanted()]))
+    return tuple(_plugin(module) for module in dict.fromkeys([*points, *used_modules()]))
 
 
 def _plugin(name: str) -> Loaded:

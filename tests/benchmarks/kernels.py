@@ -42,8 +42,8 @@ class Row:
 
     @property
     def name(self) -> str:
-        shown = {name: value for name, value in self.settings.items() if name != "max_length_ratio"}
-        return ", ".join([self.search, self.family, *(f"{name} {value}" for name, value in shown.items())])
+        settings = {name: value for name, value in self.settings.items() if name != "max_length_ratio"}
+        return ", ".join([self.search, self.family, *(f"{name} {value}" for name, value in settings.items())])
 
 
 VAE = {"latent": "vae", "posterior_layers": 1}
@@ -133,10 +133,10 @@ HEAD = (
 def line(row: Row) -> str:
     """A row of the table; to be called where GPUs are pretended."""
     counts, graph = eager(row), captured(row)
-    shown: list[int | str] = [counts[name] for name in ("operators", "views", "synchronisations")]
+    cells: list[int | str] = [counts[name] for name in ("operators", "views", "synchronisations")]
     names = ("graph launches", "operators", "synchronisations")
-    shown += [graph[name] if graph else "" for name in names]
-    return "| " + " | ".join([row.name, *map(str, shown)]) + " |"
+    cells += [graph[name] if graph else "" for name in names]
+    return "| " + " | ".join([row.name, *map(str, cells)]) + " |"
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def run(stage: str, *arguments: str) -> tuple[float, float, float]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=PROJECT, env=environment, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{stage} failed: {' '.join(command)}")
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict[str, tuple[float, float]]:
@@ -84,7 +84,7 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict
     # In another process: what this one takes would count as its children's, which begin as copies of it.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         pool.starmap(write_text, texts)
-    found = {}
+    by_stage = {}
     counts = {split: pairs if split == "train" else 100 for split in ("train", "dev", "test")}
     description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     description |= {"dataset": "random", "languages": LANGUAGES}
@@ -93,43 +93,43 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict
         settings = json.dumps({"source": "de", "target": "en", "clean": FILTERS[name]})
         words = ["--settings", settings, "--raw-folder", str(raw), "--output-folder", str(folder / name)]
         _, seconds, memory = run("clean", *words)
-        found[name] = (pairs / seconds, memory)
+        by_stage[name] = (pairs / seconds, memory)
     if not set(stages) & {"normalise", "encode"}:
-        return found
+        return by_stage
     rules = {"max_words": 60, "max_length_ratio": 9}
     settings = json.dumps({"source": "de", "target": "en", "normalisation": rules, "split": None})
     _, seconds, memory = run(
         "normalise", "--settings", settings, "--raw-folder", str(raw), "--output-folder", str(corpus)
     )
-    found["normalise"] = (pairs / seconds, memory)
+    by_stage["normalise"] = (pairs / seconds, memory)
     texts = ["--source", str(corpus / "train.de"), "--target", str(corpus / "train.en")]
     if not subwords.exists():
         run("learn_subwords", "--settings", '{"vocabulary_size": 8000}', *texts, "--output-folder", str(subwords))
     words = ["--settings", '{"max_length": 256}', "--subwords", str(subwords), "--split", "train", *texts]
     _, seconds, memory = run("encode", *words, "--output-prefix", str(folder / "encoded/train"))
-    found["encode"] = (pairs / seconds, memory)
-    return found
+    by_stage["encode"] = (pairs / seconds, memory)
+    return by_stage
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--sizes", type=int, nargs="+", default=[45_000, 450_000, 4_500_000])
-    made.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
-    made.add_argument("--folder", type=Path, help="where there is room; default: that of temporary files")
-    given = made.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[45_000, 450_000, 4_500_000])
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--folder", type=Path, help="where there is room; default: that of temporary files")
+    arguments = parser.parse_args()
     results: dict[int, dict[str, tuple[float, float]]] = {}
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         subwords = Path(folder, "subwords")
-        for pairs in sorted(given.sizes):
+        for pairs in sorted(arguments.sizes):
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                results[pairs] = measure(pairs, Path(place, "data"), subwords, given.stages)
+                results[pairs] = measure(pairs, Path(place, "data"), subwords, arguments.stages)
             for stage, (rate, memory) in results[pairs].items():
                 print(f"{pairs:>9,} pairs  {stage:<9}  {rate:>8,.0f} pairs/s a core  {memory:>6,.0f} MB", flush=True)
     first, last = min(results), max(results)
     for stage in results[first] if first != last else ():
         growth = (results[last][stage][1] - results[first][stage][1]) / (last - first) * 1e6
         print(f"{stage}: {growth:.1f} MB more for each million pairs")
-    if too_much := [s for found in results.values() for s, (_, memory) in found.items() if memory > LIMIT]:
+    if too_much := [s for by_stage in results.values() for s, (_, memory) in by_stage.items() if memory > LIMIT]:
         sys.exit(f"more than {LIMIT} MB: {', '.join(too_much)}")
 
 

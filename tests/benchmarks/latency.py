@@ -24,20 +24,20 @@ from workflow_src.serving.translator import Translator
 ROWS = (("prior-mean", 0), ("delta", 1), ("score", 1), ("score", 4))
 
 
-def rows_of(given: argparse.Namespace) -> dict[str, Callable[[str], str]]:
+def rows_of(arguments: argparse.Namespace) -> dict[str, Callable[[str], str]]:
     """What to measure: name -> translate one line."""
-    made = {}
-    for engine in given.engines:
-        translator = Translator.load(given.bundle, "cpu", threads=given.threads, engine=engine)
+    rows = {}
+    for engine in arguments.engines:
+        translator = Translator.load(arguments.bundle, "cpu", threads=arguments.threads, engine=engine)
         for search, steps in ROWS:
             if search in translator.searches:
                 settings, _ = translator.settings(search, **({"steps": steps} if steps else {}))
-                made[f"{engine} {search} {steps}"] = lambda line, t=translator, s=settings: t.translate(
+                rows[f"{engine} {search} {steps}"] = lambda line, t=translator, s=settings: t.translate(
                     [line], s, batch=1
                 )[0]
-    if given.ctranslate2:
-        made |= _autoregressive(given.ctranslate2, translator, given.threads)
-    return made
+    if arguments.ctranslate2:
+        rows |= _autoregressive(arguments.ctranslate2, translator, arguments.threads)
+    return rows
 
 
 def _autoregressive(folder: str, translator: Translator, threads: int) -> dict[str, Callable[[str], str]]:
@@ -52,38 +52,38 @@ def _autoregressive(folder: str, translator: Translator, threads: int) -> dict[s
     def translate(line: str, beam: int) -> str:
         # Converted systems of ours read the same joint vocabulary and add the end symbol themselves.
         words = [pieces[i] for i in translator.subwords.encode_source([line])[0]]
-        found = engine.translate_batch([words], beam_size=beam, max_decoding_length=2 * len(words) + 10)
-        return translator.text([[ids[piece] for piece in found[0].hypotheses[0]]])[0]
+        results = engine.translate_batch([words], beam_size=beam, max_decoding_length=2 * len(words) + 10)
+        return translator.text([[ids[piece] for piece in results[0].hypotheses[0]]])[0]
 
     return {f"ctranslate2 int8 beam {beam}": lambda line, b=beam: translate(line, b) for beam in (1, 4)}
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--bundle", required=True, help="of a latent-variable model or of a score network")
-    made.add_argument("--source", required=True)
-    made.add_argument("--engines", nargs="+", default=["eager", "fast", "fast-int8"])
-    made.add_argument("--ctranslate2", help="folder of a converted autoregressive system")
-    made.add_argument("--sentences", type=int, default=100)
-    made.add_argument("--rounds", type=int, default=5)
-    made.add_argument("--threads", type=int, default=1)
-    given = made.parse_args()
-    for engine in given.engines:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", required=True, help="of a latent-variable model or of a score network")
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--engines", nargs="+", default=["eager", "fast", "fast-int8"])
+    parser.add_argument("--ctranslate2", help="folder of a converted autoregressive system")
+    parser.add_argument("--sentences", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    for engine in arguments.engines:
         choose_engine(engine, "cpu", "float32", True)
-    rows = rows_of(given)
-    lines = list(itertools.islice(read_lines(given.source), given.sentences))
+    rows = rows_of(arguments)
+    lines = list(itertools.islice(read_lines(arguments.source), arguments.sentences))
     wall = {name: [float("inf")] * len(lines) for name in rows}
     cpu = {name: [float("inf")] * len(lines) for name in rows}
     texts: dict[str, list[str]] = {}
-    for _ in range(given.rounds):
+    for _ in range(arguments.rounds):
         for name, translate in rows.items():
             for line in lines[:3]:
                 translate(line)
             texts[name] = []
             for number, line in enumerate(lines):
-                began, used = time.perf_counter(), time.process_time()
+                began, cpu_began = time.perf_counter(), time.process_time()
                 texts[name].append(translate(line))
-                cpu[name][number] = min(cpu[name][number], time.process_time() - used)
+                cpu[name][number] = min(cpu[name][number], time.process_time() - cpu_began)
                 wall[name][number] = min(wall[name][number], time.perf_counter() - began)
     for name in rows:
         seconds = sum(wall[name]) / len(lines)

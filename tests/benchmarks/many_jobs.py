@@ -46,11 +46,11 @@ def snakemake(folder: Path, *words: str) -> tuple[float, float, str]:
     command = [str(Path(sys.executable).parent / "snakemake"), *words, "--snakefile", str(PROJECT / "Snakefile")]
     command += ["--configfile", str(folder / "many.yaml")]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ))
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=dict(os.environ))
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        sys.exit(done.stderr[-3000:])
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout + done.stderr
+    if process.returncode:
+        sys.exit(process.stderr[-3000:])
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, process.stdout + process.stderr
 
 
 def write(folder: Path, decodes: int) -> None:
@@ -60,8 +60,8 @@ def write(folder: Path, decodes: int) -> None:
 def dry_runs(folder: Path, decodes: int) -> None:
     write(folder, decodes)
     for target in ("translations", "report"):
-        seconds, computing, told = snakemake(folder, target, "--dry-run")
-        jobs = int(re.findall(r"^total +(\d+)$", told, re.MULTILINE)[-1])
+        seconds, computing, output = snakemake(folder, target, "--dry-run")
+        jobs = int(re.findall(r"^total +(\d+)$", output, re.MULTILINE)[-1])
         print(f"dry run of {target}: {jobs:,} jobs in {seconds:.1f} s ({computing:.1f} s of computing)")
 
 
@@ -81,15 +81,15 @@ def overhead(folder: Path, decodes: int) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--decodes", type=int, default=1000)
-    made.add_argument("--run", type=int, default=30, help="decodes that are really made; 0: none")
-    given = made.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--decodes", type=int, default=1000)
+    parser.add_argument("--run", type=int, default=30, help="decodes that are really made; 0: none")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        dry_runs(Path(folder), given.decodes)
-    if given.run:
+        dry_runs(Path(folder), arguments.decodes)
+    if arguments.run:
         with tempfile.TemporaryDirectory() as folder:
-            overhead(Path(folder), given.run)
+            overhead(Path(folder), arguments.run)
 
 
 if __name__ == "__main__":

@@ -48,24 +48,24 @@ def milliseconds(loss: Callable[..., Tensor], dtype: torch.dtype, tensors: tuple
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--tokens", type=int, default=2000)
-    made.add_argument("--rounds", type=int, default=9)
-    given = made.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=9)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print("| width, classes, precision | ours | `linear_cross_entropy` | ratio |\n|---|---|---|---|")
     for width, classes, dtype in SIZES:
-        hidden = torch.randn(given.tokens, width, requires_grad=True)
+        hidden = torch.randn(arguments.tokens, width, requires_grad=True)
         weight = (torch.randn(classes, width) / width**0.5).requires_grad_()
         bias = torch.zeros(classes, requires_grad=True)
-        labels = torch.randint(classes, (given.tokens,))
+        labels = torch.randint(classes, (arguments.tokens,))
         times: dict[Callable[..., Tensor], list[float]] = {ours: [], library: []}
-        for _ in range(given.rounds + 1):
-            for loss, found in times.items():
-                found.append(milliseconds(loss, dtype, (hidden, weight, bias, labels)))
+        for _ in range(arguments.rounds + 1):
+            for loss, durations in times.items():
+                durations.append(milliseconds(loss, dtype, (hidden, weight, bias, labels)))
         # The first round warms up.
-        mine, other = (statistics.median(found[1:]) for found in times.values())
+        mine, other = (statistics.median(durations[1:]) for durations in times.values())
         name = str(dtype).removeprefix("torch.")
         print(f"| {width}, {classes:,}, {name} | {mine:,.0f} ms | {other:,.0f} ms | {other / mine:.2f} |", flush=True)
 

@@ -18,14 +18,14 @@ from workflow_src.data.batching import Lengths, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 
 
-def least(positions: np.ndarray, difference: np.ndarray, known: np.ndarray) -> float:
-    """The least share of padding, where batches tell `known` (N,) of a row and nothing else of its difference (N,).
+def least(positions: np.ndarray, difference: np.ndarray, features: np.ndarray) -> float:
+    """The least share of padding, where batches tell `features` (N,) of a row and nothing else of its difference (N,).
 
     `positions` (N,) are those of both sides.
     """
     padding = 0.0
-    for value in np.unique(known):
-        same = difference[known == value]
+    for value in np.unique(features):
+        same = difference[features == value]
         padding += np.abs(same - np.median(same)).sum()
     return float(padding / (positions.sum() + padding))
 
@@ -53,12 +53,12 @@ def main() -> None:
     source, target = corpus.source_lengths.astype(np.int64) + 1, corpus.target_lengths.astype(np.int64)
     batches = epoch_batches(corpus, arguments.batch_tokens, 1, 0)
     print(f"padding {padding_waste(corpus, batches):.1%}")
-    known = {
+    features_by_name = {
         "nothing": np.zeros_like(source),
         "the source's length": source,
         "the longer side": np.maximum(source, target),
     }
-    for name, values in known.items():
+    for name, values in features_by_name.items():
         print(f"at least, where a batch tells {name}: {least(source + target, target - source, values):.1%}")
 
 

@@ -27,8 +27,8 @@ ROWS = ((5, 0.05, None), (5, 0.02, None), (20, 0.05, 2), (20, 0.02, 3), (20, 0.0
 
 def timed(beam, rows) -> tuple[float, list]:
     begin = time.perf_counter()
-    found = [beam(row) for row in rows]
-    return 1000 * (time.perf_counter() - begin) / len(rows), [[output for _, output in outputs] for outputs in found]
+    beams = [beam(row) for row in rows]
+    return 1000 * (time.perf_counter() - begin) / len(rows), [[output for _, output in outputs] for outputs in beams]
 
 
 @torch.no_grad()
@@ -38,14 +38,14 @@ def main() -> None:
     parser.add_argument("--source", required=True)
     parser.add_argument("--sentences", type=int, default=600)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    translator = Translator.load(given.bundle, "cpu")
+    translator = Translator.load(arguments.bundle, "cpu")
     settings, _ = translator.settings("ctc-beam")
     model = translator.models["nat"]
     compiled.try_out()
     language_model = translator.models["ngram"].scorer
-    lines = [line for line in read_lines(given.source) if line.strip()][: given.sentences]
+    lines = [line for line in read_lines(arguments.source) if line.strip()][: arguments.sentences]
     network, logits = LogitsPass(model), []
     for ids in translator.subwords.encode_source(lines):
         logits.append([part.numpy() for part in network(torch.tensor([[*ids, EOS]]))])
@@ -55,7 +55,7 @@ def main() -> None:
         about = model.blank, width, threshold, language_model, settings.lm_weight, settings.word_bonus
         rounds = [
             (timed(prefixes.PrefixBeam(*about), rows), timed(compiled.PrefixBeam(*about), rows))
-            for _ in range(given.rounds)
+            for _ in range(arguments.rounds)
         ]
         assert all(one == other for (_, one), (_, other) in rounds)
         slow, quick = (min(times) for times in zip(*((a, b) for (a, _), (b, _) in rounds), strict=True))

@@ -41,9 +41,9 @@ def run(folder: Path, environment: dict[str, str], *words: str) -> float:
     """Seconds of a run of the workflow there."""
     command = [str(Path(sys.executable).parent / "snakemake"), *words]
     began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr[-3000:])
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(process.stderr[-3000:])
     return time.perf_counter() - began
 
 
@@ -51,24 +51,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--look", type=int, help="seconds until the first look at a job; default: the profile's")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if reason := missing():
         sys.exit(f"no Slurm here: {reason}")
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder, "here"), Path(folder, "there")
         for place in (here, there):
             place.mkdir()
-            (place / "Snakefile").write_text(WORKFLOW.format(jobs=given.jobs))
+            (place / "Snakefile").write_text(WORKFLOW.format(jobs=arguments.jobs))
         seconds = run(here, dict(os.environ), "--cores", "1")
-        print(f"without a cluster: {seconds / given.jobs:.2f} s a job")
+        print(f"without a cluster: {seconds / arguments.jobs:.2f} s a job")
         with Cluster() as cluster:
             profile = str(PROJECT / "config/profiles/slurm")
             words = ["--profile", profile, "--slurm-status-command", "squeue"]
-            words += ["--slurm-init-seconds-before-status-checks", str(given.look)] if given.look else []
+            words += ["--slurm-init-seconds-before-status-checks", str(arguments.look)] if arguments.look else []
             seconds = run(there, cluster.environment, *words)
-            told = cluster.run("squeue", "--states=all", "--noheader", "--Format=TimeUsed").split()
-        running = statistics.fmean(60 * int(m) + int(s) for m, s in (one.split(":") for one in told))
-        print(f"on Slurm: {seconds / given.jobs:.1f} s a job, running {running:.1f} s of them ({len(told)} jobs)")
+            times = cluster.run("squeue", "--states=all", "--noheader", "--Format=TimeUsed").split()
+        running = statistics.fmean(60 * int(m) + int(s) for m, s in (one.split(":") for one in times))
+        print(f"on Slurm: {seconds / arguments.jobs:.1f} s a job, running {running:.1f} s of them ({len(times)} jobs)")
 
 
 if __name__ == "__main__":

@@ -24,42 +24,42 @@ from workflow_src.types import Validation
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--train", required=True, help="prefix of an encoded training corpus")
-    made.add_argument("--family", default="transformer", choices=("transformer", "lvm", "score", "energy"))
-    made.add_argument("--preset", default="tiny")
-    made.add_argument("--vocabulary", type=int, default=4000)
-    made.add_argument("--batch-tokens", type=int, default=2000)
-    made.add_argument("--warmup", type=int, default=50, help="updates before the clock starts")
-    made.add_argument("--steps", type=int, default=200)
-    made.add_argument("--threads", type=int, default=2)
-    made.add_argument("--device", default="auto")
-    made.add_argument("--precision", default="auto")
-    made.add_argument("--compile", action="store_true")
-    given = made.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--train", required=True, help="prefix of an encoded training corpus")
+    parser.add_argument("--family", default="transformer", choices=("transformer", "lvm", "score", "energy"))
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--batch-tokens", type=int, default=2000)
+    parser.add_argument("--warmup", type=int, default=50, help="updates before the clock starts")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--compile", action="store_true")
+    arguments = parser.parse_args()
     keep_memory()
-    set_threads(given.threads)
-    runtime = choose(given.device, given.precision, given.compile)
+    set_threads(arguments.threads)
+    runtime = choose(arguments.device, arguments.precision, arguments.compile)
     torch.manual_seed(1)
-    sizes = {"source": given.vocabulary, "target": given.vocabulary, "joint": True}
+    sizes = {"source": arguments.vocabulary, "target": arguments.vocabulary, "joint": True}
 
     def model(family: str):
         presets = yaml.safe_load((CONFIG_FOLDER / "models" / f"{family}.yaml").read_text())
-        return build(family, presets[given.preset], sizes)
+        return build(family, presets[arguments.preset], sizes)
 
-    frozen = model("lvm") if given.family in ("score", "energy") else None
-    trained = model(given.family)
-    corpus = EncodedCorpus.open(given.train)
+    frozen = model("lvm") if arguments.family in ("score", "energy") else None
+    trained = model(arguments.family)
+    corpus = EncodedCorpus.open(arguments.train)
     rates = []
-    for steps in (given.warmup, given.steps):
+    for steps in (arguments.warmup, arguments.steps):
         never = 10**9
         config = TrainingConfig(
-            max_steps=steps, batch_tokens=given.batch_tokens, validate_every=never, save_every=never, keep="last"
+            max_steps=steps, batch_tokens=arguments.batch_tokens, validate_every=never, save_every=never, keep="last"
         )
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(
                 trained,
-                build_objective(given.family, {}),
+                build_objective(arguments.family, {}),
                 config,
                 corpus,
                 Validation(lambda _: {"none": 0.0}, "none"),
@@ -72,7 +72,7 @@ def main() -> None:
         rates.append(progress.target_tokens / progress.seconds)
     print(
         json.dumps(
-            vars(given)
+            vars(arguments)
             | {"parameters": count_parameters(trained), "device": str(runtime.device), "dtype": str(runtime.dtype)}
             | {"torch": torch.__version__, "target_tokens_per_second": round(rates[-1])}
         )

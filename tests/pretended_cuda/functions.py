@@ -78,15 +78,15 @@ def _check_generator(args, kwargs) -> None:
 def _moved(function, tensor: Tensor, *where, dtype=None, device=None, other=None, **options) -> Tensor:
     """`Tensor.to` and `Tensor.cuda`; C++ does not see that a tensor of ours is where it is to go."""
     device = "cuda" if function is torch.Tensor.cuda and not where else device
-    for wanted in (*where, other):
-        if isinstance(wanted, Tensor):
-            device, dtype = wanted.device, wanted.dtype
-        elif isinstance(wanted, torch.dtype):
-            dtype = wanted
-        elif isinstance(wanted, bool):
-            options["non_blocking"] = wanted
-        elif wanted is not None:
-            device = wanted
+    for argument in (*where, other):
+        if isinstance(argument, Tensor):
+            device, dtype = argument.device, argument.dtype
+        elif isinstance(argument, torch.dtype):
+            dtype = argument
+        elif isinstance(argument, bool):
+            options["non_blocking"] = argument
+        elif argument is not None:
+            device = argument
     if isinstance(tensor, DeviceTensor) and torch.device(device or "meta").type == "meta":
         device = tensor.device
     device = None if device is None or machine.device(device) == tensor.device else machine.device(device)

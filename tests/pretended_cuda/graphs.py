@@ -46,13 +46,13 @@ class graph:
 
     def record(self, function, args, kwargs, kernel: bool):
         """The result of an operator, from values that are taken back in the end: shapes follow from it."""
-        written = _written(function, args, kwargs)
-        for tensor in written:
+        targets = _write_targets(function, args, kwargs)
+        for tensor in targets:
             self.before.setdefault(tensor.data_ptr(), (tensor, tensor.clone()))
         result = function(*args, **kwargs)
         if kernel:
             self.graph.operators.append((function, args, kwargs, result))
-            self.fresh += [tensor for tensor in tensors_in(result) if not any(tensor is x for x in written)]
+            self.fresh += [tensor for tensor in tensors_in(result) if not any(tensor is x for x in targets)]
         return result
 
     def __exit__(self, *_) -> None:
@@ -63,7 +63,7 @@ class graph:
             tensor.copy_(content)
 
 
-def _written(function, args, kwargs) -> list[Tensor]:
+def _write_targets(function, args, kwargs) -> list[Tensor]:
     """Arguments that an operator writes."""
     named = {argument.name: value for argument, value in zip(function._schema.arguments, args, strict=False)} | kwargs
     writes = [a.name for a in function._schema.arguments if a.alias_info is not None and a.alias_info.is_write]

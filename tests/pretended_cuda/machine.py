@@ -67,9 +67,9 @@ class Machine:
             numbers.append(number)
         return tuple(numbers)
 
-    def device(self, wanted: object = None) -> torch.device:
-        """The device that `wanted` names: a device, its name or number; the current GPU where it says no number."""
-        device = torch.device("cuda", wanted) if isinstance(wanted, int) else torch.device(wanted or "cuda")
+    def device(self, name: object = None) -> torch.device:
+        """The device that `name` names: a device, its name or number; the current GPU where it says no number."""
+        device = torch.device("cuda", name) if isinstance(name, int) else torch.device(name or "cuda")
         if device.type == "cpu":
             return CPU
         self.initialise()

@@ -109,8 +109,8 @@ def dispatch(function, args, kwargs):
     """Run an operator as a GPU would, or refuse it."""
     operands = tensors_in(args) + tensors_in(list(kwargs.values()))
     ours = [tensor for tensor in operands if isinstance(tensor, DeviceTensor)]
-    wanted = kwargs.get("device")
-    elsewhere = wanted is not None and torch.device(wanted).type in ("cuda", "meta")
+    requested = kwargs.get("device")
+    elsewhere = requested is not None and torch.device(requested).type in ("cuda", "meta")
     if not ours and not elsewhere:
         return function(*args, **kwargs)
     if function is aten._to_copy.default:
@@ -119,17 +119,17 @@ def dispatch(function, args, kwargs):
         return _copied_into(*args, *kwargs.values())
     if torch.Tag.inplace_view in function.tags:
         raise NotImplementedError(f"{function.name()} is not pretended: it changes shapes in place")
-    device = ours[0].device if ours and (wanted is None or torch.device(wanted).type == "meta") else None
-    device = machine.device(wanted) if device is None else device
+    device = ours[0].device if ours and (requested is None or torch.device(requested).type == "meta") else None
+    device = machine.device(requested) if device is None else device
     _check_devices(function, args, operands, device)
     _wait_if_it_does(function, args, kwargs)
     plain = {name: CPU if name == "device" else unwrapped(value) for name, value in kwargs.items()}
     plain |= {"pin_memory": False} if "pin_memory" in plain else {}
     result = _run(function, unwrapped(args), plain, device)
-    known = {id(tensor.values): tensor for tensor in ours}
+    by_values = {id(tensor.values): tensor for tensor in ours}
     # Lengths of packed sequences are the CPU's.
     on_cpu = [result[1]] if function is aten._pack_padded_sequence.default else []
-    return _wrapped(result, device, known, on_cpu)
+    return _wrapped(result, device, by_values, on_cpu)
 
 
 def _run(function, args, kwargs, device: torch.device):
@@ -169,25 +169,25 @@ def with_own_numbers(device: torch.device, compute):
         torch.default_generator.set_state(before)
 
 
-def _wrapped(result, device: torch.device, known: dict[int, DeviceTensor], on_cpu: list[Tensor]):
+def _wrapped(result, device: torch.device, by_values: dict[int, DeviceTensor], on_cpu: list[Tensor]):
     """Results as tensors of the device; operators in place return what they were called with."""
     if isinstance(result, (list, tuple)):
-        return type(result)([_wrapped(part, device, known, on_cpu) for part in result])
+        return type(result)([_wrapped(part, device, by_values, on_cpu) for part in result])
     if not isinstance(result, Tensor) or any(result is tensor for tensor in on_cpu):
         return result
-    return known[id(result)] if id(result) in known else DeviceTensor(result, device)
+    return by_values[id(result)] if id(result) in by_values else DeviceTensor(result, device)
 
 
 def _copied(source: Tensor, kwargs):
     """`_to_copy`: to another type, or to another device."""
     kwargs = dict(kwargs)
-    wanted, blocking = kwargs.pop("device", None), not kwargs.pop("non_blocking", False)
+    requested, blocking = kwargs.pop("device", None), not kwargs.pop("non_blocking", False)
     kwargs.pop("pin_memory", None)
     own = source.device
-    target = own if wanted is None or torch.device(wanted).type == "meta" else machine.device(wanted)
+    target = own if requested is None or torch.device(requested).type == "meta" else machine.device(requested)
     if own == target and own.type == "cuda":
         return DeviceTensor(_run(aten._to_copy.default, (source.values,), kwargs, target), target)
-    if wanted is not None and torch.device(wanted).type == "meta" and own == CPU:
+    if requested is not None and torch.device(requested).type == "meta" and own == CPU:
         target = machine.device()
     _count_copy(own, target, blocking)
     values = aten._to_copy.default(unwrapped(source), **kwargs)

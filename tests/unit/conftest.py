@@ -151,9 +151,9 @@ def refused(capsys):
     def run(stage: str, words: list[str]) -> str:
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             jobs.start(module.run, module.Inputs, words=words)
-        assert left.value.code == 1
+        assert exit_info.value.code == 1
         out, error = capsys.readouterr()
         lines = [line for line in error.splitlines() if line.startswith("error: ")]
         assert out == "" and len(lines) == 1 and error.endswith(lines[0] + "\n")
@@ -165,15 +165,15 @@ def refused(capsys):
 @pytest.fixture(scope="session")
 def systems(tiny, training_words) -> dict[str, Path]:
     """Family -> weights of a system trained by its stage; a teacher that has learnt something, the others begun."""
-    made: dict[str, Path] = {}
+    weights: dict[str, Path] = {}
     for family in FAMILIES:
         folder = tiny.root / "systems" / family
         more = {"max_steps": 40, "validate_every": 20, "save_every": 20} if family == "transformer" else {}
-        base = made["lvm"] if BASE in families()[family].needs else None
-        initial = made["transformer"] if family == "lvm" else None
+        base = weights["lvm"] if BASE in families()[family].needs else None
+        initial = weights["transformer"] if family == "lvm" else None
         _run("train", training_words(family, folder, base=base, initial=initial, **more))
-        made[family] = folder / "model.safetensors"
-    return made
+        weights[family] = folder / "model.safetensors"
+    return weights
 
 
 def _export_words(tiny, model: Path, base: Path | None, folder: Path) -> list[str]:
@@ -191,9 +191,9 @@ def export_words(tiny):
 @pytest.fixture(scope="session")
 def tiny_bundles(tiny, systems) -> dict[str, Path]:
     """Family -> exported folder."""
-    made = {}
+    folders = {}
     for family, weights in systems.items():
-        made[family] = weights.parent / "bundle"
+        folders[family] = weights.parent / "bundle"
         base = systems["lvm"] if BASE in families()[family].needs else None
-        _run("export_bundle", _export_words(tiny, weights, base, made[family]))
-    return made
+        _run("export_bundle", _export_words(tiny, weights, base, folders[family]))
+    return folders

@@ -10,7 +10,7 @@ import pytest
 from workflow_src.config.recipe import SubwordsConfig
 from workflow_src.data.download import _WrongSum
 from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
-from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, nearest, shown
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, nearest, short_repr
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_setting_of_a_section_keeps_its_other_fields():
 
 
 def test_values_are_shown_in_one_line():
-    assert shown("a\nb") == r"'a\nb'" and len(shown("x" * 400)) == 100
+    assert short_repr("a\nb") == r"'a\nb'" and len(short_repr("x" * 400)) == 100
     assert nearest("sedes", ["seeds", "name"]) == "seeds" and nearest("zzz", ["seeds"]) is None
 
 

@@ -80,10 +80,10 @@ def test_settings_are_recorded_as_they_were_written():
 )
 def test_wrong_values_end_the_job_with_one_sentence_that_the_log_has_too(words, message, tmp_path, capsys):
     log = tmp_path / "logs/job.log"
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=[*WORDS, *words, "--log", str(log)])
     error = capsys.readouterr().err
-    assert left.value.code == 1 and error.startswith("error: ") and error.count("\n") == 1 and message in error
+    assert exit_info.value.code == 1 and error.startswith("error: ") and error.count("\n") == 1 and message in error
     assert log.read_text().startswith(error)
 
 
@@ -97,16 +97,16 @@ def test_wrong_values_end_the_job_with_one_sentence_that_the_log_has_too(words, 
     ],
 )
 def test_other_wrong_options_end_it_with_code_2(words, message, capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=[*WORDS, *words])
-    assert left.value.code == 2 and message in capsys.readouterr().err
+    assert exit_info.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_the_help_has_every_option_with_its_description(capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, "Stage x: 50 % of a text.", ["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert left.value.code == 0 and "Stage x: 50 % of a text." in text
+    assert exit_info.value.code == 0 and "Stage x: 50 % of a text." in text
     for part in (
         "--settings JSON",
         "the longest sentence",

@@ -83,8 +83,8 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
     analysis = planned().analyses["outputs_by_length"]
     assert (analysis.rule, analysis.split, analysis.systems) == ("measure_outputs_by_length", "test", ())
     assert analysis.path == "results/smoke/analysis/outputs-by-length.json" and analysis.enabled
-    told = json.loads(analysis.settings)
-    assert told["width"] == 5 and list(analysis.reads) == [row["details"] for row in told["rows"]]
+    settings = json.loads(analysis.settings)
+    assert settings["width"] == 5 and list(analysis.reads) == [row["details"] for row in settings["rows"]]
     assert jobs(planned())["measure_outputs_by_length"] == 1
 
     def configured(**section):
@@ -151,27 +151,29 @@ def test_it_is_trained_and_validated_by_its_own_figure(bundle):
 def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, run_stage, tmp_path, capsys):
     translator = Translator.load(bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    wanted = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
-    assert wanted != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
+    expected = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
+    assert expected != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
     with pytest.raises(ConfigError) as refused:
         translator.translate(lines, steps=1)
     assert refused.value.setting == "steps" and list(refused.value.allowed) == ["passes", "stretch"]
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
     command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])
-    assert out.read_text().splitlines() == wanted
+    assert out.read_text().splitlines() == expected
     capsys.readouterr()
     with pytest.raises(SystemExit):
         command.main(["--bundle", str(bundle), "--search", "unrepeat", "--help"])
-    told = capsys.readouterr().out
-    assert "options of search unrepeat" in told and "--passes PASSES" in told and "of lengths; default 1.0" in told
-    assert "--steps" not in told
+    output = capsys.readouterr().out
+    assert (
+        "options of search unrepeat" in output and "--passes PASSES" in output and "of lengths; default 1.0" in output
+    )
+    assert "--steps" not in output
     # In a process that does not know the plug-in: the option is its search's.
-    asked = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--passes", "2"]
+    command_line = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--passes", "2"]
     environment = {
         name: value for name, value in os.environ.items() if name not in (registry.VARIABLE, registry.PLACES)
     }
-    unknown = subprocess.run(asked, env=environment, capture_output=True, text=True, input="", cwd=PROJECT)
+    unknown = subprocess.run(command_line, env=environment, capture_output=True, text=True, input="", cwd=PROJECT)
     assert unknown.returncode == 1 and "Traceback" not in unknown.stderr
     assert unknown.stderr.startswith(f"error: {bundle} needs the plug-in bagged 0.3")
     assert unknown.stderr.endswith("(bagged) with --plugins.\n")
@@ -288,12 +290,12 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage,
     assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
     assert '<dt class="c-a0522d first">unrepeat 1</dt>' in page
     pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
-    for name, wanted in (
+    for name, label in (
         ("quality", ">bag: without repetitions, passes 2 ("),
         ("length", ">bag: without repetitions, passes 0<"),
         ("learning", ">bag<"),
     ):
-        assert wanted in pictures[name] and "var(--c-a0522d)" in pictures[name], name
+        assert label in pictures[name] and "var(--c-a0522d)" in pictures[name], name
     # A figure of its validation has a panel.
     assert ">Words on dev<" in pictures["learning"] and ">without repetitions<" in pictures["refinement"]
 

@@ -18,5 +18,5 @@ def test_snakemake_takes_a_profile(profile, tmp_path):
     plugin = f"snakemake_executor_plugin_{executor.replace('-', '_')}" if executor else "snakemake"
     if find_spec(plugin) is None:
         pytest.skip(f"{plugin} is not installed")
-    done = dry_run("--profile", str(FOLDER / profile), "--config", "experiment=smoke", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = dry_run("--profile", str(FOLDER / profile), "--config", "experiment=smoke", folder=tmp_path)
+    assert process.returncode == 0, process.stderr

@@ -98,17 +98,17 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delenv(registry.VARIABLE, raising=False)
     monkeypatch.delenv(registry.PLACES, raising=False)
-    made = []
+    names = []
 
     def write(change: str = "", name: str = "other_package") -> str:
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "__init__.py").write_text(PLUGIN + change)
-        made.append(name)
+        names.append(name)
         return name
 
     yield write
     registry.use([])
-    for name in made:
+    for name in names:
         sys.modules.pop(name, None)
 
 
@@ -410,7 +410,7 @@ def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, ch
         registry.use([name])
     assert fields_of(caught.value, fields) == fields
     # What was there before is there again.
-    assert "other-family" not in registry.families() and registry.wanted() == ()
+    assert "other-family" not in registry.families() and registry.used_modules() == ()
 
 
 def test_a_plug_in_that_is_nowhere_is_told_with_the_remedy(tmp_path, monkeypatch):
@@ -467,7 +467,7 @@ def test_a_setting_is_not_named_as_what_every_decode_has():
 
 
 def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
-    names = {name: why for taken, why in RESERVED for name in taken}
+    names = {name: why for reserved, why in RESERVED for name in reserved}
     options = {action.dest for action in command._parser(None, {})._actions} - set(command._settings())
     arguments = set(inspect.signature(Translator.translate).parameters) - {"fields"}
     assert options | arguments <= set(names)
@@ -484,8 +484,8 @@ def test_whoever_learns_lengths_learns_them_with_a_weight():
         checked.append(family.name)
         try:
             objective = family.objective(length_weight=0)
-        except pydantic.ValidationError as told:
-            assert told.errors()[0]["type"] == "greater_than"
+        except pydantic.ValidationError as failure:
+            assert failure.errors()[0]["type"] == "greater_than"
         else:
             assert "length_weight is 0" in family.conflict(family.model.model_construct(), objective)
     assert {"lvm", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network"} <= set(checked)
@@ -519,8 +519,8 @@ def test_an_installed_package_is_found_by_its_entry_point(plugin, tmp_path):
         environment.pop(name, None)
     # Nobody names it, and it is not in the working directory.
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout == "1.2 True True\n", done.stderr
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert process.stdout == "1.2 True True\n", process.stderr
 
 
 def test_a_search_with_the_settings_of_another_is_refused():

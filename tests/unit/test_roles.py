@@ -89,15 +89,15 @@ class Careless(plain.Loss):
 
 
 def validate(dev, objective, base, critic):
-    found = plain.validate(dev, objective, base)
+    validation = plain.validate(dev, objective, base)
     size = float(sum(p.numel() for p in critic.parameters()))
-    return type(found)(lambda model: found.figures(model) | {"dev_critic_size": size}, found.criterion)
+    return type(validation)(lambda model: validation.figures(model) | {"dev_critic_size": size}, validation.criterion)
 
 
 def run(models, source, settings, scored=True, trace=False):
     """A mask before every word and a blank at the end; what the critic thinks of the words."""
-    found, symbols = plain.run(models, source, settings, scored, trace), models["model"].symbols
-    words = [[word for word in row if word not in symbols.ids] or [3] for row in found.tokens]
+    hypotheses, symbols = plain.run(models, source, settings, scored, trace), models["model"].symbols
+    words = [[word for word in row if word not in symbols.ids] or [3] for row in hypotheses.tokens]
     target = pad(words, eos=False).to(source.device)
     scores = models["critic"].log_probabilities(source, target).mean(1).tolist()
     marked = [[one for word in row for one in (symbols["mask"], word)] + [symbols["blank"]] for row in words]
@@ -231,14 +231,14 @@ def test_rules_hand_over_the_weights_in_a_role(package):
     content = {"experiment": "smoke", "plugins": ["bagged", "marked"], "systems": systems, "decodes": decodes}
     (package / "roles.yaml").write_text(yaml.safe_dump(content))
     words = ("bundles", "--dry-run", "--printshellcmds", "--configfile", "roles.yaml")
-    done = snakemake(*words, folder=package)
-    assert done.returncode == 0, done.stderr + done.stdout
+    process = snakemake(*words, folder=package)
+    assert process.returncode == 0, process.stderr + process.stdout
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
-    told = done.stdout + done.stderr
+    output = process.stdout + process.stderr
     for stage, of_led in (("train", True), ("export_bundle", False)):
-        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/marked.*", told)
+        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/marked.*", output)
         assert f" --roles critic={weights} " in command and "--base" not in command
-        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/led.*", told)
+        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/led.*", output)
         assert (f" --roles critic={weights} " in command) == of_led and ("--roles" in command) == of_led
 
 
@@ -282,13 +282,13 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     run_stage("export_bundle", export)
     parts = read_json(tmp_path / "bundle/bundle.json")["models"].values()
     assert [part["role"] for part in parts] == ["model"]
-    told = refused("export_bundle", [*export, *critic])
-    assert "family led, which has no role critic; remove it from --roles" in told
+    message = refused("export_bundle", [*export, *critic])
+    assert "family led, which has no role critic; remove it from --roles" in message
     # Without a start, with a part of one, and with a critic of other subwords.
     settings["training"]["max_steps"] = 5
     words = training_words("led", tmp_path / "other", settings=settings)
-    told = refused("train", [*words, *critic])
-    assert told == "a system of family led continues one that is trained; give its weights by --initial."
+    message = refused("train", [*words, *critic])
+    assert message == "a system of family led continues one that is trained; give its weights by --initial."
     tensors = load_tensors(marked)
     tensors.pop("positions.weight")
     (tmp_path / "part").mkdir()
@@ -311,8 +311,8 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     description = read_json(teacher.with_name("config.json"))
     assert description["subwords"] == Subwords.load(tiny.folder).digest
     write_json(other / "config.json", description | {"subwords": "0" * 64})
-    told = refused("train", words)
-    assert "other subwords of the same number, digest 000000000000" in told
+    message = refused("train", words)
+    assert "other subwords of the same number, digest 000000000000" in message
 
 
 def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):
@@ -339,13 +339,13 @@ def test_symbols_have_ids_after_the_subwords_and_no_text(bundle, tiny):
         symbols["nothing"]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     settings, _ = translator.settings()
-    found = translator.search(lines, settings)
-    assert all(row[0] == size and row[-1] == size + 1 for row in found.tokens)
-    assert all(score < 0 for score in found.scores)
-    words = [[word for word in row if word < size] for row in found.tokens]
-    assert translator.text(found.tokens) == translator.text(words)
-    assert translator.text(found.tokens, "subwords") == translator.text(words, "subwords")
-    assert [translator.subwords.pieces_target(row) for row in found.tokens] == [
+    hypotheses = translator.search(lines, settings)
+    assert all(row[0] == size and row[-1] == size + 1 for row in hypotheses.tokens)
+    assert all(score < 0 for score in hypotheses.scores)
+    words = [[word for word in row if word < size] for row in hypotheses.tokens]
+    assert translator.text(hypotheses.tokens) == translator.text(words)
+    assert translator.text(hypotheses.tokens, "subwords") == translator.text(words, "subwords")
+    assert [translator.subwords.pieces_target(row) for row in hypotheses.tokens] == [
         translator.subwords.pieces_target(row) for row in words
     ]
 
@@ -367,10 +367,10 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
     """The tests that families of the tree pass: one family keeps the contract, the other breaks it in its role."""
     environment = os.environ | {"CONTINUUM_PLUGINS": "bagged:marked", "CONTINUUM_PLUGIN_PATH": str(package)}
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-k", "marked or careless", "tests/test_families.py"]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
-    failed = re.findall(r"^FAILED tests/test_families.py::(\S+)", done.stdout, re.MULTILINE)
-    assert failed == ["test_extra_padding_leaves_the_loss_alone[careless]"], done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 20
+    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
+    failed = re.findall(r"^FAILED tests/test_families.py::(\S+)", process.stdout, re.MULTILINE)
+    assert failed == ["test_extra_padding_leaves_the_loss_alone[careless]"], process.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 20
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def test_the_family_is_planned(parallel):
     assert names == ["all-at-once", "all-at-once-longer0.1", "chosen"]
     assert jobs(plan)["train_parallel"] == 1 and jobs(plan)["choose_settings"] == 1
     assert {row["work"]: row["operations"] > 0 for row in estimate(plan)["work"]}["train parallel"]
-    done = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
-    assert done.returncode == 0 and re.search(r"^train_parallel +1$", done.stdout + done.stderr, re.MULTILINE)
+    process = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert process.returncode == 0 and re.search(r"^train_parallel +1$", process.stdout + process.stderr, re.MULTILINE)
 
 
 def test_the_family_learns_and_says_so(parallel):
@@ -160,8 +160,8 @@ def test_the_search_is_planned(momentum):
     assert estimate(plan) and jobs(plan)["choose_settings"] == 1
     rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance())["rows"]}
     assert {("lvm", name) for name in names} <= rows
-    done = dry_run("--configfile", "momentum.yaml", "--quiet", "rules", folder=Path.cwd())
-    assert done.returncode == 0, done.stderr
+    process = dry_run("--configfile", "momentum.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_search_is_delta_where_it_has_no_momentum(momentum, tiny):
@@ -191,8 +191,10 @@ def test_the_analysis_is_planned(copied):
     assert (planned.rule, planned.split, planned.systems) == ("measure_copied_words", "test", ())
     assert len(planned.reads) == len([row for row in copied.rows if row[2] == "test"]) > 5
     assert json.loads(planned.settings)["shortest"] == 3 and jobs(copied)["measure_copied_words"] == 1
-    done = dry_run("--configfile", "copied.yaml", "--quiet", "rules", folder=Path.cwd())
-    assert done.returncode == 0 and re.search(r"^measure_copied_words +1$", done.stdout + done.stderr, re.MULTILINE)
+    process = dry_run("--configfile", "copied.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert process.returncode == 0 and re.search(
+        r"^measure_copied_words +1$", process.stdout + process.stderr, re.MULTILINE
+    )
 
 
 def test_the_analysis_counts_and_is_shown(copied, tiny, run_stage, tmp_path):

@@ -96,10 +96,10 @@ def estimate_experiment(arguments: argparse.Namespace) -> None:
         if value is not None and not value > 0:
             raise ConfigError(f"--{name}", value, allowed="above 0")
     plan = Plan(read_configuration(arguments.configuration))
-    wanted = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
+    calibrating = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
     corpus = sizes(plan, arguments.pairs, arguments.length)
     counted = numbered(plan, corpus)
-    rates = calibrate(counted, corpus.length, again=arguments.calibrate) if wanted else None
+    rates = calibrate(counted, corpus.length, again=arguments.calibrate) if calibrating else None
     result = estimate(plan, arguments.pairs, arguments.length, rates)
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))
 
@@ -140,7 +140,7 @@ def clean(arguments: argparse.Namespace) -> None:
         if (value := getattr(arguments, name)) < least:
             raise ConfigError(f"--{name}", value, allowed=f"{least} or more")
     steps, more = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
-    read, kept = steps[0].read, steps[-1].read - steps[-1].dropped.total()
+    read_pairs, kept_pairs = steps[0].read, steps[-1].read - steps[-1].dropped.total()
     rich.console.Console().print(as_table(steps))
     console.write(sys.stdout, example_lines(steps))
     unseen = (
@@ -148,7 +148,7 @@ def clean(arguments: argparse.Namespace) -> None:
         if more and any(step.filter.looks_back for step in steps)
         else ""
     )
-    print(f"Of the first {read:,} pairs, {kept:,} are kept.{unseen}")
+    print(f"Of the first {read_pairs:,} pairs, {kept_pairs:,} are kept.{unseen}")
 
 
 def compare(arguments: argparse.Namespace) -> None:

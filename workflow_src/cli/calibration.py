@@ -50,10 +50,10 @@ class Rates:
         return rates.get(system) or self.usual[not training]
 
 
-def known(plan: Plan) -> Rates | None:
+def saved_rates(plan: Plan) -> Rates | None:
     """Rates measured on this machine before, also with systems of other sizes; None where there are none."""
-    kept = _kept()
-    return _rates(_keys(_request(plan, None)), kept) if kept else None
+    by_key = _rates_by_key()
+    return _rates(_keys(_request(plan, None)), by_key) if by_key else None
 
 
 def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> Rates:
@@ -62,8 +62,8 @@ def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> R
     `again`: measure all. Raises ConfigError where PyTorch is missing or the measuring fails.
     """
     request = _request(plan, length)
-    keys, kept = _keys(request), {} if again else _kept()
-    missing = [name for name, key in keys.items() if key not in kept]
+    keys, by_key = _keys(request), {} if again else _rates_by_key()
+    missing = [name for name, key in keys.items() if key not in by_key]
     if missing:
         if find_spec("torch") is None:
             raise InputError("this machine", "cannot be measured without PyTorch", f"install it, or {LEAVE_OUT}")
@@ -75,16 +75,16 @@ def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> R
         # Systems of the same sizes are measured once.
         first = {keys[name]: name for name in reversed(missing)}
         times = _measure(request | {"measured": sorted(first.values())})
-        kept |= {key: _operations(plan, name, times[name]) for key, name in first.items()}
-        _keep(kept)
-    return _rates(keys, kept)
+        by_key |= {key: _operations(plan, name, times[name]) for key, name in first.items()}
+        _keep(by_key)
+    return _rates(keys, by_key)
 
 
 def _machine() -> dict[str, str]:
     return {"processor": processor(), "torch": version("torch")}
 
 
-def _kept() -> dict[str, dict[str, float]]:
+def _rates_by_key() -> dict[str, dict[str, float]]:
     """Rates by key that were measured on this machine: `training`, and `decoding` where a system decodes."""
     try:
         content = read_json(FILE)
@@ -104,11 +104,11 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     paths = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "workflow_src.training.calibrate"]
-    done = subprocess.run(command, input=json.dumps(request), env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    process = subprocess.run(command, input=json.dumps(request), env=environment, capture_output=True, text=True)
+    if process.returncode != 0:
+        last = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
         raise InputError("this machine", f"cannot be measured ({last})", LEAVE_OUT)
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def _request(plan: Plan, length: float | None) -> dict[str, Any]:
@@ -180,14 +180,14 @@ def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float
     return rates
 
 
-def _rates(keys: dict[str, str], kept: dict[str, dict[str, float]]) -> Rates:
+def _rates(keys: dict[str, str], by_key: dict[str, dict[str, float]]) -> Rates:
     """The rates of systems by name, from those by key."""
 
     def by_system(work: str) -> dict[str, float]:
-        return {name: kept[key][work] for name, key in keys.items() if work in kept.get(key, {})}
+        return {name: by_key[key][work] for name, key in keys.items() if work in by_key.get(key, {})}
 
     def usual(work: str) -> float | None:
-        every = [rates[work] for rates in kept.values() if work in rates]
+        every = [rates[work] for rates in by_key.values() if work in rates]
         return statistics.median(every) if every else None
 
     return Rates(by_system("training"), by_system("decoding"), usual=(usual("training"), usual("decoding")))

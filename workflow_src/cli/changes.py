@@ -40,7 +40,9 @@ def changes(old: Iterable[str], new: Iterable[str], prefix: str = "") -> list[Ch
             now.remove(settings)
             changed += _differences(prefix, earlier, settings)
     if before or now:
-        changed.append(Change("", ", ".join(map(_shown, before)) or ABSENT, ", ".join(map(_shown, now)) or ABSENT))
+        changed.append(
+            Change("", ", ".join(map(_shortened, before)) or ABSENT, ", ".join(map(_shortened, now)) or ABSENT)
+        )
     return changed
 
 
@@ -70,16 +72,16 @@ def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
     if _are_sections(old) and _are_sections(new):
         before, now = dict(old), dict(new)
         yield from _differences(name, before, now)
-        kept = [[section for section in order if section in before and section in now] for order in (before, now)]
-        if kept[0] != kept[1]:
-            yield Change(name, _shown(list(before)), _shown(list(now)))
+        common = [[section for section in order if section in before and section in now] for order in (before, now)]
+        if common[0] != common[1]:
+            yield Change(name, _shortened(list(before)), _shortened(list(now)))
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
         yield from _entries(name, old, new)
     else:
-        yield Change(name, _shown(old), _shown(new))
+        yield Change(name, _shortened(old), _shortened(new))
 
 
 def _are_sections(value: Any) -> bool:
@@ -103,7 +105,7 @@ def _entries(name: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
         yield Change(name, "entries", "the same in another order")
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     if value is ABSENT:
         return ABSENT
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

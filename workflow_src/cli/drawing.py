@@ -98,11 +98,11 @@ def picture(overview: Overview) -> Picture:
 def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
     own = any(reason.kind not in ("follows", "new") for reason in node.reasons)
     kind = "own" if own else "new" if node.run else "done"
-    taken = hours_text(overview, node)
-    done = f"{node.jobs} done" if not node.run else f"{node.run} to run"
+    hours = hours_text(overview, node)
+    jobs = f"{node.jobs} done" if not node.run else f"{node.run} to run"
     if 0 < node.run < node.jobs:
-        done = f"{node.run} of {node.jobs} to run"
-    lines = [" · ".join(filter(None, [done, taken]))]
+        jobs = f"{node.run} of {node.jobs} to run"
+    lines = [" · ".join(filter(None, [jobs, hours]))]
     if node.run:
         changed = [(reason.name, f"{reason.old} → {reason.new}") for reason in node.reasons if reason.name]
         if changed:

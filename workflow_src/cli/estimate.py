@@ -91,15 +91,15 @@ def _row(
     tokens: float | None,
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
-    known = [job for job in work if job and job.operations is not None]
-    ranges = [hours for job in known if (hours := gpu_hours(plan, job))]
+    known_work = [job for job in work if job and job.operations is not None]
+    ranges = [hours for job in known_work if (hours := gpu_hours(plan, job))]
     return {
         "work": label,
         "parameters": parameters,
         "tokens": tokens,
-        "operations": total([job.operations for job in known]) if known else None,
+        "operations": total([job.operations for job in known_work]) if known_work else None,
         "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
-        "core_hours": total([core_hours(rates, job) for job in known]) if rates and known else None,
+        "core_hours": total([core_hours(rates, job) for job in known_work]) if rates and known_work else None,
     }
 
 
@@ -173,16 +173,16 @@ def estimate(
     distillation is None. `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this machine,
     None without `rates`. Raises ConfigError where a size is auto and pairs are not known.
     """
-    known, settings = sizes(plan, pairs, length), automatic(plan)
-    plan = numbered(plan, known)
-    work = _rows(plan, known, rates)
+    corpus, settings = sizes(plan, pairs, length), automatic(plan)
+    plan = numbered(plan, corpus)
+    work = _rows(plan, corpus, rates)
     ranges = [row["hours"] for row in work if row["hours"]]
     return {
         "experiment": plan.experiment,
         "jobs": jobs(plan),
-        "pairs": known.pairs,
-        "length": known.length,
-        "sources": dict(known.sources),
+        "pairs": corpus.pairs,
+        "length": corpus.length,
+        "sources": dict(corpus.sources),
         "vocabulary_size": plan.recipe.subwords.vocabulary_size,
         "auto": settings,
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
@@ -190,7 +190,7 @@ def estimate(
         "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
         "core_hours": total([row["core_hours"] for row in work]) if rates else None,
         "gpu": GPU,
-        "disk_bytes": _disk(plan, known.pairs, known.length),
+        "disk_bytes": _disk(plan, corpus.pairs, corpus.length),
     }
 
 

@@ -19,7 +19,7 @@ import rich.box
 import rich.table
 import rich.text
 
-from workflow_src.cli.calibration import Rates, calibrate, known
+from workflow_src.cli.calibration import Rates, calibrate, saved_rates
 from workflow_src.cli.changes import changes
 from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
@@ -160,7 +160,7 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
         counted = None if automatic(plan) and corpus.pairs is None else numbered(plan, corpus)
         nodes, graph = _nodes(dag, plan, counted, corpus)
         if counted:
-            rates = calibrate(counted, corpus.length) if calibrating else known(counted)
+            rates = calibrate(counted, corpus.length) if calibrating else saved_rates(counted)
             _add_hours(nodes.values(), counted, rates)
     names = (*plan.loaded.systems, *dict.fromkeys(node.system for node in nodes.values() if node.system))
     return Overview(
@@ -390,9 +390,9 @@ def summary(overview: Overview) -> str:
     """One line: the number of jobs that would run, and their hours."""
     if not overview.run:
         return f"{overview.experiment}: nothing to be done, {overview.jobs} jobs are done"
-    taken = hours_text(overview, overview)
+    hours = hours_text(overview, overview)
     text = f"{overview.experiment}: {overview.run} of {overview.jobs} jobs would run"
-    return f"{text}, {taken} of one {'core' if overview.measured else 'GPU'}" if taken else text
+    return f"{text}, {hours} of one {'core' if overview.measured else 'GPU'}" if hours else text
 
 
 def about_hours(overview: Overview) -> str:

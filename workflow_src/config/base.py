@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import pydantic
 from pydantic import AfterValidator
 
-from workflow_src.errors import ConfigError, shown
+from workflow_src.errors import ConfigError, short_repr
 from workflow_src.spec import UNKNOWN, Frozen, place, refused
 
-__all__ = ["Frozen", "distinct", "named", "parse", "written"]
+__all__ = ["Frozen", "distinct", "matching", "named", "parse"]
 
 Section = TypeVar("Section", bound=Frozen)
 # Names that users give become parts of names of files, which file systems limit to 255 bytes.
@@ -23,7 +23,7 @@ CONFIGURATION = "the configuration"
 ALTERNATIVE = re.compile(r"^(str|int|float|(dict|tuple)\[.*|literal\[.*|constrained-\w+|[A-Z]\w*Config|function-.*)$")
 
 
-def written(pattern: str, rule: str | tuple[str, ...]) -> AfterValidator:
+def matching(pattern: str, rule: str | tuple[str, ...]) -> AfterValidator:
     """Checks text that is a code, an address or the like; `rule` describes what is allowed."""
 
     def check(value: str) -> str:
@@ -35,8 +35,8 @@ def written(pattern: str, rule: str | tuple[str, ...]) -> AfterValidator:
 
 
 def named(pattern: str, rule: str) -> AfterValidator:
-    """`written`, for names: they are not longer than names of files can bear."""
-    return written(rf"(?=.{{1,{LONGEST_NAME}}}\Z){pattern}", f"{rule}, at most {LONGEST_NAME}")
+    """`matching`, for names: they are not longer than names of files can bear."""
+    return matching(rf"(?=.{{1,{LONGEST_NAME}}}\Z){pattern}", f"{rule}, at most {LONGEST_NAME}")
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) 
     if error["type"] == "invalid_key" or (last == "[key]" and not isinstance(value, str)):
         names = section if last != "[key]" else _path(where, above[:-1])
         return ConfigError(
-            names or CONFIGURATION, problem=f"the name {shown(value)} is no text", hint="write it in quotes"
+            names or CONFIGURATION, problem=f"the name {short_repr(value)} is no text", hint="write it in quotes"
         )
     if error["type"] == "string_type" and isinstance(value, bool):
         hint = "write it in quotes: YAML reads no and off as false, yes and on as true"

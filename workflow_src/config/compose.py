@@ -24,17 +24,17 @@ class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         # Before `<<` is replaced by the keys that it merges, which a section may set anew.
         top = super().get_single_node()
-        left, seen = [top], set()
-        while left:
-            node = left.pop()
-            if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        waiting, visited = [top], set()
+        while waiting:
+            node = waiting.pop()
+            if id(node) in visited or not isinstance(node, yaml.CollectionNode):
                 continue
-            seen.add(id(node))
+            visited.add(id(node))
             if isinstance(node, yaml.MappingNode):
                 self._refuse_twice(node)
-                left += [part for pair in node.value for part in pair]
+                waiting += [part for pair in node.value for part in pair]
             else:
-                left += node.value
+                waiting += node.value
         return top
 
     def _refuse_twice(self, section: yaml.MappingNode) -> None:
@@ -121,13 +121,13 @@ def experiment_file(name: str, setting: str = "experiment") -> Path:
     return files[name]
 
 
-def experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def experiment(name: Any, setting: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
     """The settings of the experiment that `setting` names, laid over what it extends. Raises ConfigError."""
     if not isinstance(name, str) or not name:
         raise ConfigError(setting, name, allowed="an experiment of config/experiments/")
-    if name in seen:
-        raise ConfigError(setting, name, problem=f"a circle, {' -> '.join([*seen, name])}", hint="break it")
-    return extended(read_yaml(experiment_file(name, setting)), (*seen, name))
+    if name in chain:
+        raise ConfigError(setting, name, problem=f"a circle, {' -> '.join([*chain, name])}", hint="break it")
+    return extended(read_yaml(experiment_file(name, setting)), (*chain, name))
 
 
 def inherited(parent: dict[str, Any]) -> dict[str, Any]:
@@ -136,22 +136,22 @@ def inherited(parent: dict[str, Any]) -> dict[str, Any]:
     A description, title or note, published figures, and what bundles search with, are of one experiment: of another
     corpus they would be wrong.
     """
-    kept = {key: value for key, value in parent.items() if key not in ("extends", "description")}
+    passed_on = {key: value for key, value in parent.items() if key not in ("extends", "description")}
     if isinstance(parent.get("systems"), dict):
-        kept["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
+        passed_on["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
     if isinstance(parent.get("report"), dict):
         own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
-        kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
-        if isinstance(kept["report"].get("grids"), list):
-            kept["report"]["grids"] = [_without(grid, "published") for grid in kept["report"]["grids"]]
-    return kept
+        passed_on["report"] = {key: value for key, value in parent["report"].items() if key not in own}
+        if isinstance(passed_on["report"].get("grids"), list):
+            passed_on["report"]["grids"] = [_without(grid, "published") for grid in passed_on["report"]["grids"]]
+    return passed_on
 
 
 def _without(section: Any, name: str) -> Any:
     return {key: value for key, value in section.items() if key != name} if isinstance(section, dict) else section
 
 
-def extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def extended(raw: dict[str, Any], chain: tuple[str, ...] = ()) -> dict[str, Any]:
     """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
     parent = raw.get("extends")
     if parent is None:
@@ -160,7 +160,7 @@ def extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
             raise ConfigError("only", raw["only"], problem="nothing is extended", hint=hint)
         return raw
     own = {key: value for key, value in raw.items() if key != "extends"}
-    return laid_over(inherited(experiment(parent, "extends", seen)), own)
+    return laid_over(inherited(experiment(parent, "extends", chain)), own)
 
 
 def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -185,10 +185,10 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if name not in systems:
             raise ConfigError("only", name, allowed=systems)
     changed = own.get("systems")
-    kept = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems)
+    names = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
-    merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in kept}), own)
-    merged["systems"] = {name: system for name, system in systems.items() if name in kept}
+    merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in names}), own)
+    merged["systems"] = {name: system for name, system in systems.items() if name in names}
     if merged.get("decodes") == []:
         hint = "list decodes, or add a system that has some"
         raise ConfigError("only", only, problem="the extended experiment has no decodes of these", hint=hint)
@@ -200,32 +200,32 @@ def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
 
     `dropped` has the families of these systems by name. Analyses run where something is left that fits them.
     """
-    left = dict(parent)
+    reduced = dict(parent)
     for section in ("distillation", "likelihood"):
         if isinstance(parent.get(section), dict):
-            left[section] = {name: how for name, how in parent[section].items() if name not in dropped}
+            reduced[section] = {name: how for name, how in parent[section].items() if name not in dropped}
     if isinstance(parent.get("decodes"), list):
-        left["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
+        reduced["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
     if isinstance(parent.get("analyses"), dict):
-        left["analyses"] = {name: _reduced_analysis(name, how, dropped) for name, how in parent["analyses"].items()}
+        reduced["analyses"] = {name: _reduced_analysis(name, how, dropped) for name, how in parent["analyses"].items()}
     if isinstance(parent.get("report"), dict):
-        left["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
-    return left
+        reduced["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
+    return reduced
 
 
 def _reduced_analysis(name: str, section: Any, dropped: dict[str, Any]) -> Any:
     """The section of an analysis without the names of dropped systems."""
     if not isinstance(section, dict):
         return section
-    left, analysis = dict(section), analyses().get(name)
-    for setting in left.keys() & set(analysis.settings.named(Use.SYSTEMS) if analysis else ()):
-        named = left[setting] if isinstance(left[setting], list) else [left[setting]]
-        kept = [name for name in named if not (isinstance(name, str) and name in dropped)]
-        if not kept:
-            del left[setting]
-        elif kept != named:
-            left[setting] = kept
-    return left | {"enabled": "auto"} if left.get("enabled") is True else left
+    reduced, analysis = dict(section), analyses().get(name)
+    for setting in reduced.keys() & set(analysis.settings.named(Use.SYSTEMS) if analysis else ()):
+        named = reduced[setting] if isinstance(reduced[setting], list) else [reduced[setting]]
+        remaining = [name for name in named if not (isinstance(name, str) and name in dropped)]
+        if not remaining:
+            del reduced[setting]
+        elif remaining != named:
+            reduced[setting] = remaining
+    return reduced | {"enabled": "auto"} if reduced.get("enabled") is True else reduced
 
 
 def _reduced_report(value: Any, dropped: dict[str, Any]) -> Any:
@@ -247,22 +247,22 @@ def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
 
 def _with_needed(names: list[Any], systems: dict[Any, Any]) -> set[Any]:
     """`names` and all systems that these are built on, are taught by, or carry; unknown ones are left out."""
-    kept: set[Any] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
+    needed_names: set[Any] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
         section = systems.get(name)
-        if name in kept or name not in systems:
+        if name in needed_names or name not in systems:
             continue
-        kept.add(name)
+        needed_names.add(name)
         if not isinstance(section, dict):
             continue
         groups = [section.get(key) for key in ("roles", "carries")]
         needed = [section.get("base"), section.get("init_from")]
         needed += [other for group in groups if isinstance(group, dict) for other in group.values()]
         needed += map(system_behind, named_in(section.get("data")))
-        left += [other for other in needed if isinstance(other, str)]
-    return kept
+        waiting += [other for other in needed if isinstance(other, str)]
+    return needed_names
 
 
 def _used_by(decode: Any) -> set[str]:

@@ -164,6 +164,6 @@ def sentence_length(plan: Plan, length: float | None = None) -> float:
 def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:
     """Training pairs: `pairs`, or those of the dataset, cut to the recipe's limit; None where neither is known."""
     dataset = plan.loaded.dataset
-    known = pairs or dataset.generator.get("train") or dataset.pairs
+    count = pairs or dataset.generator.get("train") or dataset.pairs
     limit = plan.recipe.limits.get("train")
-    return min(known, limit) if known and limit else known
+    return min(count, limit) if count and limit else count

@@ -7,22 +7,22 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.config.base import Frozen, distinct, matching, named
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
     str,
-    written(
+    matching(
         r"https?://[^\s{}]+",
         "http:// or https:// without spaces, { or }, which are %20, %7B and %7D",
     ),
 ]
-Sha256 = Annotated[str, written(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
-Md5 = Annotated[str, written(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
+Md5 = Annotated[str, matching(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
-Language = Annotated[str, written(r"[a-z]{2,3}", "a code of two or three small letters")]
+Language = Annotated[str, matching(r"[a-z]{2,3}", "a code of two or three small letters")]
 
 
 def _path(value: str) -> str:
@@ -35,7 +35,7 @@ def _path(value: str) -> str:
 
 # Of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
-FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
+FileName = Annotated[str, matching(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
 
 
 def _several(value: Any) -> Any:

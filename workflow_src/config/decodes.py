@@ -87,11 +87,11 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
 
 def check_search_defaults(system: System, systems: dict[str, System]) -> None:
     """Check `search_defaults` of a system, with the systems that its bundle carries. Raises ConfigError."""
-    known = list(searches_of(system.family))
+    allowed = list(searches_of(system.family))
     for name, fields in system.search_defaults.items():
         where = f"systems.{system.name}.search_defaults"
-        if name not in known:
-            raise ConfigError(f"{where}.{name}", problem=f"no search of family {system.family_name}", allowed=known)
+        if name not in allowed:
+            raise ConfigError(f"{where}.{name}", problem=f"no search of family {system.family_name}", allowed=allowed)
         search = searches()[name]
         where = f"{where}.{name}"
         for field in search.settings.named("role"):
@@ -186,8 +186,8 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
     """Settings with the search whose steps are taken, where none is named; names of systems and searches checked."""
     for name in settings.named("steps"):
         base = systems[system.base].family if system.base else None
-        known = [*searches_of(system.family), *(searches_of(base) if base else ())]
-        stepping = [search for search in known if searches()[search].step]
+        candidates = [*searches_of(system.family), *(searches_of(base) if base else ())]
+        stepping = [search for search in candidates if searches()[search].step]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
             raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)

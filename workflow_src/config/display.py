@@ -199,8 +199,8 @@ def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowI
     if search.series is None:
         return f"{system.name} {row.name}"
     free = {search.series, *(row.picked or {})}
-    kept = {name: value for name, value in values.model_dump(mode="json").items() if name not in free}
-    return f"{system.name} {search.name} {engine.key} {sorted(kept.items())} {sorted(row.picked or {})}"
+    others = {name: value for name, value in values.model_dump(mode="json").items() if name not in free}
+    return f"{system.name} {search.name} {engine.key} {sorted(others.items())} {sorted(row.picked or {})}"
 
 
 def _common(labels: Sequence[str]) -> str:

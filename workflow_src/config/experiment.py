@@ -8,7 +8,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.config.base import Frozen, distinct, matching, named
 from workflow_src.config.datasets import FilePath, SetName
 from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.sizes import (
@@ -49,11 +49,11 @@ NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
-Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
-Device = Annotated[str, written(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
+Partition = Annotated[str, matching(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
+Device = Annotated[str, matching(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
 # What every random-number generator takes.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Package = Annotated[str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
+Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
 # How fast a moving average of gradients forgets.
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

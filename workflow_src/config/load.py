@@ -180,8 +180,8 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     # Sets that nothing translates may lack a language. The others stay: experiments of a recipe share its corpus.
     languages = {config.recipe.source, config.recipe.target}
     lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}
-    kept = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
-    return chosen.model_copy(update={"test": kept})
+    test_sets = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
+    return chosen.model_copy(update={"test": test_sets})
 
 
 def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
@@ -280,8 +280,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
                 raise ConfigError(f"{where}.{role}", other, allowed=names)
         _check_built_on(name, system, config)
         for text in texts.weights_of(system.data or texts.RAW):
-            made = texts.kind_and_system(text)
-            if made and text not in (allowed := [f"{made.kind}-by-{name}" for name in names]):
+            origin = texts.kind_and_system(text)
+            if origin and text not in (allowed := [f"{origin.kind}-by-{name}" for name in names]):
                 raise ConfigError(f"{where}.data", text, allowed=allowed)
         _check_roles(name, system, config)
     for name, system in config.systems.items():
@@ -290,9 +290,9 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         if name not in names:
             raise ConfigError(f"distillation.{name}", problem="no system", allowed=names)
         settings = _distilling(distillation, f"distillation.{name}")
-        known = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
-        if distillation.engine not in known:
-            raise ConfigError(f"distillation.{name}.engine", distillation.engine, allowed=known)
+        engine_names = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
+        if distillation.engine not in engine_names:
+            raise ConfigError(f"distillation.{name}.engine", distillation.engine, allowed=engine_names)
         if distillation.seed is not None and distillation.seed not in config.seeds:
             raise ConfigError(f"distillation.{name}.seed", distillation.seed, allowed=config.seeds)
         declared, search = engines().get(distillation.engine), distilling_search()
@@ -384,14 +384,14 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
 
 def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
     """Check that searches of the family work with all systems that its bundle carries. Raises ConfigError."""
-    known = carried(families()[system.family])
+    options = carried(families()[system.family])
     for role, other in system.carries.items():
         where = f"systems.{name}.carries"
-        if not known:
+        if not options:
             raise ConfigError(where, problem=f"bundles of family {system.family} carry no system", hint="remove it")
-        if role not in known:
-            raise ConfigError(f"{where}.{role}", problem=f"no role of family {system.family}", allowed=known)
-        trait = known[role].role.trait
+        if role not in options:
+            raise ConfigError(f"{where}.{role}", problem=f"no role of family {system.family}", allowed=options)
+        trait = options[role].role.trait
         kinds = {candidate: families()[section.family] for candidate, section in config.systems.items()}
         fits = [candidate for candidate, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
@@ -475,17 +475,17 @@ def _training(system: SystemConfig, base: SystemConfig | None, family: Family, w
 
 def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     """Check that there is such a training text, and that a system can make it. Raises ConfigError."""
-    made = texts.kind_and_system(text)
-    if made is None and text != texts.RAW and text not in config.recipe.distilled:
+    origin = texts.kind_and_system(text)
+    if origin is None and text != texts.RAW and text not in config.recipe.distilled:
         allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.MADE_BY_SYSTEMS), *config.recipe.distilled]
         raise ConfigError(where, text, allowed=allowed, hint="or add it to recipe.distilled")
-    if made and made.kind == texts.MONOLINGUAL and not config.recipe.monolingual:
+    if origin and origin.kind == texts.MONOLINGUAL and not config.recipe.monolingual:
         problem = "recipe.monolingual names no text"
         raise ConfigError(where, text, problem=problem, hint="add it, such as monolingual: [{texts: {de: news.de}}]")
     # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
-    likely = made is not None and made.kind == texts.LIKELY
+    likely = origin is not None and origin.kind == texts.LIKELY
     fits = _families_with(AUTOREGRESSIVE, SCORER if likely else None, imported=not likely)
-    if made and config.systems[made.system].family not in fits:
+    if origin and config.systems[origin.system].family not in fits:
         raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 

@@ -146,9 +146,9 @@ class DecodeInfo:
         assert self.look.colour, "a resolved look has a colour"
         return self.look.colour
 
-    def removal(self, wanted: Removal | None) -> Removal:
-        """The repetitions that are removed from its outputs, where the report sets `wanted`."""
-        return removal(self.system.autoregressive, self.aligned, wanted)
+    def removal(self, configured: Removal | None) -> Removal:
+        """The repetitions that are removed from its outputs, where the report sets `configured`."""
+        return removal(self.system.autoregressive, self.aligned, configured)
 
     @property
     def plain(self) -> bool:
@@ -158,10 +158,10 @@ class DecodeInfo:
     def label(self, mean_steps: float | None = None) -> str:
         """Its label in tables; `mean_steps` is the mean number of steps that sentences used."""
         notes = ", ".join([*self.details, *self.notes])
-        used = (
+        steps_used = (
             f"; {mean_steps:.1f} {self.search.series or 'steps'} used" if self.notes and mean_steps is not None else ""
         )
-        label = f"{self.head} ({notes}{used})" if notes else self.head
+        label = f"{self.head} ({notes}{steps_used})" if notes else self.head
         return f"{label} ({self.system.name})" if self.twin else label
 
     def short(self, own: Sequence[str] = ()) -> str:
@@ -318,8 +318,8 @@ class Manifest:
     @property
     def start(self) -> SearchInfo | None:
         """The search from which refinement starts: the baseline of those that can be followed, of latents first."""
-        known = [*(decode.search for decode in self.decodes), *self.searches]
-        followed = [search for search in known if search.traceable and search.baseline]
+        searches = [*(decode.search for decode in self.decodes), *self.searches]
+        followed = [search for search in searches if search.traceable and search.baseline]
         first = next((search for search in followed if search.moves), next(iter(followed), None))
         return self.search(first.baseline) if first and first.baseline else None
 

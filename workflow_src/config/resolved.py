@@ -79,8 +79,8 @@ class System:
         """Target tokens of an epoch: texts have `tokens` each, and monolingual ones `monolingual`, if that is known."""
 
         def length(text: str) -> int:
-            made = kind_and_system(text)
-            return monolingual or tokens if made and made.kind == MONOLINGUAL else tokens
+            origin = kind_and_system(text)
+            return monolingual or tokens if origin and origin.kind == MONOLINGUAL else tokens
 
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
 

@@ -111,8 +111,8 @@ class Requests:
 
         def megabytes(wildcards: Any, attempt: int, input: Any = None) -> int:
             growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
-            wanted = math.ceil(self.need(rule, wildcards, input)[0] * growth)
-            return min(wanted, self.largest) if self.largest else wanted
+            megabytes_needed = math.ceil(self.need(rule, wildcards, input)[0] * growth)
+            return min(megabytes_needed, self.largest) if self.largest else megabytes_needed
 
         return megabytes
 
@@ -188,7 +188,7 @@ class Requests:
             return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model = system.training, system.model
         averaged = training.average_last if training.keep == "average" else 1
-        held = self._weights_mb(name, copies=4 + averaged + 4)
+        weights = self._weights_mb(name, copies=4 + averaged + 4)
         activations = 0.0
         if not self.gpu:
             positions = training.batch_tokens / training.accumulate
@@ -197,7 +197,7 @@ class Requests:
         rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
         minutes = STARTING_MINUTES + 2 * operations / (rate * self.devices * self.nodes) / 60
         # Every process of a node has weights of its own; positions are shared out.
-        return self.devices * (self._process + held) + activations / self.nodes, minutes
+        return self.devices * (self._process + weights) + activations / self.nodes, minutes
 
     def _distillation(self, teacher: str, pairs: int, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
@@ -206,15 +206,15 @@ class Requests:
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )
         # The source is read whole; hypotheses are what a batch holds.
-        read = pairs * self.length * 6 / 1e6
+        source = pairs * self.length * 6 / 1e6
         hypotheses = settings.batch * search_of(search).width(search)
-        return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
+        return self._process + source + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
 
     def _scoring(self, system: str, shards: int) -> tuple[float, float]:
         """A shard of the training pairs, scored in parallel passes."""
         operations = scoring_operations(self.plan, self.plan.system(system), self.pairs / shards, self.length)
-        held = self._weights_mb(system, 3) + self._hypotheses_mb(system, self.plan.likelihood(system).batch)
-        return self._process + self.pairs * 16 / 1e6 + held, self._minutes(operations)
+        memory = self._weights_mb(system, 3) + self._hypotheses_mb(system, self.plan.likelihood(system).batch)
+        return self._process + self.pairs * 16 / 1e6 + memory, self._minutes(operations)
 
     def _held_out(self) -> float:
         """Sentences of the larger one of dev and test."""

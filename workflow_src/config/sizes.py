@@ -57,8 +57,8 @@ class AutoStepsConfig(Frozen):
 
     def updates(self, tokens: int, batch_tokens: int) -> int:
         """Updates of `batch_tokens` for a text of `tokens` target tokens, end symbols counted."""
-        seen = self.epochs * tokens if self.epochs else math.sqrt(SEEN_ONCE * tokens)
-        return min(max(math.ceil(seen / batch_tokens), self.at_least), self.at_most)
+        tokens_in_all = self.epochs * tokens if self.epochs else math.sqrt(SEEN_ONCE * tokens)
+        return min(max(math.ceil(tokens_in_all / batch_tokens), self.at_least), self.at_most)
 
 
 def _steps(value: Any) -> Any:

@@ -40,8 +40,8 @@ def kind_and_system(text: str) -> MadeText | None:
 
 def system_behind(text: str) -> str | None:
     """The system that makes a text, or None."""
-    made = kind_and_system(text)
-    return made.system if made else None
+    origin = kind_and_system(text)
+    return origin.system if origin else None
 
 
 def weights_of(data: Data) -> dict[str, float]:
@@ -70,8 +70,8 @@ def kind_of(data: Data) -> str:
 
 
 def _kind(text: str) -> str:
-    made = kind_and_system(text)
-    kind = made.kind if made else RAW if base_of(text) == RAW else DISTILLED
+    origin = kind_and_system(text)
+    kind = origin.kind if origin else RAW if base_of(text) == RAW else DISTILLED
     return RAW if kind == LIKELY else kind
 
 

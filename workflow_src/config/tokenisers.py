@@ -37,26 +37,26 @@ def spaced(language: str) -> bool:
     return language not in UNSPACED
 
 
-def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
+def bleu_tokeniser(target: str, tokeniser: BleuTokeniser = "auto") -> str:
     """The name of the tokeniser that BLEU of the language `target` is counted with, as sacreBLEU calls it.
 
     `auto` takes that of the language where its packages are installed, single characters (`char`) for other text
     without spaces, and `13a` for the rest. Raises ConfigError for a tokeniser that does not fit the
     language or whose packages or model are not there.
     """
-    if wanted == "auto":
+    if tokeniser == "auto":
         own = next((name for name, (languages, _, _) in _OF_A_LANGUAGE.items() if target in languages), None)
         if own and not _missing(own):
             return own
         # Korean has spaces, but words carry their particles.
         return "13a" if spaced(target) and target not in KOREAN else "char"
-    if wanted in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[wanted][0]:
-        raise ConfigError(SETTING, wanted, problem=f"not for target {target}", allowed=FOR_ANY)
-    if wanted in ("13a", "intl") and not spaced(target):
-        raise ConfigError(SETTING, wanted, problem=f"target {target} has no spaces", allowed=FOR_ANY)
-    if reason := unavailable(wanted):
-        raise ConfigError(SETTING, wanted, problem=f"it {reason}")
-    return wanted
+    if tokeniser in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[tokeniser][0]:
+        raise ConfigError(SETTING, tokeniser, problem=f"not for target {target}", allowed=FOR_ANY)
+    if tokeniser in ("13a", "intl") and not spaced(target):
+        raise ConfigError(SETTING, tokeniser, problem=f"target {target} has no spaces", allowed=FOR_ANY)
+    if reason := unavailable(tokeniser):
+        raise ConfigError(SETTING, tokeniser, problem=f"it {reason}")
+    return tokeniser
 
 
 def unavailable(tokeniser: str) -> str | None:

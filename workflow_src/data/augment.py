@@ -104,16 +104,16 @@ CASES: Mapping[str, Callable[[str, str], str]] = {"upper": upper, "title": title
 
 def no_accents(text: str) -> str:
     """`text` without the accents of Latin and Greek letters."""
-    kept: list[str] = []
+    characters: list[str] = []
     base = False
     for character in unicodedata.normalize("NFD", text):
         if unicodedata.combining(character):
             if not base:
-                kept.append(character)
+                characters.append(character)
             continue
         base = unicodedata.name(character, "").startswith(("LATIN", "GREEK"))
-        kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))
+        characters.append(character)
+    return unicodedata.normalize("NFC", "".join(characters))
 
 
 def typos(text: str, draw: random.Random) -> str:

@@ -71,8 +71,8 @@ def epoch_batches(
     rows = rows[generator.permutation(len(rows))]
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)
     if max_length is not None:
-        kept = longest <= max_length
-        rows, longest = rows[kept], longest[kept]
+        short_enough = longest <= max_length
+        rows, longest = rows[short_enough], longest[short_enough]
     if not len(rows):
         return []
     # Stable, so that equal rows stay shuffled.

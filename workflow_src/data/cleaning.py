@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
-from workflow_src.errors import DeclarationError, shown
+from workflow_src.errors import DeclarationError, short_repr
 from workflow_src.registry import filters, import_object
 from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
@@ -52,11 +52,11 @@ def _printable(text: str) -> str:
 class Step:
     """One filter over a text, with counts of its work: `read`, `repaired`, `dropped` by reason, `examples`.
 
-    At most `shown` examples are drawn evenly from all pairs that it left out or repaired.
+    At most `most_examples` examples are drawn evenly from all pairs that it left out or repaired.
     """
 
-    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]], shown: int = EXAMPLES):
-        self.filter, self._check, self._shown = filter, check, shown
+    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]], most_examples: int = EXAMPLES):
+        self.filter, self._check, self._most_examples = filter, check, most_examples
         self.read = self.repaired = 0
         self.dropped: Counter[str] = Counter()
         self.examples: list[Example] = []
@@ -67,23 +67,23 @@ class Step:
         verdicts = self._check([pair for _, pair in numbered])
         where = f'filter "{self.filter.name}"'
         if not isinstance(verdicts, list | tuple):
-            raise DeclarationError(where, f"gives {shown(verdicts)}", "give a list of verdicts")
+            raise DeclarationError(where, f"gives {short_repr(verdicts)}", "give a list of verdicts")
         if len(verdicts) != len(numbered):
             raise DeclarationError(where, f"has {len(verdicts)} verdicts on {len(numbered)} pairs", "give one each")
         self.read += len(numbered)
         if all(verdict is None for verdict in verdicts):
             return numbered
-        kept = []
+        remaining = []
         for (number, pair), verdict in zip(numbered, verdicts, strict=True):
             if verdict is None:
-                kept.append((number, pair))
+                remaining.append((number, pair))
             elif isinstance(verdict, str) and verdict:
                 self.dropped[verdict] += 1
                 self._show(Example(number + 1, pair.source, pair.target, verdict))
             elif not _is_pair(verdict):
                 raise DeclarationError(
                     where,
-                    f"has the verdict {shown(verdict)} on line {number + 1}",
+                    f"has the verdict {short_repr(verdict)} on line {number + 1}",
                     "give None, a Pair of two texts, or why it is left out",
                 )
             elif "\n" in verdict.source or "\n" in verdict.target:
@@ -91,13 +91,13 @@ class Step:
             else:
                 self.repaired += 1
                 self._show(Example(number + 1, pair.source, pair.target, "repaired", verdict))
-                kept.append((number, verdict))
-        return kept
+                remaining.append((number, verdict))
+        return remaining
 
     def _show(self, example: Example) -> None:
-        if len(self.examples) < self._shown:
+        if len(self.examples) < self._most_examples:
             self.examples.append(example)
-        elif (place := self._draw.randrange(self.repaired + self.dropped.total())) < self._shown:
+        elif (place := self._draw.randrange(self.repaired + self.dropped.total())) < self._most_examples:
             self.examples[place] = example
 
     def as_json(self) -> dict[str, Any]:
@@ -120,10 +120,12 @@ def step_as_json(
     }
 
 
-def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
+def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], most_examples: int = EXAMPLES) -> list[Step]:
     """A step for each filter, from settings by its name. Raises ValueError for settings that it cannot use."""
     declared = [(filters()[name], settings) for name, settings in cleaning.items()]
-    return [Step(filter, import_object(filter.check)(settings, languages), shown) for filter, settings in declared]
+    return [
+        Step(filter, import_object(filter.check)(settings, languages), most_examples) for filter, settings in declared
+    ]
 
 
 def clean(pairs: Iterable[Pair], steps: list[Step]) -> Iterator[tuple[int, Pair]]:

@@ -360,7 +360,7 @@ def table_pairs(
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
     needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
-    kept, score = 0, None
+    row_count, score = 0, None
     for number, cells in table_rows(lines, part, name):
         if len(cells) < needed:
             raise ArtifactError(
@@ -382,8 +382,8 @@ def table_pairs(
             if part.minimum_score is not None and not score >= part.minimum_score:
                 dropped["minimum_score"] += 1
                 continue
-        kept += 1
+        row_count += 1
         yield number, cells[columns[0]].strip(), cells[columns[1]].strip(), score
-    if not kept:
+    if not row_count:
         reason = "" if part.minimum_score is None else f" with the score {part.minimum_score} or a higher one"
         raise ArtifactError(name, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}")

@@ -144,10 +144,10 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
 
     def download() -> None:
         log.info("%s: downloading %s", name, file.url)
-        known = f"{file.check}:{file.digest}" if file.digest else None
+        checksum = f"{file.check}:{file.digest}" if file.digest else None
         check = _Check(name, file, patience.timeout)
         with room_for(path):
-            pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
+            pooch.retrieve(file.url, known_hash=checksum, fname=path.name, path=path.parent, downloader=check)
 
     pooch.get_logger().setLevel("WARNING")
     retrying = tenacity.Retrying(

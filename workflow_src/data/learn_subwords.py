@@ -76,8 +76,8 @@ def learn(
         # Models lie in place before subwords.json does; without it the folder counts as absent.
         folder.mkdir(exist_ok=True)
         (folder / "subwords.json").unlink(missing_ok=True)
-        for left in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
-            left.unlink()
+        for old in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+            old.unlink()
         for name in description["files"]:
             os.replace(building / name, folder / name)
         write_json(folder / "subwords.json", description)

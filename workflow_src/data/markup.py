@@ -117,14 +117,14 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
         raise ArtifactError(
             name, f"has sources in several languages ({', '.join(sorted(sources))})", "give a file for one direction"
         )
-    wanted = "src"
+    tag = "src"
     if language not in sources:
-        wanted, translator = "ref", _translator(documents, name, language, translator, sources)
+        tag, translator = "ref", _translator(documents, name, language, translator, sources)
     chosen: list[Segment] = []
     for document in documents:
         place = f'document "{document.get("id")}" of {name}'
         source = _segments_by_id(_only(document.findall("src"), "source", place), place)
-        if wanted == "src":
+        if tag == "src":
             chosen += [((document.get("id"), number), content) for number, content in source.items()]
             continue
         references = [
@@ -148,16 +148,18 @@ def _translator(
 ) -> str:
     """The translator whose references in `language` are used; "" where the file names none."""
     references = [element for document in documents for element in document.iterfind("ref")]
-    known = sorted({element.get("translator", "") for element in references if _language(element) == language})
-    if not known:
+    translators = sorted({element.get("translator", "") for element in references if _language(element) == language})
+    if not translators:
         languages = sorted(sources | {_language(element) for element in references})
         raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(languages)}")
-    if translator is None and len(known) == 1:
-        return known[0]
-    if translator not in known:
+    if translator is None and len(translators) == 1:
+        return translators[0]
+    if translator not in translators:
         missing = "" if translator is None else f", and none by {translator}"
         raise ArtifactError(
-            name, f"has references in {language} by {', '.join(known)}{missing}", "choose one as translator of the part"
+            name,
+            f"has references in {language} by {', '.join(translators)}{missing}",
+            "choose one as translator of the part",
         )
     return translator
 

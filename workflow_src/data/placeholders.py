@@ -106,13 +106,13 @@ class Placeholders:
         `spans` of the source that have symbols, how many are `missing`, how many more there are than in the source
         (`surplus`), and how many symbols are `dropped` because the source has no such span.
         """
-        symbols, written = self.symbols(source), Counter(SYMBOL.findall(text))
-        wanted = Counter(symbols[span] for span in self.spans(source) if span in symbols)
-        dropped = sum(count for symbol, count in written.items() if symbol not in wanted)
+        symbols, in_text = self.symbols(source), Counter(SYMBOL.findall(text))
+        in_source = Counter(symbols[span] for span in self.spans(source) if span in symbols)
+        dropped = sum(count for symbol, count in in_text.items() if symbol not in in_source)
         return {
-            "spans": wanted.total(),
-            "missing": (wanted - written).total(),
-            "surplus": (written - wanted).total() - dropped,
+            "spans": in_source.total(),
+            "missing": (in_source - in_text).total(),
+            "surplus": (in_text - in_source).total() - dropped,
             "dropped": dropped,
         }
 

@@ -46,19 +46,19 @@ class Counts:
         """The slot of each of some distinct keys; new ones are filled in."""
         last = len(self._keys) - 1
         slots = (keys & np.uint64(last)).astype(np.int64)
-        left = np.arange(len(keys))
-        while len(left):
-            free = left[self._keys[slots[left]] == 0]
+        unplaced = np.arange(len(keys))
+        while len(unplaced):
+            free = unplaced[self._keys[slots[unplaced]] == 0]
             # Of several keys that meet in a free slot one stays, the others go on.
             self._keys[slots[free]] = keys[free]
             self._filled += int((self._keys[slots[free]] == keys[free]).sum())
-            left = left[self._keys[slots[left]] != keys[left]]
-            slots[left] = (slots[left] + 1) & last
+            unplaced = unplaced[self._keys[slots[unplaced]] != keys[unplaced]]
+            slots[unplaced] = (slots[unplaced] + 1) & last
         return slots
 
     def _grow(self) -> None:
         keys, counts = self._keys, self._counts
-        used = np.flatnonzero(keys)
+        filled = np.flatnonzero(keys)
         self._keys, self._counts = np.zeros(2 * len(keys), np.uint64), np.zeros(2 * len(keys), np.uint16)
         self._filled = 0
-        self._counts[self._slots(keys[used])] = counts[used]
+        self._counts[self._slots(keys[filled])] = counts[filled]

@@ -184,14 +184,14 @@ class Subwords:
 
         Symbols that a source has no placeholder for are dropped.
         """
-        return self._decoded(self._target, [self._known(sentence) for sentence in ids], sources)
+        return self._decoded(self._target, [self._without_symbols(sentence) for sentence in ids], sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
         """What became of each source's placeholders in its translation (see `Placeholders.outcomes`); None without
         placeholders."""
         if self.placeholders is None:
             return None
-        texts = self._target.decode([self._known(sentence) for sentence in ids])
+        texts = self._target.decode([self._without_symbols(sentence) for sentence in ids])
         return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
@@ -217,7 +217,7 @@ class Subwords:
             raise ValueError("the recipe has placeholders, whose text is that of the sources: give these too.")
         return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
-    def _known(self, ids: list[int]) -> list[int]:
+    def _without_symbols(self, ids: list[int]) -> list[int]:
         """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
         return [i for i in ids if i < self._target.size]
 
@@ -228,7 +228,7 @@ class Subwords:
 
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
-        return self._target.pieces(self._known(ids))
+        return self._target.pieces(self._without_symbols(ids))
 
     def pieces_source(self, ids: list[int]) -> list[str]:
         return self._source.pieces(ids)
@@ -239,7 +239,7 @@ class Subwords:
         Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
         placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._known(sentence), keep=self._repeatable) for sentence in ids]
+        return [collapse(self._without_symbols(sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
     def _repeatable(self) -> frozenset[int]:

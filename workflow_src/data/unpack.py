@@ -388,25 +388,25 @@ def _linked(member: str, target: str) -> str:
     return target if is_unsafe(target) and target[:1] in "/\\" else posixpath.join(posixpath.dirname(member), target)
 
 
-def _find(wanted: str, contents: list[tuple[str, bool]], name: str) -> str:
-    """The member that `wanted` names, by its whole path or by an end of it that is unique."""
+def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
+    """The member that `member_path` names, by its whole path or by an end of it that is unique."""
     tidy = [(posixpath.normpath(member), plain) for member, plain in contents]
-    wanted_path = posixpath.normpath(wanted)
-    paths = {path for path, _ in tidy if path == wanted_path}
-    paths = paths or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
+    normalised = posixpath.normpath(member_path)
+    paths = {path for path, _ in tidy if path == normalised}
+    paths = paths or {path for path, plain in tidy if path.endswith("/" + normalised) and plain}
     if not paths:
         files = [path for path, plain in tidy if plain]
-        shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
+        listed = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
         more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
-        raise ArtifactError(name, f'has no member "{wanted}"', f"it has {shown}{more}")
+        raise ArtifactError(name, f'has no member "{member_path}"', f"it has {listed}{more}")
     if len(paths) > 1:
         raise ArtifactError(
-            name, f'has several members "{wanted}" ({", ".join(sorted(paths)[:3])})', "write the whole path"
+            name, f'has several members "{member_path}" ({", ".join(sorted(paths)[:3])})', "write the whole path"
         )
     (path,) = paths
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
-        raise ArtifactError(name, f'has "{wanted}" as a folder or a link, not a file', "name a file")
+        raise ArtifactError(name, f'has "{member_path}" as a folder or a link, not a file', "name a file")
     if len(fitting) > 1:
         # Programs differ in which of them they unpack: the first or the last.
         raise ArtifactError(

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel, Table
-from workflow_src.errors import ArtifactError, shown
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.records.atomic import atomic
 from workflow_src.types import BOS, EOS, PAD, UNK
 
@@ -66,9 +66,9 @@ def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
 def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
     names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
     # Padding is no word.
-    kept = [[i for i in range(model.size) if i != PAD], *(range(len(table)) for table in model.tables[1:])]
+    rows_by_order = [[i for i in range(model.size) if i != PAD], *(range(len(table)) for table in model.tables[1:])]
     yield "\\data\\\n"
-    yield from (f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
+    yield from (f"ngram {n}={len(rows)}\n" for n, rows in enumerate(rows_by_order, 1))
     texts: list[str] = []
     for n, table in enumerate(model.tables):
         last = n + 1 == model.order
@@ -78,7 +78,7 @@ def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
         values, weights = (table.logp / LOG10).tolist(), (table.backoff / LOG10).tolist()
         if n == 0:
             values[BOS] = START
-        for row in kept[n]:
+        for row in rows_by_order[n]:
             ending = "" if last else f"\t{weights[row]:.9g}"
             yield f"{values[row]:.9g}\t{texts[row]}{ending}\n"
     yield "\n\\end\\\n"
@@ -90,8 +90,8 @@ def read_arpa(path: Path, ids: Mapping[str, int], size: int) -> ArpaFile:
     `ids` are ids below `size` by word; <s>, </s> and <unk> are known. Words that the file lacks share the probability
     of <unk>. Raises ArtifactError for a file of another form.
     """
-    known = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
-    orders, left_out = _entries(path, known)
+    ids_of_words = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
+    orders, left_out = _entries(path, ids_of_words)
     if not orders or not orders[0]:
         raise ArtifactError(path, "is no language model in ARPA format: it has no 1-grams")
     unigrams = orders[0]
@@ -138,7 +138,7 @@ def _tables(orders: Sequence[Entries]) -> list[Table]:
     return tables
 
 
-def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
+def _entries(path: Path, ids_of_words: dict[str, int]) -> tuple[list[Entries], int]:
     """The entries of each order, and how many n-grams were left out."""
     orders: list[Entries] = []
     left_out, ended = 0, False
@@ -164,8 +164,8 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
             continue
         counted[len(orders)] = counted.get(len(orders), 0) + 1
         words, value, weight = _entry(line, len(orders), path, number)
-        if all(word in known for word in words):
-            orders[-1][tuple(known[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
+        if all(word in ids_of_words for word in words):
+            orders[-1][tuple(ids_of_words[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
         else:
             left_out += 1
     if orders and orders[0]:
@@ -189,7 +189,7 @@ def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], f
     if math.isinf(weight):
         raise ArtifactError(
             path,
-            f"has the back-off weight {weights[0]} of {shown(' '.join(words))}, which is not finite",
+            f"has the back-off weight {weights[0]} of {short_repr(' '.join(words))}, which is not finite",
             "write the file again",
             line=number,
         )

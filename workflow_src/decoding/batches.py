@@ -50,9 +50,9 @@ def search_rows(
     """`search_all` for a search that reads ids and not a padded tensor."""
     steps = [0] * len(sources)
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), steps)
-    kept: list[Ranked] = [[(0.0, [])] for _ in sources]
-    result.ranked = (lambda: kept) if ranked else None
-    batches, done = longest_first(sources, batch), 0
+    hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
+    result.ranked = (lambda: hypotheses_by_row) if ranked else None
+    batches, count = longest_first(sources, batch), 0
     for rows in batches:
         part = search([sources[i] for i in rows])
         for position, row in enumerate(rows):
@@ -73,8 +73,8 @@ def search_rows(
             result.ranked = None
         elif ranked:
             for row, hypotheses in zip(rows, part.ranked(), strict=True):
-                kept[row] = hypotheses
-        done += len(rows)
+                hypotheses_by_row[row] = hypotheses
+        count += len(rows)
         if watch is not None:
-            watch(done, sum(map(len, batches)))
+            watch(count, sum(map(len, batches)))
     return result

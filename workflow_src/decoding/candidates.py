@@ -89,25 +89,25 @@ def unpadded(outputs: Tensor) -> list[list[int]]:
     return [[i for i in row if i != PAD] for row in outputs.tolist()]
 
 
-def kept_symbols(symbols: Tensor, kept: Tensor) -> Tensor:
-    """Those of symbols (B, N) where `kept` (B, N), side by side and padded at the end, (B, N)."""
+def kept_symbols(symbols: Tensor, keep: Tensor) -> Tensor:
+    """Those of symbols (B, N) where `keep` (B, N), side by side and padded at the end, (B, N)."""
     # Dropped symbols are written beside the output.
-    place = torch.where(kept, kept.cumsum(1) - 1, symbols.size(1))
-    written = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
-    return written.scatter(1, place, symbols)[:, :-1]
+    place = torch.where(keep, keep.cumsum(1) - 1, symbols.size(1))
+    padded = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
+    return padded.scatter(1, place, symbols)[:, :-1]
 
 
-def followed(best: Sequence[list[int]], seen: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+def followed(best: Sequence[list[int]], passes: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
     """What was put out after every pass by the candidate whose last output is the best one of each sentence.
 
-    `seen` has the outputs of all candidates after every pass; those of a sentence follow each other.
+    `passes` has the outputs of all candidates after every pass; those of a sentence follow each other.
     """
-    each = len(seen[-1]) // len(best)
+    each = len(passes[-1]) // len(best)
     rows = [
-        next(row for row in range(place * each, (place + 1) * each) if seen[-1][row] == tokens)
+        next(row for row in range(place * each, (place + 1) * each) if passes[-1][row] == tokens)
         for place, tokens in enumerate(best)
     ]
-    return [[texts[row] for row in rows] for texts in seen]
+    return [[texts[row] for row in rows] for texts in passes]
 
 
 def winners(

@@ -67,7 +67,7 @@ def passed_until(
     A sentence without a repetition and one that stops have the outputs of `passed` with as many passes.
     """
     hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored)
-    used, repeated = torch.ones_like(lengths), torch.zeros_like(lengths)
+    pass_counts, repeated = torch.ones_like(lengths), torch.zeros_like(lengths)
     active = torch.arange(len(lengths), device=lengths.device)
     part, part_mask = memory, mask
     for number in range(2, passes + 1):
@@ -75,7 +75,7 @@ def passed_until(
             watch(outputs.clone())
         before = outputs[active, : part_mask.size(1)]
         hidden, after, gains = later_pass(model, part, before, hidden, part_mask, scored)
-        outputs[active, : part_mask.size(1)], scores[active], used[active] = after, gains, number
+        outputs[active, : part_mask.size(1)], scores[active], pass_counts[active] = after, gains, number
         repeated[active] = torch.where((after == before).all(1), repeated[active] + 1, 0)
         going = repeated[active] < patience
         if not bool(going.any()):
@@ -86,7 +86,7 @@ def passed_until(
             part, part_mask, hidden = memory.select(active), mask[active, :width], hidden[going, :width]
     if watch:
         watch(outputs)
-    return outputs, scores, used
+    return outputs, scores, pass_counts
 
 
 @torch.no_grad()

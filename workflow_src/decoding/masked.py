@@ -35,10 +35,10 @@ def mask_predict(
     symbols, chances = _predicted(model, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
     if after:
         after(symbols, mask)
-    for done in range(1, iterations):
-        again = least_confident(chances, mask, masked_again(lengths, done, iterations))
+    for passes in range(1, iterations):
+        again = least_confident(chances, mask, masked_again(lengths, passes, iterations))
         # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
-        if fixed() or mask.size(1) * (iterations - done) // iterations:
+        if fixed() or mask.size(1) * (iterations - passes) // iterations:
             hidden = model.states(memory, torch.where(again, model.mask_symbol, symbols), mask)
             symbols, chances = _predicted(model, hidden, again, symbols, chances)
         if after:
@@ -46,9 +46,9 @@ def mask_predict(
     return symbols, chances, mask
 
 
-def masked_again(lengths: Tensor, done: int, iterations: int) -> Tensor:
-    """How many subwords are masked after `done` of the passes, (C,): floor(N (T - t) / T), in whole numbers."""
-    return lengths * (iterations - done) // iterations
+def masked_again(lengths: Tensor, passes: int, iterations: int) -> Tensor:
+    """How many subwords are masked after `passes` passes, (C,): floor(N (T - t) / T), in whole numbers."""
+    return lengths * (iterations - passes) // iterations
 
 
 def least_confident(chances: Tensor, mask: Tensor, count: Tensor) -> Tensor:

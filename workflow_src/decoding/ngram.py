@@ -124,16 +124,16 @@ def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> 
     for n, level in enumerate(counted):
         discounts = _discounts(level.counts)
         # What an n-gram leaves to shorter ones, summed over its context; unigrams have one context, nothing.
-        taken = discounts[np.minimum(level.counts, 3)]
+        discounted = discounts[np.minimum(level.counts, 3)]
         totals = np.bincount(level.context, level.counts)
-        left = np.bincount(level.context, taken) / np.maximum(totals, 1)
+        shares_left = np.bincount(level.context, discounted) / np.maximum(totals, 1)
         shorter = probabilities[level.suffix] if n else _uniform(size)
-        probabilities = np.maximum(level.counts - taken, 0) / np.maximum(totals, 1)[level.context]
-        probabilities = probabilities + left[level.context] * shorter
+        probabilities = np.maximum(level.counts - discounted, 0) / np.maximum(totals, 1)[level.context]
+        probabilities = probabilities + shares_left[level.context] * shorter
         if n:
             below = tables[-1]
             weights = np.ones(len(below))
-            weights[: len(left)] = np.where(totals > 0, left, 1.0)
+            weights[: len(shares_left)] = np.where(totals > 0, shares_left, 1.0)
             tables[-1] = dataclasses.replace(below, backoff=np.log(weights))
         nothing = np.zeros(len(level.counts))
         tables.append(Table(level.context, level.words, _log(probabilities), nothing, level.suffix))

@@ -142,7 +142,7 @@ def translate_batch(
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
     if stop_unchanged and steps:
         return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
-    used = [steps] * len(source)
+    steps_taken = [steps] * len(source)
     traces: list[list[list[int]]] = []
 
     def keep(now: Tensor) -> None:
@@ -154,12 +154,12 @@ def translate_batch(
     else:
         # Latents of source positions stand beside source states, which stay as wide as the batch.
         trim = not on_source(model)
-        z, taken = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
-        used = taken.tolist()
+        z, step_counts = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        steps_taken = step_counts.tolist()
     rows, scores = words(model, memory, z, mask, scored, choice)
     # Sentences that stopped early keep what they had.
     traces += [rows] * (steps + 1 - len(traces))
-    return Hypotheses(rows, scores, used, traces if trace else None)
+    return Hypotheses(rows, scores, steps_taken, traces if trace else None)
 
 
 def refined(
@@ -209,7 +209,7 @@ def refine_until(
     some sentence takes. `trim`: positions that no sentence has any more leave the batch too.
     """
     z = z.clone()
-    used = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
+    step_counts = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
     active = torch.arange(z.size(0), device=z.device)
     step, part, part_mask = make_step(memory, mask), z, mask
     for _ in range(steps):
@@ -218,7 +218,7 @@ def refine_until(
         moved = step(part)
         distance = (wide(moved - part).norm(dim=-1) * part_mask).sum(1) / part_mask.sum(1)
         z[active, : moved.size(1)] = moved.to(z.dtype)
-        used[active] += 1
+        step_counts[active] += 1
         going = distance >= threshold
         if not bool(going.any()):
             break
@@ -229,7 +229,7 @@ def refine_until(
         width = int(mask[active].sum(1).max()) if trim else mask.size(1)
         part, part_mask = moved[going, :width], mask[active, :width]
         step = make_step(memory.select(active), part_mask)
-    return z, used
+    return z, step_counts
 
 
 def refine_until_unchanged(
@@ -249,7 +249,7 @@ def refine_until_unchanged(
     1): results are those of `steps` steps. Sentences that have stopped leave the batch. Each output is decoded once.
     """
     tokens, scores = outputs(model, memory, z, mask, scored, choice)
-    rows, values, used = listed(tokens), scores.tolist(), [0] * len(tokens)
+    rows, values, step_counts = listed(tokens), scores.tolist(), [0] * len(tokens)
     traces = [list(rows)]
     active, step = torch.arange(len(tokens), device=z.device), make_step(memory, mask)
     part = memory
@@ -258,7 +258,7 @@ def refine_until_unchanged(
         before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
         places, translations = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
         for place, (row, value) in zip(places, translations, strict=True):
-            rows[place], values[place], used[place] = row, value, used[place] + 1
+            rows[place], values[place], step_counts[place] = row, value, step_counts[place] + 1
         traces.append(list(rows))
         going = _differ(before, tokens)
         if not bool(going.any()):
@@ -273,7 +273,7 @@ def refine_until_unchanged(
         part = memory.select(active)
         step = make_step(part, mask)
     traces += [list(rows)] * (steps + 1 - len(traces))
-    return Hypotheses(rows, values, used, traces if trace else None)
+    return Hypotheses(rows, values, step_counts, traces if trace else None)
 
 
 def _differ(one: Tensor, other: Tensor) -> Tensor:

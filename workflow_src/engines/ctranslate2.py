@@ -145,10 +145,10 @@ class Engine:
             "max_input_length": 0,
             "return_scores": scored,
         }
-        groups, done = longest_first(sources, batch), 0
+        groups, count = longest_first(sources, batch), 0
         hypotheses = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
-        kept: list[Ranked] = [[(0.0, [])] for _ in sources]
-        hypotheses.ranked = (lambda: kept) if ranked else None
+        hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
+        hypotheses.ranked = (lambda: hypotheses_by_row) if ranked else None
         self.cut = []
         for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
             for i, result in zip(group, results, strict=True):
@@ -158,10 +158,10 @@ class Engine:
                 ended = self._ended(result, limits[i], i)
                 hypotheses.scores[i], hypotheses.tokens[i] = ended[0]
                 if ranked:
-                    kept[i] = ended
-            done += len(group)
+                    hypotheses_by_row[i] = ended
+            count += len(group)
             if watch is not None:
-                watch(done, sum(map(len, groups)))
+                watch(count, sum(map(len, groups)))
         return hypotheses
 
     def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):

@@ -64,11 +64,11 @@ class Pieces:
     def _check(self, folder: Path, side: str) -> None:
         """Raises ArtifactError where a SentencePiece model and a vocabulary are of two models."""
         model, ids = self._models[side], self._ids[side]
-        known = sum(model.id_to_piece(i) in ids for i in range(model.get_piece_size()))
-        if 2 * known < model.get_piece_size():
+        shared_pieces = sum(model.id_to_piece(i) in ids for i in range(model.get_piece_size()))
+        if 2 * shared_pieces < model.get_piece_size():
             raise ArtifactError(
                 folder / (SOURCE_SUBWORDS if side == "source" else TARGET_SUBWORDS),
-                f"has {model.get_piece_size()} subwords, of which the {side} vocabulary knows {known}",
+                f"has {model.get_piece_size()} subwords, of which the {side} vocabulary knows {shared_pieces}",
                 "name the SentencePiece model that the model was trained with",
             )
 
@@ -177,8 +177,8 @@ class ImportedModel(nn.Module):
                 [line for line, every in zip(lines, own, strict=True) for _ in every],
             )
         )
-        kept: list[Ranked] = [[(score, next(outputs)) for score, _ in every] for every in own]
-        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: kept)
+        hypotheses_by_row: list[Ranked] = [[(score, next(outputs)) for score, _ in every] for every in own]
+        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: hypotheses_by_row)
 
     def _targets(self, outputs: list[list[int]], lines: list[str]) -> list[list[int]]:
         """Ids of the recipe's subwords of outputs, with the placeholders of the lines that they translate."""

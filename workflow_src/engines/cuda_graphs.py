@@ -147,13 +147,13 @@ class CapturedPasses:
             if program.read_tensors is None:
                 # With one wait for all.
                 parts = on_cpu(*parts)
-            wanted = 0 if needed is None else int(parts[-1])
-            if wanted <= self._widths[key]:
+            width = 0 if needed is None else int(parts[-1])
+            if width <= self._widths[key]:
                 return parts[: len(outputs)]
-            check_length(wanted, self.limit)
+            check_length(width, self.limit)
             # It is not run again.
             del self._programs[key]
-            self._widths[key] = bucket(wanted, self.limit)
+            self._widths[key] = bucket(width, self.limit)
 
     def _widest(self, program: Pass, ids: Tensor) -> int:
         """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
@@ -174,11 +174,11 @@ class CapturedPasses:
         return self._programs[key]
 
     def _pass(self, settings: SearchSettings, networks: Networks) -> tuple[Pass, str]:
-        known = self._passes.get(settings)
-        if known is None or (known[0] is not networks and known[0] != networks):
+        cached = self._passes.get(settings)
+        if cached is None or (cached[0] is not networks and cached[0] != networks):
             program = make_pass(networks or own_networks(self.models, settings), settings, False)
-            known = self._passes[settings] = networks, program, graph_key(settings)
-        return known[1:]
+            cached = self._passes[settings] = networks, program, graph_key(settings)
+        return cached[1:]
 
 
 def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:

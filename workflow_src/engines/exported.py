@@ -161,8 +161,8 @@ class ExportedGraphs:
             # The key is the network itself, not its `id`, which a later network may get.
             key = (network, reference)
             if key not in self._functions:
-                known = registry.import_object(reference)(network) is not None
-                self._functions[key] = ExportedFunction(self, network, reference) if known else None
+                has_program = registry.import_object(reference)(network) is not None
+                self._functions[key] = ExportedFunction(self, network, reference) if has_program else None
             function = self._functions[key]
             if function is not None:
                 compiled[role] = Compiled(network, function)
@@ -171,9 +171,9 @@ class ExportedGraphs:
     def _open(
         self, settings: SearchSettings, scored: bool, alone: bool, networks: Mapping[str, nn.Module] | None
     ) -> _Opened:
-        known = self._opened.get((settings, scored, alone))
-        if known is not None and (known.networks is networks or known.networks == networks):
-            return known
+        opened = self._opened.get((settings, scored, alone))
+        if opened is not None and (opened.networks is networks or opened.networks == networks):
+            return opened
         name, key = registry.search_of(settings).name, self._key(settings, scored, alone)
 
         def make() -> bytes:

@@ -147,11 +147,11 @@ def share_products(graph: onnx.GraphProto) -> None:
             for index, name in enumerate(node.input):
                 node.input[index] = renamed.get(name, name)
             if node.op_type == kind:
-                known = first.setdefault(tuple(node.input), node.output[0])
-                if known != node.output[0]:
-                    renamed[node.output[0]] = known
-        kept = {value.name for value in graph.output}
-        remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in kept])
+                output = first.setdefault(tuple(node.input), node.output[0])
+                if output != node.output[0]:
+                    renamed[node.output[0]] = output
+        graph_outputs = {value.name for value in graph.output}
+        remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in graph_outputs])
 
 
 def join_products(graph: onnx.GraphProto) -> None:
@@ -191,9 +191,9 @@ def _join(graph, value: str, pairs, constants: dict[str, onnx.TensorProto]) -> N
     replaced = {node.output[0] for pair in pairs for node in pair}
     place = next(i for i, node in enumerate(graph.node) if node.output[0] in replaced)
     nodes = list(graph.node)
-    kept = [node for node in nodes[:place]] + joined + [n for n in nodes[place:] if n.output[0] not in replaced]
+    remaining = [node for node in nodes[:place]] + joined + [n for n in nodes[place:] if n.output[0] not in replaced]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(remaining)
 
 
 def leave_maximum(graph: onnx.GraphProto) -> None:

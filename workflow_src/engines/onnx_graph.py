@@ -29,13 +29,13 @@ def readers_of(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
 
 def remove(graph: onnx.GraphProto, removed: list[onnx.NodeProto]) -> None:
     outputs = {node.output[0] for node in removed}
-    kept = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
+    remaining = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(remaining)
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:
-    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    read_names = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+    initializers = [tensor for tensor in graph.initializer if tensor.name in read_names]
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(initializers)

@@ -60,11 +60,11 @@ def relaxed_energy(
     # What may be put out: neither padding, start and end symbols, nor symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]
-    read, scored = (
+    input_words, output_words = (
         _spread(relaxed(operator, logits, _noise(operator, logits, mask, keys, stream, real)), mask, size, real)
         for stream, operator in enumerate((config.input_operator, config.output_operator))
     )
-    return energies(scorer, batch.source, read, scored, mask).sum()
+    return energies(scorer, batch.source, input_words, output_words, mask).sum()
 
 
 def lengths_of(batch: Batch) -> Tensor:

@@ -67,19 +67,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smooth_total, nll_total = 0.0, 0.0
         with torch.autocast(device, enabled=False):
             for start in range(0, hidden.size(0), rows):
-                part, wanted = narrow_hidden[start : start + rows], labels[start : start + rows, None]
+                part, targets = narrow_hidden[start : start + rows], labels[start : start + rows, None]
                 logits = wide(part @ narrow_weight.T) + bias
                 probabilities = logits.softmax(-1)
                 top, best = logits.max(-1, keepdim=True)
                 # The most probable class has p >= 1/V, so its logarithm is safe.
                 normaliser = top - probabilities.gather(1, best).log()
-                nll = (normaliser - logits.gather(1, wanted)).sum()
+                nll = (normaliser - logits.gather(1, targets)).sum()
                 spread = (normaliser[:, 0] - logits.mean(1)).sum()
                 nll_total = nll_total + nll
                 smooth_total = smooth_total + (1 - smoothing) * nll + smoothing * spread
                 # d loss / d logits = p - (1 - s) onehot - s / V
                 gradient = probabilities.sub_(smoothing / classes)
-                gradient.scatter_add_(1, wanted, torch.full_like(wanted, smoothing - 1, dtype=gradient.dtype))
+                gradient.scatter_add_(1, targets, torch.full_like(targets, smoothing - 1, dtype=gradient.dtype))
                 grad_bias += gradient.sum(0)
                 narrow = gradient.to(dtype)
                 torch.mm(narrow, narrow_weight, out=grad_hidden[start : start + rows])

@@ -115,8 +115,8 @@ class LatentLengthHead(LengthClasses):
 
     def forward(self, memory: Memory, z: Tensor) -> Tensor:
         """Logits (B, 2 * limit + 1) from latents (B, S, Z)."""
-        read = z
+        states = z
         if self.projection is not None:
-            read = memory.states + self.projection(z.to(self.projection.weight.dtype))
-        weights = memory.mask[..., None].to(read.dtype)
-        return self.linear(((read * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))
+            states = memory.states + self.projection(z.to(self.projection.weight.dtype))
+        weights = memory.mask[..., None].to(states.dtype)
+        return self.linear(((states * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))

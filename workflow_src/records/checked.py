@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from workflow_src.errors import ArtifactError, shown
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.spec import place, refused
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
@@ -26,9 +26,11 @@ class Strict(pydantic.BaseModel):
 
 def check_format(content: Any, number: int, path: str, advice: str) -> None:
     """Raises ArtifactError for the content of a file whose format is not `number`."""
-    written = content.get("format") if isinstance(content, dict) else None
-    if written != number:
-        raise ArtifactError(path, f"has format {shown(written)}, and this version reads format {number}", advice)
+    own_format = content.get("format") if isinstance(content, dict) else None
+    if own_format != number:
+        raise ArtifactError(
+            path, f"has format {short_repr(own_format)}, and this version reads format {number}", advice
+        )
 
 
 def checked(model: type[Content], content: Any, path: str, advice: str) -> Content:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workflow_src.errors import ArtifactError, shown
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.records.atomic import canonical, checksum, read_json, sha256
 from workflow_src.records.provenance import FORMAT
 
@@ -101,7 +101,9 @@ class Chain:
                 # Its inputs still give its place in the order.
                 return refused(block, "was changed after it was made: its own checksum differs")
             if block.get("format") != FORMAT:
-                return refused(block, f"has provenance of format {shown(block.get('format'))}, and not of {FORMAT}")
+                return refused(
+                    block, f"has provenance of format {short_repr(block.get('format'))}, and not of {FORMAT}"
+                )
             return Record(path, block)
         except IsADirectoryError:
             return refused(None, "is a folder, not a record", f"remove it and {AGAIN}")
@@ -148,7 +150,7 @@ class Chain:
         counts = Counts(records=len(self.records))
         originals: set[str] = set()
         absent: set[str] = set()
-        seen: set[str] = set()
+        described: set[str] = set()
         for record in self.in_order():
             if record.failure:
                 raise record.failure
@@ -163,8 +165,8 @@ class Chain:
                     originals.add(entry["path"])
             for path, expected in sorted(record.files.items()):
                 self._check_file(record, path, expected)
-                seen.add(path)
-        counts.files, counts.originals, counts.absent_downloads = len(seen), len(originals), len(absent)
+                described.add(path)
+        counts.files, counts.originals, counts.absent_downloads = len(described), len(originals), len(absent)
         return counts
 
     def _check_file(self, record: Record, path: str, expected: str) -> None:

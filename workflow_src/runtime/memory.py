@@ -62,11 +62,11 @@ def available(device: torch.device) -> int:
         free.append(limit - psutil.Process().memory_info().vms)
     # Of a container; without a limit the file has "max". Cached files give way.
     with contextlib.suppress(OSError, ValueError, KeyError):
-        most, used, statistics = (
+        most, current, statistics = (
             CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat")
         )
         cached = int(dict(line.split() for line in statistics.splitlines())["inactive_file"])
-        free.append(int(most) - (int(used) - cached))
+        free.append(int(most) - (int(current) - cached))
     return max(0, min(free))
 
 

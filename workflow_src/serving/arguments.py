@@ -36,9 +36,9 @@ def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches
     if n_best is None:
         return
     _check_number("n_best", n_best, MOST_SENTENCES)
-    held = search.width(settings)
-    if n_best > held:
-        problem = f"search {search.name} holds {held} hypothes{'i' if held == 1 else 'e'}s of a sentence"
+    width = search.width(settings)
+    if n_best > width:
+        problem = f"search {search.name} holds {width} hypothes{'i' if width == 1 else 'e'}s of a sentence"
         raising = " or ".join(f"raise {name}" for name in settings.named("holds"))
         hint = raising if search.several else _instead([one for one in searches if one.several])
         raise ConfigError("n_best", n_best, problem=problem, hint=hint)

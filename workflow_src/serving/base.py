@@ -22,13 +22,13 @@ from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import EAGER
-from workflow_src.errors import ConfigError, DeclarationError, shown
+from workflow_src.errors import ConfigError, DeclarationError, short_repr
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
-from workflow_src.serving.translations import PLAIN, Translation, Wanted, of_lines, of_sentences
+from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
 
@@ -114,19 +114,19 @@ class BaseTranslator(ABC):
         """
         check_systems(systems)
         settings, others = self.settings(search, **fields)
-        wanted = Wanted(n_best, return_scores, return_origins)
+        extras = Extras(n_best, return_scores, return_origins)
         translations = self.translations(
             lines,
             settings,
             {**(systems or {}), **others},
             batch,
-            wanted,
+            extras,
             split=split,
             normalised=normalised,
             first_line=first_line,
             remove_repetitions=remove_repetitions,
         )
-        return translations if wanted.details else [translation.text for translation in translations]
+        return translations if extras.details else [translation.text for translation in translations]
 
     def translations(
         self,
@@ -134,7 +134,7 @@ class BaseTranslator(ABC):
         settings: SearchSettings,
         systems: Mapping[str, BaseTranslator] | None = None,
         batch: int = 64,
-        wanted: Wanted = PLAIN,
+        extras: Extras = PLAIN,
         *,
         split: bool = True,
         normalised: bool = False,
@@ -148,11 +148,11 @@ class BaseTranslator(ABC):
         Messages say the `file` that the lines are of, and count from `first_line`. `watch` is called after every batch.
         """
         settings = self._completed(settings)
-        self._check_wanted(wanted, settings)
+        self._check_extras(extras, settings)
         parts, normalised_texts, sources = self._parts(lines, split and not normalised, normalised, file, first_line)
-        several = (wanted.n_best or 1) > 1
+        several = (extras.n_best or 1) > 1
         hypotheses = self.search_ids(
-            sources, settings, systems, batch, scored=wanted.details, ranked=several, watch=watch
+            sources, settings, systems, batch, scored=extras.details, ranked=several, watch=watch
         )
         ranked = [[pair] for pair in zip(hypotheses.scores, hypotheses.tokens, strict=True)]
         if several:
@@ -161,7 +161,7 @@ class BaseTranslator(ABC):
                 raise DeclarationError(f'search "{name}"', "holds several hypotheses and gives one", "leave n_best out")
             ranked = hypotheses.ranked()
         origins = None
-        if wanted.origins:
+        if extras.origins:
             outputs = [[tokens for _, tokens in own] for own in ranked]
             origins = self._origins(sources, settings, systems, outputs, batch)
         removed = remove_repetitions or self._removal(settings)
@@ -171,21 +171,21 @@ class BaseTranslator(ABC):
                 self.placeholders.update(outcome)
             placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
         texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
-        source_pieces = map(self._source_pieces, sources) if wanted.details else [[] for _ in sources]
-        pieces = self._target_pieces if wanted.details else None
+        source_pieces = map(self._source_pieces, sources) if extras.details else [[] for _ in sources]
+        pieces = self._target_pieces if extras.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
         languages = self.description["languages"]
-        return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), wanted.n_best or 1)
+        return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), extras.n_best or 1)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         """The subwords that the model reads of a source, to show."""
-        return self._shown(self.subwords.pieces_source([*source, EOS]))
+        return self._numbered(self.subwords.pieces_source([*source, EOS]))
 
     def _target_pieces(self, tokens: list[int]) -> list[str]:
         """The subwords of an output, to show."""
-        return self._shown(self.subwords.pieces_target(tokens))
+        return self._numbered(self.subwords.pieces_target(tokens))
 
-    def _shown(self, pieces: list[str]) -> list[str]:
+    def _numbered(self, pieces: list[str]) -> list[str]:
         """Subwords with numbers in place of symbols, which only recipes with placeholders have."""
         return pieces if self.subwords.placeholders is None else numbered(pieces)
 
@@ -193,12 +193,12 @@ class BaseTranslator(ABC):
         """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
         return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
 
-    def _check_wanted(self, wanted: Wanted, settings: SearchSettings) -> None:
+    def _check_extras(self, extras: Extras, settings: SearchSettings) -> None:
         """Raises ValueError for what a search cannot give beside the translation."""
-        search, known = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
-        check_n_best(wanted.n_best, search, settings, known)
-        if wanted.origins and not self.knows_origins(settings):
-            refuse_origins(search, known if self.models else [])
+        search, own_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
+        check_n_best(extras.n_best, search, settings, own_searches)
+        if extras.origins and not self.knows_origins(settings):
+            refuse_origins(search, own_searches if self.models else [])
 
     def knows_origins(self, settings: SearchSettings) -> bool:
         """Whether the source subwords that outputs were read off are known with a search, and computed here."""
@@ -411,8 +411,8 @@ class BaseTranslator(ABC):
         if not settings.named("steps"):
             return settings
         families = [family for name, family in self._families if name not in self._others]
-        known = dict.fromkeys(name for family in families for name in registry.searches_of(family))
-        stepping = [name for name in known if registry.searches()[name].step]
+        names = dict.fromkeys(name for family in families for name in registry.searches_of(family))
+        stepping = [name for name in names if registry.searches()[name].step]
         for name in settings.named("steps"):
             value = getattr(settings, name)
             if value is None and stepping:
@@ -452,7 +452,7 @@ def _half_characters_named(lines: Sequence[str], first_line: int) -> Iterator[No
     except UnicodeEncodeError as failure:
         broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
         number = next(broken, first_line)
-        problem = f"line {number} has half of a character, {shown(failure.object[failure.start])}"
+        problem = f"line {number} has half of a character, {short_repr(failure.object[failure.start])}"
         raise ConfigError("lines", problem=problem, hint="read them as UTF-8") from None
 
 

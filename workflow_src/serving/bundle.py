@@ -15,7 +15,7 @@ from workflow_src import registry
 from workflow_src.config.experiment import Removal
 from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.decoding.settings import at_least
-from workflow_src.errors import ArtifactError, shown
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
@@ -125,10 +125,10 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
     for name in description["searches"]:
         if name not in registry.searches():
             raise ArtifactError(folder, f"has the search {name}, which is not declared here", AGAIN)
-    known = description["searches"]
-    if known and (default := description["defaults"].get("search")) not in known:
+    names = description["searches"]
+    if names and (default := description["defaults"].get("search")) not in names:
         raise ArtifactError(
-            folder / DESCRIPTION, f"has defaults.search {shown(default)}, none of {', '.join(known)}", AGAIN
+            folder / DESCRIPTION, f"has defaults.search {short_repr(default)}, none of {', '.join(names)}", AGAIN
         )
     if "engine" in description:
         engine = registry.engines().get(description["engine"])
@@ -178,13 +178,13 @@ def describe(
         search = registry.searches()[name]
         return any(member.refuses(config, search, at_least(search)) for member, config in configs)
 
-    known = [name for name in searches(families) if not refused(name)]
-    default = next((name for name in family.searches if name in known), None)
+    names = [name for name in searches(families) if not refused(name)]
+    default = next((name for name in family.searches if name in names), None)
     needed = [owners.get(("family", member.name)) for member in [*families, *others]] + [
-        owners.get(("search", name)) for name in known
+        owners.get(("search", name)) for name in names
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
-    about = {"searches": known, "defaults": {"search": default} if default else {}}
+    about = {"searches": names, "defaults": {"search": default} if default else {}}
     return about | ({"plugins": list(plugins.values())} if plugins else {})
 
 

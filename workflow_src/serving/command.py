@@ -25,7 +25,7 @@ from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.files import inputs_and_outputs
 from workflow_src.serving.progress import shown_progress
-from workflow_src.serving.translations import Wanted, json_line, text_lines
+from workflow_src.serving.translations import Extras, json_line, text_lines
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search, SearchSettings
 
@@ -50,8 +50,11 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
     if description and description["searches"]:
         default = choice_words(description)
-    wanted = (description or {}).get("remove_repetitions")
-    removed, kept = wanted or "subwords", "autoregressive searches" + " and models with alignments" * (wanted is None)
+    configured = (description or {}).get("remove_repetitions")
+    removal, exempt = (
+        configured or "subwords",
+        "autoregressive searches" + " and models with alignments" * (configured is None),
+    )
     parser = argparse.ArgumentParser(
         prog="continuum translate",
         description="Translate lines of standard input with an exported system. A search has options of its own: "
@@ -64,7 +67,7 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
     parser.add_argument(
-        "--remove-repetitions", choices=REMOVALS, help=f"default: none for {kept}, {removed} for all others"
+        "--remove-repetitions", choices=REMOVALS, help=f"default: none for {exempt}, {removal} for all others"
     )
     parser.add_argument(
         "--normalised",
@@ -202,7 +205,7 @@ class _Command:
         self.done = 0
 
     @functools.cached_property
-    def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Wanted]:
+    def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
         options = self.options
         check_batch(options.batch)
         translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
@@ -210,17 +213,17 @@ class _Command:
         if note := translator.why_eager(settings):
             log.warning("warning: %s", note)
         as_json = options.output_format == "jsonl"
-        wanted = Wanted(options.n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
+        extras = Extras(options.n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
         # Report wrong settings even when there is nothing to translate.
-        translator.translations([], settings, systems, options.batch, wanted)
-        return translator, settings, systems, wanted
+        translator.translations([], settings, systems, options.batch, extras)
+        return translator, settings, systems, extras
 
     def lines(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[str]:
         """The lines to write for a file; `progress` is called with the lines of all files that are done.
 
         Warnings say the file where that is `named`.
         """
-        options, (translator, settings, systems, wanted) = self.options, self._opened
+        options, (translator, settings, systems, extras) = self.options, self._opened
         first = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines(path), 64 * options.batch):
@@ -233,7 +236,7 @@ class _Command:
                 settings,
                 systems,
                 options.batch,
-                wanted,
+                extras,
                 split=options.split,
                 normalised=options.normalised,
                 file=path if named else None,
@@ -289,7 +292,7 @@ def _parse(words: list[str] | None) -> Options:
     first_parser.add_argument("--search")
     first_parser.add_argument("--plugins", nargs="+", default=[])
     first, _ = first_parser.parse_known_args(words)
-    registry.use([*registry.wanted(), *first.plugins])
+    registry.use([*registry.used_modules(), *first.plugins])
     description = failure = None
     if first.bundle:
         try:

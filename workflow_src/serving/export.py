@@ -32,17 +32,17 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder):
             assert engine.export is not None, "rules export for engines that declare `export`"
-            written: Export = import_object(engine.export)(bundle.models[name], bundle.subwords, Path(building))
+            exported: Export = import_object(engine.export)(bundle.models[name], bundle.subwords, Path(building))
         names = _moved(Path(building), folder)
     names += copy_subwords(source / "subwords", folder)
-    weights = {"weights": written.weights, "sha256": sha256(folder / written.weights)}
+    weights = {"weights": exported.weights, "sha256": sha256(folder / exported.weights)}
     inputs, files = {"bundle": source / DESCRIPTION}, digests(folder, names)
-    made_by = provenance({}, inputs, files, **written.versions)
+    made_by = provenance({}, inputs, files, **exported.versions)
     models = {name: bundle.description["models"][name] | weights}
     write_json(
         folder / DESCRIPTION, bundle.description | {"engine": engine.name, "models": models, "provenance": made_by}
     )
-    version = "".join(f" {version}" for version in written.versions.values())
+    version = "".join(f" {version}" for version in exported.versions.values())
     return f"{bundle.description['system']} is in {folder}, for {engine.title}{version}"
 
 
@@ -63,5 +63,5 @@ def _moved(building: Path, folder: Path) -> list[str]:
 
 def serves(engine: Engine, family: Family) -> bool:
     """Whether an engine serves some search of a family."""
-    known = [searches()[name] for name in searches_of(family)]
-    return any(engine.serves(family, search, search.settings()) is None for search in known)
+    searches_of_family = [searches()[name] for name in searches_of(family)]
+    return any(engine.serves(family, search, search.settings()) is None for search in searches_of_family)

@@ -50,8 +50,8 @@ class Translation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What is wanted beside text: so many hypotheses, scores, and the source subwords that outputs were read off."""
+class Extras:
+    """What callers get beside text: so many hypotheses, scores, and the source subwords that outputs were read off."""
 
     n_best: int | None = None
     scores: bool = False
@@ -62,7 +62,7 @@ class Wanted:
         return self.n_best is not None or self.scores or self.origins
 
 
-PLAIN = Wanted()
+PLAIN = Extras()
 
 
 def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

@@ -208,12 +208,12 @@ class Translator(BaseTranslator):
         network, family = other._families[0]
         has = family.traits - family.lacks(getattr(other.models[network], "config", None))
         if role.trait is not None and role.trait not in has:
-            wanted = " or ".join(
+            fitting = " or ".join(
                 family_name for family_name, candidate in registry.families().items() if role.trait in candidate.traits
             )
             raise ValueError(
                 f'the {name} must be a system that {phrase(role.trait)}, and "{system}" is none; give the bundle of '
-                f"one of family {wanted}."
+                f"one of family {fitting}."
             )
         if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:
             raise ValueError(

@@ -70,11 +70,11 @@ def refused(error: Mapping[str, Any], setting: str) -> ConfigError:
 def _leaves(section: type[pydantic.BaseModel], name: str) -> frozenset[Any]:
     """The types that a field's values can have, inside lists and unions too."""
     types: set[Any] = set()
-    left: list[Any] = [section.model_fields[name].annotation]
-    while left:
-        annotation = left.pop()
+    waiting: list[Any] = [section.model_fields[name].annotation]
+    while waiting:
+        annotation = waiting.pop()
         inner = get_args(annotation)
-        left += inner
+        waiting += inner
         if not inner:
             types.add(type(annotation) if isinstance(annotation, bool) else annotation)
     return frozenset(types)

@@ -164,10 +164,10 @@ class SearchSettings(Frozen):
 
     def name_parts(self) -> str:
         """Part of the names of files that comes from the settings, behind the search's name: `-4-quantile0.6`."""
-        shown = (
+        names = (
             name
             for name in type(self).model_fields
             if self.option(name).part is not None
             and (self.option(name).always or getattr(self, name) != self.default(name))
         )
-        return "".join(self.name_part(name) for name in shown)
+        return "".join(self.name_part(name) for name in names)

@@ -58,14 +58,14 @@ def run(inputs: Inputs) -> str:
     source, target = (raw_folder / name for name in texts["train"])
     scores = raw_folder / SCORES_FILE if any(SCORES in filters()[name].needs for name in cleaning) else None
     lines = check_parallel(source, target)
-    kept = 0
+    kept_count = 0
     with contextlib.ExitStack() as stack:
         left, right = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
         for _, pair in clean(read_pairs(source, target, scores), steps):
             left.write(pair.source + "\n")
             right.write(pair.target + "\n")
-            kept += 1
-        if not kept:
+            kept_count += 1
+        if not kept_count:
             worst = max(steps, key=lambda step: step.dropped.total())
             raise ArtifactError(
                 f"{source} and {target}",
@@ -80,19 +80,19 @@ def run(inputs: Inputs) -> str:
     files = {name: raw_folder / name for names in texts.values() for name in names}
     files |= {SCORES_FILE: scores} if scores else {}
     sums = digests(folder, [name for names in texts.values() for name in names])
-    dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept}}
+    dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept_count}}
     write_json(
         summary,
         {key: raw[key] for key in ("dataset", "languages", "places", "downloads", "references") if key in raw}
         | {
-            "pairs": raw["pairs"] | {"train": kept},
+            "pairs": raw["pairs"] | {"train": kept_count},
             "dropped": dropped,
             "cleaning": [step.as_json() for step in steps],
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },
     )
-    return f"{lines:,} pairs read, {kept:,} kept{left_out({'cleaning': lines - kept})}"
+    return f"{lines:,} pairs read, {kept_count:,} kept{left_out({'cleaning': lines - kept_count})}"
 
 
 if __name__ == "__main__":

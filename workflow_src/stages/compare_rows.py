@@ -138,10 +138,10 @@ def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], tex
 
 def _translations(row: Row) -> dict[Removal, list[str]]:
     """A row's translations by what is removed from them."""
-    kept = list(read_lines(row.translations))
+    outputs = list(read_lines(row.translations))
     if row.autoregressive:
-        return dict.fromkeys(VARIANTS, kept)
-    return variants(kept, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(row.details)])
+        return dict.fromkeys(VARIANTS, outputs)
+    return variants(outputs, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(row.details)])
 
 
 def run(inputs: Inputs) -> str:

@@ -64,7 +64,7 @@ def run(inputs: Inputs) -> str:
     subwords = Subwords.load(inputs.subwords)
     teacher = (_imported if inputs.model.name == DESCRIPTION else _trained)(inputs, subwords)
     first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
-    done = skipped = 0
+    translated = skipped = 0
     placeholders: Counter[str] = Counter()
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
@@ -79,14 +79,14 @@ def run(inputs: Inputs) -> str:
             # A model may spell a line break, character by character; a line must stay a line.
             for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
-            done += len(chunk)
-            log_progress(done, last - first, began, "sentences")
+            translated += len(chunk)
+            log_progress(translated, last - first, began, "sentences")
     machine = {"device": teacher.device, "precision": teacher.precision}
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
     note += f"; {outcome_words(placeholders)}" if placeholders else ""
-    return f"shard {inputs.shard} of {inputs.shards}: {done} sentences{note}"
+    return f"shard {inputs.shard} of {inputs.shards}: {translated} sentences{note}"
 
 
 Translate = Callable[[list[list[int]]], Hypotheses]
@@ -167,9 +167,9 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     log.info("translating with %s, float32", library.title)
 
     def fast(sources: list[list[int]]) -> Hypotheses:
-        hypotheses, left = engine(sources, settings, inputs.batch)
-        own_hypotheses = own([sources[i] for i in left])
-        for place, i in enumerate(left):
+        hypotheses, rest = engine(sources, settings, inputs.batch)
+        own_hypotheses = own([sources[i] for i in rest])
+        for place, i in enumerate(rest):
             hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[place], own_hypotheses.scores[place]
         return hypotheses
 

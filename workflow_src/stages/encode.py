@@ -128,9 +128,9 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
         names, origin = Places(runs).of(row)
         # Lines of generated corpora come from no file.
         name, number = (names[side], origin) if names[side] else (name, number)
-    wanted = {row for row, _, _ in rows}
+    numbers = {row for row, _, _ in rows}
     pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
-    fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in wanted)
+    fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in numbers)
     others = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
     return ArtifactError(
         name,
@@ -150,7 +150,7 @@ def run(inputs: Inputs) -> str:
     augmented: Counter[str] = Counter()
     training = inputs.split == "train"
 
-    def kept() -> Iterator[Pair]:
+    def usable_pairs() -> Iterator[Pair]:
         empty = True
         too_long: list[tuple[int, int, int]] = []
         for row, pair in enumerate(encoded_pairs(subwords, inputs, placeholders, augmented)):
@@ -194,7 +194,7 @@ def run(inputs: Inputs) -> str:
         summary["placeholders"] = placeholders
     if inputs.settings.augment:
         summary["augmented"] = augmented
-    whole = encoded.write_pairs(inputs.output_prefix, kept(), summary, vocabulary)
+    whole = encoded.write_pairs(inputs.output_prefix, usable_pairs(), summary, vocabulary)
     return (
         f"encoded {whole['pairs']:,} pairs of {inputs.split}: {whole['source_tokens']:,} source and "
         f"{whole['target_tokens']:,} target subwords{left_out(dropped)}"

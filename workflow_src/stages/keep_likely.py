@@ -39,17 +39,17 @@ class Inputs(JobInputs):
 
 def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str | None]:
     """Why each pair is left out, by setting; None: it is kept. Of pairs with equal scores the earlier ones are kept."""
-    kept = max(1, round(keep * len(scores)))
+    kept_count = max(1, round(keep * len(scores)))
     verdicts: list[str | None] = [None] * len(scores)
     for rank, row in enumerate(np.argsort(scores, kind="stable").tolist()):
         if maximum is not None and not scores[row] <= maximum:
             verdicts[row] = "maximum"
-        elif rank >= kept:
+        elif rank >= kept_count:
             verdicts[row] = "keep"
     return verdicts
 
 
-def shown(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[Example]:
+def drawn_examples(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[Example]:
     """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
     drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
     # Encoded pairs have no text of placeholders, which examples leave out.
@@ -86,7 +86,7 @@ def run(inputs: Inputs) -> str:
         name: corpus.summary[name]
         for name in ("split", "max_length", "subwords_digest", "source_vocabulary", "target_vocabulary")
     }
-    examples = shown(corpus, subwords, scores, unlikely)
+    examples = drawn_examples(corpus, subwords, scores, unlikely)
     step = step_as_json("likelihood", f"Likelihood under {settings.system}", len(corpus), dropped, examples)
     if PLACEHOLDERS in corpus.summary:
         # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.

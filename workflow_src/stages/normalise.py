@@ -145,13 +145,15 @@ def divided(
         for row in rows:
             yield turns.split_of((row.source, row.target)), row
         return
-    kept = list(rows)
+    all_rows = list(rows)
     turned = languages[1] == split.key_language
-    chosen = connected_groups([(row.target, row.source) if turned else (row.source, row.target) for row in kept], split)
+    chosen = connected_groups(
+        [(row.target, row.source) if turned else (row.source, row.target) for row in all_rows], split
+    )
     dropped.update(chosen.dropped)
     for name in ("train", "dev", TEST):
         for number in getattr(chosen, name):
-            yield name, kept[number]
+            yield name, all_rows[number]
 
 
 def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: Places | None) -> int:
@@ -159,15 +161,15 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
 
     `origins` says where raw lines come from, as far as that is known.
     """
-    written = 0
+    count = 0
     for split, row in takes:
         if writers[split].write(row):
-            written += 1
+            count += 1
             if origins is not None:
                 writers[split].places.add(*origins.of(row.number))
         elif all(writer.full for writer in writers.values()):
             break
-    return written
+    return count
 
 
 def found_in_train(
@@ -251,7 +253,7 @@ def run(inputs: Inputs) -> str:
     test_sets = [name for name in texts if name not in ("train", "dev")] or [TEST]
     splits = ("train", "dev", *test_sets)
     summary = folder / "corpus.json"
-    read: dict[str, int] = {}
+    read_counts: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
@@ -272,9 +274,9 @@ def run(inputs: Inputs) -> str:
                 takes = divided(rows, split, codes, unusable)
                 fed = {to: writer for to, writer in writers.items() if to not in texts or to == name}
             origins = Places(raw["places"][name]) if name in raw["places"] else None
-            written = fill(fed, takes, origins)
-            read[name] = lines + before.total()
-            dropped[name] = +(before + unusable + Counter(limit=lines - written - unusable.total()))
+            count = fill(fed, takes, origins)
+            read_counts[name] = lines + before.total()
+            dropped[name] = +(before + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
@@ -293,7 +295,7 @@ def run(inputs: Inputs) -> str:
             "target": codes[1],
             "pairs": {name: writer.pairs for name, writer in writers.items()},
             "words": {name: writer.words for name, writer in writers.items()},
-            "read": read,
+            "read": read_counts,
             "dropped": dropped,
             "found_in_train": in_train,
             # Not those of a split: they are never too long, and would be as many numbers as pairs.
@@ -309,7 +311,7 @@ def run(inputs: Inputs) -> str:
         },
     )
     pairs = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
-    return f"{sum(read.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
+    return f"{sum(read_counts.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
 
 
 def _check_filled(split: str, writer: Writer, dropped: dict[str, Counter[str]], texts: dict[str, list[Path]]) -> None:

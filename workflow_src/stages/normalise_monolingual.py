@@ -51,19 +51,21 @@ def cleaned(lines: Iterable[str], steps: list[Step]) -> Iterator[str]:
 
 def usable(lines: Iterable[str], normaliser: Normaliser, held_out: set[str], dropped: Counter[str]) -> Iterator[str]:
     """Normalised lines, each once; others are counted in `dropped`. `held_out` has keys of sentences."""
-    languages, seen = (normaliser.language, normaliser.language), Counts()
+    languages, counts = (normaliser.language, normaliser.language), Counts()
     normalised = map(normaliser.line, lines)
     while batch := list(itertools.islice(normalised, BATCH)):
-        kept = []
+        usable_lines = []
         for line in batch:
             reason = drop_reason(line, line, normaliser.settings, languages, training=True)
             if reason is None and key(line) in held_out:
                 reason = "held_out"
             if reason is None:
-                kept.append(line)
+                usable_lines.append(line)
             else:
                 dropped[reason] += 1
-        for line, repeated in zip(kept, seen.add(hashes(kept), limit=1) if kept else (), strict=True):
+        for line, repeated in zip(
+            usable_lines, counts.add(hashes(usable_lines), limit=1) if usable_lines else (), strict=True
+        ):
             if repeated:
                 dropped["repeated"] += 1
             else:
@@ -78,20 +80,20 @@ def run(inputs: Inputs) -> str:
     summary.unlink(missing_ok=True)
     steps = steps_of(filter_settings(settings.clean, languages), languages)
     held_out = {key(line) for path in inputs.held_out for line in read_lines(path)}
-    read, kept = sum(raw["lines"].values()), 0
+    line_count, kept_count = sum(raw["lines"].values()), 0
     dropped: Counter[str] = Counter()
     with atomic(folder / name) as file:
         lines = cleaned(read_lines(inputs.raw_folder / name), steps)
         normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders)
         for line in usable(lines, normaliser, held_out, dropped):
-            if kept == settings.limit:
+            if kept_count == settings.limit:
                 break
             file.write(line + "\n")
-            kept += 1
+            kept_count += 1
         dropped["cleaning"] = sum(step.dropped.total() for step in steps)
-        dropped["limit"] = read - kept - dropped.total()
+        dropped["limit"] = line_count - kept_count - dropped.total()
         dropped = +dropped
-        if not kept:
+        if not kept_count:
             raise ArtifactError(
                 inputs.raw_folder / name,
                 f"has no line left to learn from ({words(dropped)})",
@@ -105,8 +107,8 @@ def run(inputs: Inputs) -> str:
         summary,
         {
             "language": settings.language,
-            "read": read,
-            "lines": kept,
+            "read": line_count,
+            "lines": kept_count,
             "dropped": dropped,
             "texts": raw["lines"],
             "limit": settings.limit,
@@ -116,7 +118,7 @@ def run(inputs: Inputs) -> str:
             "provenance": provenance(recorded(settings), files, sums),
         },
     )
-    return f"{read:,} lines read, {kept:,} kept{left_out(dropped)}"
+    return f"{line_count:,} lines read, {kept_count:,} kept{left_out(dropped)}"
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     removed = report.remove_repetitions
     tested = material.significance.get(split)
     proof = evidence.Evidence.of(
-        tables.wanted_rows(rows, manifest, removed),
+        tables.variant_rows(rows, manifest, removed),
         tested.pairs if tested else {},
         (log.system.name for log in material.logs if evidence.cut_short(log.entries)),
         tested.sentences if tested else 0,
@@ -223,7 +223,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "cleaning": corpus.cleaning(material.corpus, material.monolingual, material.encoded),
         "corpus_sentences": [
             *corpus.sentences(material.corpus, material.encoded, material.mixtures),
-            *corpus.kept(manifest.rows, material.qualities, split),
+            *corpus.placeholder_outcomes(manifest.rows, material.qualities, split),
         ],
         "checksums": sorted((material.sums or {}).items()),
         "created": record["created"][:10],
@@ -232,7 +232,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
 
 def further_context(material: Material, further: Sequence[tuple[str, Sequence[results.Row]]]) -> list[dict[str, Any]]:
     """The table of each test set after the main one: title, groups, their manifest, cells (`table`) and caption."""
-    shown = []
+    contexts = []
     for split, rows in further:
         manifest = material.manifest.on(split)
         table = tables.groups(rows, manifest, manifest.report.remove_repetitions)
@@ -244,7 +244,7 @@ def further_context(material: Material, further: Sequence[tuple[str, Sequence[re
         energy = energy_words(measured.scorer) if measured else ""
         more = {"p": compared, "Energy": energy, **carried.notes(material.systems, rows)}
         sentences = quality_on(material, split).get("sentences")
-        shown.append(
+        contexts.append(
             {
                 "title": f"On {split}",
                 "groups": table,
@@ -253,7 +253,7 @@ def further_context(material: Material, further: Sequence[tuple[str, Sequence[re
                 "caption": captions.main_caption(manifest, split, sentences, False, line, more),
             }
         )
-    return shown
+    return contexts
 
 
 def _refinement_groups(

@@ -34,8 +34,8 @@ class Inputs(JobInputs):
 
 def mean_steps(details: list[dict[str, Any]]) -> float | None:
     """Mean refinement steps over the sentences of a decode, or None where it used none."""
-    used = [line["steps"] for line in details if line.get("steps") is not None]
-    return sum(used) / len(used) if used else None
+    steps = [line["steps"] for line in details if line.get("steps") is not None]
+    return sum(steps) / len(steps) if steps else None
 
 
 def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
@@ -55,8 +55,8 @@ def run(inputs: Inputs) -> str:
     texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more), read_computed(inputs.computed))
     result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
-    kept = placeholders(details)
-    result |= {PLACEHOLDERS: kept} if kept else {}
+    placeholder_outcomes = placeholders(details)
+    result |= {PLACEHOLDERS: placeholder_outcomes} if placeholder_outcomes else {}
     files = {
         "hypotheses": inputs.hypotheses,
         **numbered("reference", inputs.reference),
@@ -76,7 +76,7 @@ def run(inputs: Inputs) -> str:
         f"{main.title} {unremoved[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
         f"{subwords[main.name]:.2f})"
     )
-    spans = f"; {outcome_words(kept)}" if kept else ""
+    spans = f"; {outcome_words(placeholder_outcomes)}" if placeholder_outcomes else ""
     return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{spans}"
 
 

@@ -112,16 +112,16 @@ def decoding(
     source = pad(generator.integers(FIRST_ID, request["sizes"]["source"], (sentences, length)).tolist(), eos=True)
     roles = fill(needs(settings), own, of_the_family(settings, {r: n for r, n in filled.items() if r != BASE}))
     run = import_object(search.run)
-    written = []
+    mean_lengths = []
 
     def translate(source: torch.Tensor) -> None:
         with torch.no_grad():
             hypotheses = run(roles, source, settings)
-        written.append(sum(len(tokens) + 1 for tokens in hypotheses.tokens) / len(source))
+        mean_lengths.append(sum(len(tokens) + 1 for tokens in hypotheses.tokens) / len(source))
 
     translate(source[:1])
     passed, count = timed(lambda: translate(source), seconds, 20)
-    return {"seconds": passed / (count * sentences), "length": written[-1], "source_length": length}
+    return {"seconds": passed / (count * sentences), "length": mean_lengths[-1], "source_length": length}
 
 
 def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:

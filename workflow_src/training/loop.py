@@ -132,11 +132,11 @@ class Trainer:
             try:
                 self._train()
             except Preempted as stop:
-                kept = "no state was saved before; the same command starts anew."
+                state = "no state was saved before; the same command starts anew."
                 if self.saved:
                     where = f" in {self.states.folder}" if self.states else ""
-                    kept = f"the state of update {self.saved} is kept{where}; the same command goes on from there."
-                raise Preempted(f"stopped by {stop} after update {self.progress.step}: {kept}") from None
+                    state = f"the state of update {self.saved} is kept{where}; the same command goes on from there."
+                raise Preempted(f"stopped by {stop} after update {self.progress.step}: {state}") from None
         return self.progress
 
     def _train(self) -> None:
@@ -265,12 +265,12 @@ class Trainer:
         if progress.skipped_in_row > config.max_skipped or many:
             total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
             factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
-            kept = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
+            state = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
             raise ValueError(
                 f"training diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were "
                 f"skipped; lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
                 f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
-                f"{config.max_skipped}. {kept}."
+                f"{config.max_skipped}. {state}."
             )
 
     def _mark(self) -> tuple[int, int, float]:
@@ -282,11 +282,11 @@ class Trainer:
         progress = self.progress
         steps, tokens, seconds = (now - then for now, then in zip(self._mark(), mark, strict=True))
         rate = tokens / max(1e-9, seconds)
-        left = (self.config.max_steps - progress.step) * seconds / steps
+        seconds_left = (self.config.max_steps - progress.step) * seconds / steps
         loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            *(progress.step, self.config.max_steps, loss, rate, left / 60),
+            *(progress.step, self.config.max_steps, loss, rate, seconds_left / 60),
         )
         return self._mark()
 

@@ -35,7 +35,7 @@ log = logging.getLogger("continuum")
 # and a server of files takes a minute or two to notice that a machine is gone.
 WAIT = 180.0
 # Files of the locks that this process holds, open. Closing one would give its lock up.
-_held: dict[Path, int] = {}
+_lock_files: dict[Path, int] = {}
 
 
 class StateFolder:
@@ -165,7 +165,7 @@ def _hold(folder: Path) -> None:
     The file names the holder, and on disks without locks a warning is all there is: the package filelock has neither.
     """
     path = folder.resolve().with_name(folder.name + ".lock")
-    if path in _held:
+    if path in _lock_files:
         return
     try:
         new = not path.exists()
@@ -198,7 +198,7 @@ def _hold(folder: Path) -> None:
             log.info("waiting for %s, which has the training state %s", holder, folder)
             reported = True
         time.sleep(0.5)
-    _held[path] = file
+    _lock_files[path] = file
     os.ftruncate(file, 0)
     os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 

@@ -88,8 +88,8 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
     family = families()[description["family"]]
     if trait not in family.traits:
         fits = (name for name, other in families().items() if trait in other.traits and not other.imported)
-        wanted = " or ".join(fits)
-        raise ArtifactError(weights, f"is of family {family.name}", f"{wanted} is needed here")
+        names = " or ".join(fits)
+        raise ArtifactError(weights, f"is of family {family.name}", f"{names} is needed here")
     if trait in lacking(description):
         raise ArtifactError(
             weights,

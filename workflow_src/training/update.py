@@ -56,12 +56,12 @@ class Part:
 def describe(parts: list[Part]) -> str:
     """The sentences that an update read, in words for a message."""
     rows = [int(row) for part in parts for row in part.rows]
-    shown = ", ".join(map(str, rows[:SHOWN_ROWS])) + (" …" if len(rows) > SHOWN_ROWS else "")
+    numbers = ", ".join(map(str, rows[:SHOWN_ROWS])) + (" …" if len(rows) > SHOWN_ROWS else "")
     first, last = parts[0], parts[-1]
     place = f"epoch {first.epoch + 1}, batch {first.position + 1}"
     if len(parts) > 1:
         place += f" to epoch {last.epoch + 1}, batch {last.position + 1}"
-    return f"{place}, {len(rows)} pairs, rows (from 0) {shown}"
+    return f"{place}, {len(rows)} pairs, rows (from 0) {numbers}"
 
 
 class Gate:

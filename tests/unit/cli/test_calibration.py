@@ -60,14 +60,14 @@ def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monk
 def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(calibration, "_measure", lambda request: measured.append(request["measured"]) or times(request))
-    assert calibration.known(plan) is None
+    assert calibration.saved_rates(plan) is None
     first = calibration.calibrate(plan)
-    assert calibration.known(plan) == calibration.calibrate(plan, 30.0) == first and len(measured) == 1
+    assert calibration.saved_rates(plan) == calibration.calibrate(plan, 30.0) == first and len(measured) == 1
     assert "about 30 seconds" in capsys.readouterr().err
     # Other budgets and learning rates do not change a rate; another width does, of this system alone.
     training = {"max_steps": 10_000, "learning_rate": 0.5}
-    assert calibration.known(Plan(load_experiment("smoke", systems={"teacher": {"training": training}}))) == first
-    wider = calibration.known(Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": 444}})))
+    assert calibration.saved_rates(Plan(load_experiment("smoke", systems={"teacher": {"training": training}}))) == first
+    wider = calibration.saved_rates(Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": 444}})))
     assert wider.training == {} and wider.usual == first.usual and wider.of("lvm", False) == first.usual[1]
     calibration.calibrate(Plan(load_experiment("smoke", systems={"teacher": {"model": {"feed_forward": 48}}})))
     assert measured[1:] == [["teacher"]]
@@ -76,7 +76,7 @@ def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder
     content = json.loads(calibration.FILE.read_text())
     for damaged in (json.dumps(content | {"machine": {"processor": "another"}}), "{", "[]"):
         calibration.FILE.write_text(damaged)
-        assert calibration.known(plan) is None
+        assert calibration.saved_rates(plan) is None
 
 
 def test_an_estimate_adds_up_hours_of_jobs(plan, folder):

@@ -37,9 +37,9 @@ def logits_of(sharpness: float, rows: int = 5, slots: int = 6) -> torch.Tensor:
 @pytest.mark.parametrize("sharpness", [0.5, 3.0])
 def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_ratio, sharpness):
     logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
-    wanted = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
+    expected = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
     actual = rows_of_tensors(logits, slots, min_ratio, True)
-    for row, parts in zip(actual, wanted, strict=True):
+    for row, parts in zip(actual, expected, strict=True):
         assert all(map(np.array_equal, row[:3], parts))
     best = logits.log_softmax(-1).amax(-1)
     sums = [float(own[:count].sum()) for own, count in zip(best, slots, strict=True)]
@@ -50,11 +50,11 @@ def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_rati
 @pytest.mark.parametrize("min_ratio", [0.0, 0.02, 0.1, 1.0])
 def test_compiled_code_finds_the_same_symbols(min_ratio):
     logits, slots = logits_of(0.5), torch.tensor([6, 4, 1, 5, 6])
-    wanted = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
+    expected = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
     pytest.importorskip("numba", reason="needs the extra fast")
     chosen = beam_of(BLANK, CtcBeamSettings(), None).probable
     assert chosen is not probable
-    for row, own in zip(rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), wanted, strict=True):
+    for row, own in zip(rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), expected, strict=True):
         assert all(map(np.array_equal, row[:3], own))
 
 
@@ -98,15 +98,15 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
         settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **more)
         networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})
         with torch.no_grad():
-            wanted = run(networks, pad(SOURCES, eos=True), settings)
+            expected = run(networks, pad(SOURCES, eos=True), settings)
         together = engine.translate(SOURCES, settings, True, networks)
         parts = [engine.translate([source], settings, True, networks) for source in SOURCES]
-        assert together.tokens == [part.tokens[0] for part in parts] == wanted.tokens
-        assert together.candidates == [part.candidates[0] for part in parts] == wanted.candidates
-        assert together.scores == pytest.approx(wanted.scores, abs=1e-4)
-        assert [part.scores[0] for part in parts] == pytest.approx(wanted.scores, abs=1e-4)
-        for own, other in zip(together.ranked(), wanted.ranked(), strict=True):
+        assert together.tokens == [part.tokens[0] for part in parts] == expected.tokens
+        assert together.candidates == [part.candidates[0] for part in parts] == expected.candidates
+        assert together.scores == pytest.approx(expected.scores, abs=1e-4)
+        assert [part.scores[0] for part in parts] == pytest.approx(expected.scores, abs=1e-4)
+        for own, other in zip(together.ranked(), expected.ranked(), strict=True):
             assert [score for score, _ in own] == pytest.approx([score for score, _ in other], abs=1e-4)
             assert {tuple(words) for _, words in own} == {tuple(words) for _, words in other}
     assert len(exports) == 2
-    assert len({word for row in wanted.tokens for word in row}) > 1
+    assert len({word for row in expected.tokens for word in row}) > 1

@@ -110,13 +110,13 @@ def test_translations_are_those_of_dynamic_shapes(name):
     """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
     models, settings = case(name)
     engine, sources = CapturedPasses(models, CPU), sentences()
-    wanted = eager(models, sources, settings)
+    expected = eager(models, sources, settings)
     for size in (1, 3, 40):
         parts = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
-        assert [row for part in parts for row in part.tokens] == wanted.tokens
-        if wanted.steps:
-            assert [count for part in parts for count in part.steps] == wanted.steps
-    assert len({tuple(row) for row in wanted.tokens}) > 8
+        assert [row for part in parts for row in part.tokens] == expected.tokens
+        if expected.steps:
+            assert [count for part in parts for count in part.steps] == expected.steps
+    assert len({tuple(row) for row in expected.tokens}) > 8
     # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
     assert len(engine._programs) <= 9
 
@@ -126,36 +126,36 @@ def test_translations_are_those_of_dynamic_shapes(name):
 def test_programs_read_no_values(name):
     """Of tensors without values, as in a capture: reading one is an error."""
     models, settings = case(name)
-    made = make_pass(
+    meta_pass = make_pass(
         own_networks({name: model.to("meta") for name, model in models.items()}, settings), settings, False
     )
     with width_of(16):
-        outputs = made.module(torch.full((4, 16), 5, device="meta"))
+        outputs = meta_pass.module(torch.full((4, 16), 5, device="meta"))
     assert all(part.is_meta for part in outputs)
 
 
 class Counted(Program):
-    made = 0
+    instances = 0
 
     def __init__(self, *words):
         super().__init__(*words)
-        Counted.made += 1
+        Counted.instances += 1
 
 
 def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
     models, settings = case("argmax")
     monkeypatch.setattr(cuda_graphs, "bucket", lambda length, _limit: length)
     monkeypatch.setattr(cuda_graphs, "Program", Counted)
-    monkeypatch.setattr(Counted, "made", 0)
+    monkeypatch.setattr(Counted, "instances", 0)
     engine, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]
-    wanted = [eager(models, [source], settings).tokens[0] for source in sources]
+    expected = [eager(models, [source], settings).tokens[0] for source in sources]
     # The narrowest outputs first.
-    order = sorted(range(10), key=lambda i: len(wanted[i]))
-    assert len(wanted[order[0]]) < len(wanted[order[-1]])
+    order = sorted(range(10), key=lambda i: len(expected[i]))
+    assert len(expected[order[0]]) < len(expected[order[-1]])
     for i in (*order, *order):
-        assert engine.translate([sources[i]], settings).tokens == [wanted[i]]
+        assert engine.translate([sources[i]], settings).tokens == [expected[i]]
     # The narrower ones are gone.
-    assert len(engine._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
+    assert len(engine._programs) == 1 and 1 < Counted.instances <= len({len(row) for row in expected})
 
 
 def test_a_program_is_made_once_for_its_shapes():
@@ -178,9 +178,9 @@ def test_the_longest_sentences_fit(end):
         # A word may stand where the end symbol is due.
         model.output_bias[2] -= 1000
     settings, sources = registry.searches()["delta"].settings(steps=1), [[7] * 20]
-    wanted = eager({"lvm": model}, sources, settings)
-    assert CapturedPasses({"lvm": model}, CPU).translate(sources, settings).tokens == wanted.tokens
-    assert len(wanted.tokens[0]) == 21
+    expected = eager({"lvm": model}, sources, settings)
+    assert CapturedPasses({"lvm": model}, CPU).translate(sources, settings).tokens == expected.tokens
+    assert len(expected.tokens[0]) == 21
 
 
 def counted(seed: int):
@@ -202,17 +202,19 @@ def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
         {LM: counted(1), RESCORER: transformer(target_size=11)},
         {RESCORER: transformer(target_size=11, seed=3)},
     ]
-    told = []
+    outputs = []
     for others, weight in itertools.product(beside, (0.5, 3.0)):
         settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(others, "other"))
         networks = {MODEL: model, **others}
-        wanted = run(networks, pad(sources, eos=True), settings, scored=False)
+        expected = run(networks, pad(sources, eos=True), settings, scored=False)
         for size in (1, 12):
             parts = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
-            assert [row for part in parts for row in part.tokens] == wanted.tokens
-            assert [row for part in parts for row in part.candidates] == wanted.candidates
-        told.append(wanted.tokens)
-    assert told[0] != told[1] != told[3] and told[0] != told[2] != told[4] and told[4] != told[6]
+            assert [row for part in parts for row in part.tokens] == expected.tokens
+            assert [row for part in parts for row in part.candidates] == expected.candidates
+        outputs.append(expected.tokens)
+    assert (
+        outputs[0] != outputs[1] != outputs[3] and outputs[0] != outputs[2] != outputs[4] and outputs[4] != outputs[6]
+    )
     # A sentence by itself, in up to two widths, and all of them.
     assert len(engine._programs) <= 4
 
@@ -227,5 +229,5 @@ REFUSED = [
 
 @pytest.mark.parametrize(("family", "search", "settings", "reason"), REFUSED)
 def test_what_is_not_served_is_said(family, search, settings, reason):
-    declared, made = registry.engines()["cuda_graphs"], registry.searches()[search].settings(**settings)
-    assert why_not(declared, registry.families()[family], made) == reason
+    declared, settings = registry.engines()["cuda_graphs"], registry.searches()[search].settings(**settings)
+    assert why_not(declared, registry.families()[family], settings) == reason

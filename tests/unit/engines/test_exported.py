@@ -112,9 +112,9 @@ def program(networks, settings, scored):
 
 
 def run(models, source, settings, scored=True, trace=False):
-    made = program(models, settings, True)
-    tokens, positions, scores = made.module(source)
-    rows = [made.finish(row[:count]) for row, count in zip(tokens.tolist(), positions.tolist())]
+    one_pass = program(models, settings, True)
+    tokens, positions, scores = one_pass.module(source)
+    rows = [one_pass.finish(row[:count]) for row, count in zip(tokens.tolist(), positions.tolist())]
     return Hypotheses(rows, scores.tolist(), [0] * len(rows))
 '''
 
@@ -175,25 +175,25 @@ def eager(model, sources, settings):
 @pytest.fixture(scope="module")
 def engine(model, folder, settings):
     """An engine that has exported the graphs of batches and of single sentences, with scores."""
-    made = graphs({"upsampler": model}, folder)
-    assert not made.ready(settings, True)
-    made.translate([[7, 8]], settings, True)
-    made.translate([[7, 8], [9]], settings, True)
-    assert made.ready(settings, True) and not made.ready(settings, False)
-    return made
+    engine = graphs({"upsampler": model}, folder)
+    assert not engine.ready(settings, True)
+    engine.translate([[7, 8]], settings, True)
+    engine.translate([[7, 8], [9]], settings, True)
+    assert engine.ready(settings, True) and not engine.ready(settings, False)
+    return engine
 
 
 def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine, model, settings):
     sources = sentences()
-    wanted = eager(model, sources, settings)
+    expected = eager(model, sources, settings)
     together = engine.translate(sources, settings, True)
     alone = [engine.translate([source], settings, True) for source in sources]
-    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
-    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
-    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
+    assert together.tokens == [one.tokens[0] for one in alone] == expected.tokens
+    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
     # Something was collapsed, and not everything.
     lengths = [2 * len(source) + 2 for source in sources]
-    assert 0 < sum(map(len, wanted.tokens)) < sum(lengths)
+    assert 0 < sum(map(len, expected.tokens)) < sum(lengths)
 
 
 def test_graphs_are_exported_once_for_all_processes(engine, model, folder, settings, monkeypatch):
@@ -239,8 +239,8 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     engine, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
     hypotheses = engine.translate(sources, settings, False)
     assert hypotheses.tokens == [engine.translate([source], settings, False).tokens[0] for source in sources]
-    wanted = eager(model, sources, settings).tokens
-    same = np.mean([a == b for a, b in zip(hypotheses.tokens, wanted, strict=True)])
+    expected = eager(model, sources, settings).tokens
+    same = np.mean([a == b for a, b in zip(hypotheses.tokens, expected, strict=True)])
     # Without VNNI instructions, 8-bit products may overflow.
     assert same < 1 and (same > 0.1 or not int8_is_safe())
     content = onnx.load_from_string(engine._path(engine._key(settings, False, True)).read_bytes())
@@ -261,11 +261,11 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
     monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda _graph: None)
     parts = export({MODEL: model}, settings, True, True, True)
     assert b"QAttention" in joined and b"QAttention" not in parts
-    sessions = [onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]) for made in (joined, parts)]
+    sessions = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in (joined, parts)]
     for source in sentences(20):
         ids = np.array([[*source, EOS]])
-        for actual, wanted in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
-            np.testing.assert_allclose(actual, wanted, atol=1e-4)
+        for actual, expected in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
+            np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
@@ -281,10 +281,10 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
         model.output_bias[:3] += 100
     engine, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
     settings = registry.searches()["prior-mean"].settings(lengthening=1e30)
-    wanted = translate_batch(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
+    expected = translate_batch(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
     hypotheses = engine.translate(sources, settings, False)
-    assert hypotheses.tokens == wanted.tokens and {len(row) for row in hypotheses.tokens} == {30}
-    assert [engine.translate([source], settings, False).tokens[0] for source in sources] == wanted.tokens
+    assert hypotheses.tokens == expected.tokens and {len(row) for row in hypotheses.tokens} == {30}
+    assert [engine.translate([source], settings, False).tokens[0] for source in sources] == expected.tokens
     assert min(min(row) for row in hypotheses.tokens) > 2
 
 
@@ -298,14 +298,14 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     size = {} if search == "delta" else {"step_size": 0.5}
     settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
     engine, sources = graphs(models, tmp_path), sentences(20, 13)
-    wanted = translate_batch(
+    expected = translate_batch(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
     )
     together = engine.translate(sources, settings, True)
-    assert together.tokens == wanted.tokens and together.steps == wanted.steps
-    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert together.tokens == expected.tokens and together.steps == expected.steps
+    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
     # Graphs of single sentences have no padding.
-    assert [engine.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+    assert [engine.translate([source], settings, True).tokens[0] for source in sources[:8]] == expected.tokens[:8]
 
 
 @pytest.fixture(scope="module")
@@ -321,9 +321,9 @@ def ranking_graphs(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("ranking")
 
 
-def ranked(made, one_pass, sources):
+def ranked(engine, one_pass, sources):
     model, rescorer, settings = one_pass
-    return made.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
+    return engine.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
 
 
 @pytest.mark.graphs
@@ -332,7 +332,7 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     networks, sources = {MODEL: model, "rescorer": rescorer}, sentences(12, 13)
     run = registry.import_object(registry.search_of(settings).run)
     with torch.no_grad():
-        wanted = run(networks, pad(sources, eos=True), settings)
+        expected = run(networks, pad(sources, eos=True), settings)
     engine = graphs({"nat": model}, ranking_graphs)
     assert not engine.ready(settings, True, networks)
     ranked(engine, one_pass, [[7, 8]])
@@ -342,10 +342,10 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     monkeypatch.setattr(type(rescorer), "log_probabilities", None)
     together = ranked(engine, one_pass, sources)
     alone = [ranked(engine, one_pass, [source]) for source in sources]
-    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
-    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
-    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
-    assert together.candidates == wanted.candidates and max(wanted.candidates) > 1
+    assert together.tokens == [one.tokens[0] for one in alone] == expected.tokens
+    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
+    assert together.candidates == expected.candidates and max(expected.candidates) > 1
 
 
 @pytest.mark.graphs
@@ -371,11 +371,11 @@ def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pa
     rescored = networks | {"rescorer": one_pass[1]}
     graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
-        wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
+        expected = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
     engine = graphs({"inat": model}, ranking_graphs)
     actual = [engine.translate([source], own, False, networks) for source in sources]
-    assert [one.tokens[0] for one in actual] == wanted.tokens
-    assert [one.scores[0] for one in actual] == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.tokens[0] for one in actual] == expected.tokens
+    assert [one.scores[0] for one in actual] == pytest.approx(expected.scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
@@ -453,8 +453,8 @@ def test_products_are_shared_joined_and_turned_without_changing_what_they_give()
     onnx_export.join_products(model.graph)
     kinds = [node.op_type for node in model.graph.node]
     assert sorted(kinds) == ["Add", "MatMul", "MatMul", "Relu", "Split", "Sub"]
-    for actual, wanted in zip(computed(model, x), before, strict=True):
-        np.testing.assert_allclose(actual, wanted, atol=1e-6)
+    for actual, expected in zip(computed(model, x), before, strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_a_matrix_that_two_products_share_is_turned_once():
@@ -476,8 +476,8 @@ def test_a_matrix_that_two_products_share_is_turned_once():
     graph = helper.make_graph(nodes, "two", info, outs, content)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     a, b = random.normal(size=(2, 1, 3)).astype(np.float32)
-    made = narrowed(model).SerializeToString()
-    actual = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"a": a, "b": b})
+    content = narrowed(model).SerializeToString()
+    actual = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, {"a": a, "b": b})
     # Products of pooled states stay in float32.
     assert actual[0] == pytest.approx(a @ weight.T + bias, abs=1e-6)
     assert actual[1] == pytest.approx(b @ weight.T, abs=1e-6)
@@ -523,10 +523,10 @@ def test_an_attention_that_is_joined_with_its_product_puts_out_the_same():
     from workflow_src.engines.onnx_narrow import narrow_attention
 
     model, x = packed(), np.random.default_rng(1).normal(size=(1, 5, 4)).astype(np.float32)
-    (wanted,) = computed(model, x)
+    (expected,) = computed(model, x)
     narrow_attention(model.graph)
     assert [node.op_type for node in model.graph.node] == ["DynamicQuantizeLinear", "QAttention"]
-    np.testing.assert_allclose(computed(model, x)[0], wanted, atol=1e-5)
+    np.testing.assert_allclose(computed(model, x)[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,14 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     settings = search.settings(lengths=lengths)
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     with torch.no_grad():
-        wanted = registry.import_object(search.run)({MODEL: network}, SOURCE, settings)
-    assert len({len(row) for row in wanted.tokens}) > 1 and len({word for row in wanted.tokens for word in row}) > 3
+        expected = registry.import_object(search.run)({MODEL: network}, SOURCE, settings)
+    assert len({len(row) for row in expected.tokens}) > 1 and len({word for row in expected.tokens for word in row}) > 3
     engine = open_networks({"tagger": network}, "fast", torch.device("cpu"))
     alone = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]
-    assert [one.tokens[0] for one in alone] == wanted.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.tokens[0] for one in alone] == expected.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
     if lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
         together = engine.translate(LINES, settings, True, {MODEL: network})
-        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
+        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-5)
     assert len(list(tmp_path.rglob("*.onnx"))) == (2 if lengths > 1 else 1)

@@ -48,16 +48,16 @@ def test_outputs_and_scores_are_those_of_our_own_code(fields, open_engine, graph
     model, settings = cmlm(SIZE, SIZE, seed=38, **SMALL).float(), SEARCH.settings(**fields)
     networks = {MODEL: model} | ({"rescorer": rescorer} if "rescorer" in fields else {})
     assert registry.engines()["onnxruntime"].serves(registry.families()["cmlm"], SEARCH, settings) is None
-    wanted, engine = our_own(networks, settings), open_engine(model)
+    expected, engine = our_own(networks, settings), open_engine(model)
     # What later passes change is seen.
-    assert wanted.tokens != our_own(networks, settings.model_copy(update={"iterations": 1})).tokens
+    assert expected.tokens != our_own(networks, settings.model_copy(update={"iterations": 1})).tokens
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == wanted.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    assert [one.tokens[0] for one in alone] == expected.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
     if settings.length_beam > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
         together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)
         return
     # All passes share the weights: of each feed-forward layer there is one matrix.
     import onnx
@@ -74,9 +74,9 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
         cmlm(64, 64, seed=5, dim=32, feed_forward=64, **SMALL).float(),
         SEARCH.settings(iterations=3, length_beam=1),
     )
-    wanted = our_own({MODEL: model}, settings)
+    expected = our_own({MODEL: model}, settings)
     hypotheses = open_engine(model, "fast-int8").translate(LINES, settings, True)
-    assert [len(row) for row in hypotheses.tokens] == [len(row) for row in wanted.tokens]
-    assert hypotheses.scores == pytest.approx(wanted.scores, abs=0.3) and hypotheses.scores != wanted.scores
+    assert [len(row) for row in hypotheses.tokens] == [len(row) for row in expected.tokens]
+    assert hypotheses.scores == pytest.approx(expected.scores, abs=0.3) and hypotheses.scores != expected.scores
     # Sentences are computed one at a time; their lists of hypotheses are put together too.
     assert [own[0] for own in hypotheses.ranked()] == [*zip(hypotheses.scores, hypotheses.tokens, strict=True)]

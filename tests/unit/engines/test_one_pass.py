@@ -55,11 +55,11 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
     with torch.no_grad():
-        wanted = registry.import_object(search.run)(networks, SOURCE, settings)
-    assert len({word for row in wanted.tokens for word in row}) > 1
+        expected = registry.import_object(search.run)(networks, SOURCE, settings)
+    assert len({word for row in expected.tokens for word in row}) > 1
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == wanted.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    assert [one.tokens[0] for one in alone] == expected.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
     if case in TOGETHER:
         together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)

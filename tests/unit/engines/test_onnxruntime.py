@@ -24,13 +24,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "fields"), REFUSED, ids=str)
-def test_an_engine_that_cannot_serve_is_refused_and_auto_takes_the_eager_one(given, fields):
+@pytest.mark.parametrize(("arguments", "fields"), REFUSED, ids=str)
+def test_an_engine_that_cannot_serve_is_refused_and_auto_takes_the_eager_one(arguments, fields):
     with pytest.raises(ConfigError) as caught:
-        choose_engine(*given)
+        choose_engine(*arguments)
     assert caught.value.setting == "engine" and fields_of(caught.value, fields) == fields
     if "nearest" not in fields:
-        assert choose_engine("auto", *given[1:]) == choose_engine("eager", *given[1:]) == "eager"
+        assert choose_engine("auto", *arguments[1:]) == choose_engine("eager", *arguments[1:]) == "eager"
 
 
 def test_without_the_packages_auto_is_eager(monkeypatch):

@@ -30,11 +30,11 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
     predicted = model.length.predict(model.encode(SOURCE))
     same = at_lengths({MODEL: model}, SOURCE, settings, predicted)
     assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
-    wanted = torch.tensor([2, 5, 1, 7])
+    lengths = torch.tensor([2, 5, 1, 7])
     # Candidates that a search ranks are not asked for.
-    hypotheses = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), wanted)
-    assert [len(row) for row in hypotheses.tokens] == wanted.tolist()
-    for row, length in enumerate(wanted):
+    hypotheses = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), lengths)
+    assert [len(row) for row in hypotheses.tokens] == lengths.tolist()
+    for row, length in enumerate(lengths):
         alone = model.encode(SOURCE[row : row + 1])
         hidden, _ = model.hidden(alone, length[None])
         chances, words = model.logits(hidden)[0].log_softmax(-1).max(-1)

@@ -66,9 +66,9 @@ def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed, fam
     divisors = torch.tensor([len(words) + 1.0 for words in outputs], dtype=torch.float64)
     hypotheses = beam_search(model, batch.source, beam=V**3, language_model=language_model, lm_weight=0.8)
     for row in range(2):
-        wanted = (scores(model, one(batch, row).source, outputs) + 0.8 * extra) / divisors
-        assert hypotheses.tokens[row] == list(outputs[int(wanted.argmax())])
-        assert hypotheses.scores[row] == pytest.approx(float(wanted.max()), rel=1e-6)
+        expected = (scores(model, one(batch, row).source, outputs) + 0.8 * extra) / divisors
+        assert hypotheses.tokens[row] == list(outputs[int(expected.argmax())])
+        assert hypotheses.scores[row] == pytest.approx(float(expected.max()), rel=1e-6)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
@@ -82,13 +82,13 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed, 
     divisors = torch.tensor([(len(words) + 1.0) ** penalty for words in outputs], dtype=torch.float64)
     hypotheses = beam_search(model, batch.source, beam=V**length, length_penalty=penalty)
     for row in range(2):
-        wanted = scores(model, one(batch, row).source, outputs) / divisors
-        assert hypotheses.tokens[row] == list(outputs[int(wanted.argmax())])
-        assert hypotheses.scores[row] == pytest.approx(wanted.max().item(), abs=1e-12)
+        expected = scores(model, one(batch, row).source, outputs) / divisors
+        assert hypotheses.tokens[row] == list(outputs[int(expected.argmax())])
+        assert hypotheses.scores[row] == pytest.approx(expected.max().item(), abs=1e-12)
         # All others too, in order.
-        order = sorted(range(len(outputs)), key=lambda place: -float(wanted[place]))
+        order = sorted(range(len(outputs)), key=lambda place: -float(expected[place]))
         every = hypotheses.ranked()[row]
-        assert [score for score, _ in every] == pytest.approx([float(wanted[place]) for place in order], abs=1e-12)
+        assert [score for score, _ in every] == pytest.approx([float(expected[place]) for place in order], abs=1e-12)
         assert [tuple(words) for _, words in every[:9]] == [outputs[place] for place in order[:9]]
 
 
@@ -164,9 +164,9 @@ def test_the_longest_length_is_respected_and_reached(search, family):
     with torch.no_grad():
         model.output_bias[EOS] = -1000.0
     batch = pairs([2, 1, 7], [1, 1, 1])
-    for ratio, wanted in ((2.0, [14, 12, 19]), (0.0, [10, 10, 10])):
+    for ratio, lengths in ((2.0, [14, 12, 19]), (0.0, [10, 10, 10])):
         hypotheses = search(model, batch.source, max_length_ratio=ratio)
-        assert [len(words) for words in hypotheses.tokens] == wanted
+        assert [len(words) for words in hypotheses.tokens] == lengths
     for row, (words, score) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         total = scores(model, one(batch, row).source, [tuple(words)]).item()
         assert score == pytest.approx(total / (len(words) + 1), rel=1e-12), "the end that was forced is paid for"
@@ -201,5 +201,5 @@ def test_a_wider_beam_can_find_better_than_greedy(family):
 
 def test_greedy_without_scores_gives_the_same_tokens(family):
     source = pairs([3, 6, 1], [2, 2, 2]).source
-    scored, bare = (greedy(AUTOREGRESSIVE[family](), source, scored=wanted) for wanted in (True, False))
+    scored, bare = (greedy(AUTOREGRESSIVE[family](), source, scored=with_scores) for with_scores in (True, False))
     assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

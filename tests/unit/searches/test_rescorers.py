@@ -61,12 +61,12 @@ KINDS = {"nat": (one_pass, by_alignments), "transformer": (lambda: transformer(V
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_ranked_list_is_sorted_by_brute_force(kind):
-    make, wanted = KINDS[kind]
+    make, expected_scores = KINDS[kind]
     model = make()
     with torch.no_grad():
         actual = rescored(model, SOURCE, [dict.fromkeys(OUTPUTS, 0.0)] * 3)
     for row in range(3):
-        right = wanted(model, one(BATCH, row).source)
+        right = expected_scores(model, one(BATCH, row).source)
         able = [words for words in OUTPUTS if words in right]
         assert [actual[row][words] for words in able] == pytest.approx([right[words] for words in able], abs=1e-9)
         ranked = sorted(OUTPUTS, key=actual[row].__getitem__, reverse=True)
@@ -102,18 +102,18 @@ def test_neither_batch_nor_padding_changes_a_score(kind):
 
 
 def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch):
-    model, asked = transformer(V, V, seed=2), []
+    model, sources = transformer(V, V, seed=2), []
     states = model.scoring_states
-    monkeypatch.setattr(model, "scoring_states", lambda source: (asked.append(source.tolist()), states(source))[1])
+    monkeypatch.setattr(model, "scoring_states", lambda source: (sources.append(source.tolist()), states(source))[1])
     candidates = [{OUTPUTS[1]: -7.0}, dict.fromkeys(OUTPUTS[2:5], 0.0), {OUTPUTS[3]: -9.0}]
     with torch.no_grad():
-        wanted = rescored(model, SOURCE, candidates)
+        expected = rescored(model, SOURCE, candidates)
         ranked = rescored(model, SOURCE, candidates, scored=False)
-        assert len(asked) == 2 and len(asked[1]) == 1
+        assert len(sources) == 2 and len(sources[1]) == 1
         assert rescored(model, SOURCE[:1], candidates[:1], scored=False) == candidates[:1]
-    assert len(asked) == 2
-    assert best_of(ranked).tokens == best_of(wanted).tokens and best_of(ranked).candidates == [1, 3, 1]
-    assert ranked[1] == pytest.approx(wanted[1]) and ranked[0] == candidates[0] != wanted[0]
+    assert len(sources) == 2
+    assert best_of(ranked).tokens == best_of(expected).tokens and best_of(ranked).candidates == [1, 3, 1]
+    assert ranked[1] == pytest.approx(expected[1]) and ranked[0] == candidates[0] != expected[0]
 
 
 @pytest.mark.parametrize("weight", [None, 0.0, 0.4, 3.0])
@@ -197,19 +197,19 @@ def test_latent_search_is_ranked_by_a_one_pass_model():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
     """Candidates are scored in parts; engines have another graph for single sentences, which knows no padding."""
-    rescorer, seen = KINDS[kind][0](), []
+    rescorer, sources = KINDS[kind][0](), []
     monkeypatch.setattr(ranking, "ROWS", 5)
     forward = ranking.Scoring.forward
 
     def watched(self, source, rows, target):
-        seen.append(source)
+        sources.append(source)
         return forward(self, source, rows, target)
 
     monkeypatch.setattr(ranking.Scoring, "forward", watched)
     candidates = [dict.fromkeys(OUTPUTS[1:3], 0.0) for _ in SOURCE]
     ranked = rescored(rescorer, SOURCE, candidates)
-    assert any(len(source) == 1 and source.size(1) < SOURCE.size(1) for source in seen)
-    assert all((source != 0).any(0).all() for source in seen)
+    assert any(len(source) == 1 and source.size(1) < SOURCE.size(1) for source in sources)
+    assert all((source != 0).any(0).all() for source in sources)
     whole = [
         rescored(rescorer, SOURCE[row][SOURCE[row] != 0][None], candidates[row : row + 1])[0]
         for row in range(len(SOURCE))
@@ -222,13 +222,13 @@ class Counted:
     """A rescorer that says how many outputs it was asked about."""
 
     def __init__(self, model):
-        self.model, self.config, self.asked = model, model.config, 0
+        self.model, self.config, self.count = model, model.config, 0
 
     def scoring_states(self, source):
         return self.model.scoring_states(source)
 
     def log_probability(self, states, target):
-        self.asked += len(target)
+        self.count += len(target)
         return self.model.log_probability(states, target)
 
 
@@ -238,20 +238,20 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
     # The first and the last sentence have one output twice.
     outputs = torch.tensor([[3, 4], [3, 4], [3, 4], [4, 4], [5, 0], [5, 0]])
     scores = torch.tensor([-1.0, -0.5, -2.0, -3.0, -1.5, -1.0])
-    wanted = winners(outputs, scores, SOURCE, rescorer)
-    assert rescorer.asked == 4
+    expected = winners(outputs, scores, SOURCE, rescorer)
+    assert rescorer.count == 4
     ranked = winners(outputs, scores, SOURCE, rescorer, scored=False)
-    assert rescorer.asked == 4 + 2 and ranked.tokens == wanted.tokens and ranked.candidates == [1, 2, 1]
-    assert ranked.scores == pytest.approx([-0.5, wanted.scores[1], -1.0], abs=1e-12)
+    assert rescorer.count == 4 + 2 and ranked.tokens == expected.tokens and ranked.candidates == [1, 2, 1]
+    assert ranked.scores == pytest.approx([-0.5, expected.scores[1], -1.0], abs=1e-12)
 
 
 @torch.no_grad()
 def test_latent_search_asks_about_different_outputs_alone():
     network, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
     every = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
-    assert rescorer.asked == 3
+    assert rescorer.count == 3
     hypotheses = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
-    assert rescorer.asked == 3 and hypotheses.tokens == every.tokens
+    assert rescorer.count == 3 and hypotheses.tokens == every.tokens
 
 
 def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
@@ -263,7 +263,7 @@ def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
     for weight in (None, 0.5):
         actual = rescored(small, sentences, own, weight)
         assert actual[0] == own[0]
-        wanted = word_by_word(small, sentences[1:, :3], outputs)
+        expected = word_by_word(small, sentences[1:, :3], outputs)
         for words in outputs:
-            ranked = wanted[words] if weight is None else own[1][words] + weight * wanted[words]
+            ranked = expected[words] if weight is None else own[1][words] + weight * expected[words]
             assert actual[1][words] == pytest.approx(ranked, rel=1e-4)

@@ -92,7 +92,7 @@ def _check_whole(analysis):
         example = analysis["example"] or {"panels": []}
         for one in [*entries["systems"], *example["panels"]]:
             one.pop("aligned", None)
-    assert analysed.written(content) == entries
+    assert analysed.to_raw(content) == entries
 
 
 def test_marginals_of_every_procedure(run):

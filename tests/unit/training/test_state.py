@@ -218,7 +218,7 @@ def holder(folder):
 
 
 def _let_go(folder: Path) -> None:
-    os.close(state._held.pop(folder.resolve().with_name(folder.name + ".lock")))
+    os.close(state._lock_files.pop(folder.resolve().with_name(folder.name + ".lock")))
 
 
 def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):

@@ -46,10 +46,10 @@ def analyses(loaded: Loaded) -> dict[str, PlannedAnalysis]:
     """
     _check_expected(loaded)
     settings = loaded.analyses
-    wanted = [one for one in registry.analyses().values() if settings[one.name].enabled or one.default.enabled]
-    planned = {analysis.name: _planned(analysis, settings[analysis.name], loaded) for analysis in wanted}
+    chosen = [one for one in registry.analyses().values() if settings[one.name].enabled or one.default.enabled]
+    planned = {analysis.name: _planned(analysis, settings[analysis.name], loaded) for analysis in chosen}
     for name in loaded.test_sets[1:] if main_split(loaded) != "dev" else ():
-        for analysis in (one for one in wanted if one.split is None):
+        for analysis in (one for one in chosen if one.split is None):
             there = _planned(analysis, settings[analysis.name], loaded.with_main_test_set(name))
             paths = Paths(loaded)
             rule, path = paths.rule_on(there.rule, name), paths.of_test_set(there.path, name)
@@ -86,9 +86,12 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
 def _check_expected(loaded: Loaded) -> None:
     """Published figures at the references' lengths name decodes that translate at them. Raises ConfigError."""
     expected = loaded.config.report.expected_reference_lengths
-    known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
+    allowed = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
     for key in expected:
-        if key not in known:
+        if key not in allowed:
             raise ConfigError(
-                "report.expected_reference_lengths", key, problem="no decode that translates at lengths", allowed=known
+                "report.expected_reference_lengths",
+                key,
+                problem="no decode that translates at lengths",
+                allowed=allowed,
             )

@@ -61,19 +61,19 @@ class Graph(Paths):
     @property
     def distilled(self) -> list[tuple[str, str]]:
         """(teacher, split) of all that teachers translate for training; the split is train or monolingual."""
-        made = dict.fromkeys(filter(None, map(kind_and_system, self.texts)))
-        return [(system, SPLITS_OF[kind]) for kind, system in made if kind in SPLITS_OF]
+        origins = dict.fromkeys(filter(None, map(kind_and_system, self.texts)))
+        return [(system, SPLITS_OF[kind]) for kind, system in origins if kind in SPLITS_OF]
 
     @property
     def scorers(self) -> list[str]:
         """Systems that say which training pairs are likely."""
-        made = filter(None, map(kind_and_system, self.texts))
-        return [system for kind, system in made if kind == LIKELY]
+        origins = filter(None, map(kind_and_system, self.texts))
+        return [system for kind, system in origins if kind == LIKELY]
 
     @property
     def encoded_texts(self) -> list[str]:
         """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
-        texts = [text for text in self.texts if not ((made := kind_and_system(text)) and made.kind == LIKELY)]
+        texts = [text for text in self.texts if not ((origin := kind_and_system(text)) and origin.kind == LIKELY)]
         return [RAW, *texts] if self.scorers and RAW not in texts else texts
 
     def likelihood(self, system: str) -> LikelihoodConfig:
@@ -107,13 +107,13 @@ class Graph(Paths):
 
     def source_text(self, text: str) -> str:
         """Path of the source side of a training text, before it is augmented."""
-        made = kind_and_system(text)
-        return self.corpus(SPLITS_OF[made.kind] if made else "train", "source")
+        origin = kind_and_system(text)
+        return self.corpus(SPLITS_OF[origin.kind] if origin else "train", "source")
 
     def target_text(self, text: str) -> str:
         """Path of the target side of a training text, before it is augmented."""
-        if made := kind_and_system(text):
-            return self.distilled_text(made.system, SPLITS_OF[made.kind])
+        if origin := kind_and_system(text):
+            return self.distilled_text(origin.system, SPLITS_OF[origin.kind])
         base = base_of(text)
         return self.corpus("train", "target") if base == RAW else self.recipe.distilled[base]
 
@@ -135,16 +135,16 @@ class Graph(Paths):
     def trained(self) -> list[tuple[str, int]]:
         """Every trained (system, seed). A system without decodes, such as a model for pictures, has one seed."""
         systems = self.loaded.systems
-        used: set[str] = set()
+        needed: set[str] = set()
         waiting = list(self.exported)
         while waiting:
             name = waiting.pop()
-            if name not in used:
-                used.add(name)
+            if name not in needed:
+                needed.add(name)
                 waiting += [*systems[name].built_on, *systems[name].carries.values()]
         seeds = self.config.seeds
         trained = [name for name in systems if not systems[name].family.imported]
-        return [(name, seed) for name in trained for seed in (seeds if name in used else seeds[:1])]
+        return [(name, seed) for name in trained for seed in (seeds if name in needed else seeds[:1])]
 
     @property
     def imported(self) -> list[str]:
@@ -327,15 +327,15 @@ class Graph(Paths):
         Refinement is compared with the unrefined translations of its model, the rest with the reference.
         """
         base = self.system(decode.system).base or decode.system
-        wanted = None
+        compared = None
         baseline = searches()[decode.search].baseline
         if baseline:
             rows = self._own_on_test.get((base, baseline), []) or self._own_on_test.get((decode.system, baseline), [])
             # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
             alike = [d for d in rows if _lengths_by(d) == _lengths_by(decode)]
-            wanted = next(iter(alike or rows), None)
-        wanted = wanted or self._reference
-        return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
+            compared = next(iter(alike or rows), None)
+        compared = compared or self._reference
+        return None if compared is None or compared is decode else [compared.system, compared.name]
 
     def _controls(self, decode: Decode) -> dict[str, list[str] | None]:
         """The row of each control that a decode is compared with, by the control's name; None where it has none."""

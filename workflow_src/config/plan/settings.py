@@ -32,8 +32,10 @@ class Settings(Graph):
     def settings_download_monolingual(self) -> str:
         """Texts of the source language and the files of the dataset that they lie in."""
         texts, files = self.monolingual_texts, self.loaded.dataset.files
-        used = {name: files[name].model_dump(mode="json") for text in texts if (name := text.split("!")[0]) in files}
-        return _json({"language": self.recipe.source, "texts": texts, "files": used})
+        needed_files = {
+            name: files[name].model_dump(mode="json") for text in texts if (name := text.split("!")[0]) in files
+        }
+        return _json({"language": self.recipe.source, "texts": texts, "files": needed_files})
 
     def settings_normalise_monolingual(self) -> str:
         filters = self.loaded.monolingual_cleaning.items()
@@ -225,13 +227,13 @@ class Settings(Graph):
     def _beside_the_followed(self) -> list[Decode]:
         """The first plain decode of every system that neither is followed, nor is what one is built on, nor teaches."""
         followed = {decode.system for decode in self.loaded.decodes if searches()[decode.search].traceable}
-        seen = followed | {self.loaded.systems[name].base for name in followed}
+        covered = followed | {self.loaded.systems[name].base for name in followed}
         decodes = []
         for decode in self.loaded.decodes:
-            if decode.system in seen or self.loaded.systems[decode.system].family.autoregressive:
+            if decode.system in covered or self.loaded.systems[decode.system].family.autoregressive:
                 continue
             if decode.own_engine and not decode.tune and not self.systems_in_roles(decode):
-                seen.add(decode.system)
+                covered.add(decode.system)
                 decodes.append(decode)
         return decodes
 
@@ -260,13 +262,13 @@ class Settings(Graph):
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
         """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""
         metrics = self.loaded.metrics
-        used = tuple(entry for entry in metrics if by is None or entry.metric.name in (metrics[0].metric.name, by))
+        chosen = tuple(entry for entry in metrics if by is None or entry.metric.name in (metrics[0].metric.name, by))
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **handed(used),
+            **handed(chosen),
         }
 
     def settings_report(self) -> str:

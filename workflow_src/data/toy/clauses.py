@@ -134,7 +134,7 @@ def negated_group(tense: str, agreement: str) -> list[Wording]:
 
 def _english(groups: list[Wording], adverbial: Adverbial, phrases) -> dict[str, list[tuple]]:
     """English forms of a clause whose slot 0 is the subject; `phrases(form)` gives verb phrases as patterns."""
-    found: dict[str, list[tuple]] = {"stmt": [], "sub": [], "q": []}
+    forms: dict[str, list[tuple]] = {"stmt": [], "sub": [], "q": []}
     time = ((1, ""),) if adverbial.slots else ()
     for place, spoken in adverbial.english:
         item = tuple(spoken) or time
@@ -143,12 +143,12 @@ def _english(groups: list[Wording], adverbial: Adverbial, phrases) -> dict[str, 
             aux = (*group.auxiliaries[:1], *middle, *group.auxiliaries[1:])
             for phrase in phrases(group.form):
                 statement = (*first, (0, ""), *aux, *phrase, *last)
-                found["stmt"].append(statement)
+                forms["stmt"].append(statement)
                 if not first:
-                    found["sub"].append(statement)
+                    forms["sub"].append(statement)
             for auxiliary, rest, form in () if first else group.question:
-                found["q"] += [(auxiliary, (0, ""), *middle, *rest, *phrase, *last) for phrase in phrases(form)]
-    return found
+                forms["q"] += [(auxiliary, (0, ""), *middle, *rest, *phrase, *last) for phrase in phrases(form)]
+    return forms
 
 
 def clause(symbol, subject, adverbial: Adverbial, finite, phrase, ending, groups, weight, late=True) -> Rule:

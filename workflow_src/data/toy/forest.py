@@ -38,8 +38,8 @@ class Rule:
         self.passes: bool = passes
         for patterns in (*german.values(), *english.values()):
             for pattern in patterns:
-                used = sorted(item[0] for item in pattern if isinstance(item, tuple))
-                assert pattern and used == list(range(len(self.slots))), (symbol, pattern)
+                places = sorted(item[0] for item in pattern if isinstance(item, tuple))
+                assert pattern and places == list(range(len(self.slots))), (symbol, pattern)
 
     def patterns(self, side: int, form: str) -> Sequence[Pattern]:
         return (((0, form),),) if self.passes else self.sides[side].get(form, ())
@@ -102,13 +102,13 @@ class Grammar:
         place = (key, begin)
         if place in memo:
             return memo[place]
-        found: dict[int, Node] = {}
+        nodes_by_end: dict[int, Node] = {}
         states: list[tuple[_Trie, int, tuple[Node, ...]]] = [(self._trie(side, key), begin, ())]
         while states:
             trie, position, children = states.pop()
             for rule, order in trie.accepts:
                 slots = tuple(children[order.index(slot)] for slot in range(len(order)))
-                found.setdefault(position, Node()).options.append((rule, slots))
+                nodes_by_end.setdefault(position, Node()).options.append((rule, slots))
             if position == len(tokens):
                 continue
             word = tokens[position]
@@ -119,8 +119,8 @@ class Grammar:
             for child, rest in trie.begun[word]:
                 for end, node in self._spans(side, tokens, child, position, memo).items():
                     states.append((rest, end, (*children, node)))
-        memo[place] = found
-        return found
+        memo[place] = nodes_by_end
+        return nodes_by_end
 
     def _trie(self, side: int, key: tuple[Symbol, str]) -> _Trie:
         tries = self._tries[side]
@@ -171,15 +171,15 @@ def count(node: Node, side: int, form: str) -> int:
 
 def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
     """All wordings of a forest on a side."""
-    found: set[tuple[str, ...]] = set()
+    token_sequences: set[tuple[str, ...]] = set()
     for rule, children in node.options:
         for pattern in rule.patterns(side, form):
             partial: set[tuple[str, ...]] = {()}
             for item in pattern:
                 tails = {(item,)} if isinstance(item, str) else wordings(children[item[0]], side, item[1])
                 partial = {words + tail for words in partial for tail in tails}
-            found |= partial
-    return found
+            token_sequences |= partial
+    return token_sequences
 
 
 def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
@@ -209,7 +209,7 @@ def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
 
 def combinations(node: Node) -> set[tuple[str, str]]:
     """Pairs of lemmas that the links of all analyses make: (verb, object noun), (adjective, noun)."""
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
 
     def visit(node: Node) -> frozenset[str]:
         heads: set[str] = set()
@@ -217,10 +217,10 @@ def combinations(node: Node) -> set[tuple[str, str]]:
             below = [visit(child) for child in children]
             named = lambda head, below=below: {head} if isinstance(head, str) else below[head]  # noqa: E731
             if rule.link is not None:
-                found.update((first, second) for first in named(rule.link[0]) for second in named(rule.link[1]))
+                pairs.update((first, second) for first in named(rule.link[0]) for second in named(rule.link[1]))
             if rule.head is not None:
                 heads |= named(rule.head)
         return frozenset(heads)
 
     visit(node)
-    return found
+    return pairs

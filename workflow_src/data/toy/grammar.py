@@ -164,7 +164,7 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
     """
     settings = parse(GeneratorConfig, settings or {}, "generator").model_dump()
     random_ = random.Random(settings["seed"])
-    seen: tuple[set[str], set[str]] = (set(), set())
+    sentences: tuple[set[str], set[str]] = (set(), set())
     corpus: dict[str, list[tuple[str, str]]] = {}
     # Dev and test come first: they do not change with the size of train.
     for split in reversed(SPLITS):
@@ -172,16 +172,16 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
         special = 0 if split == "train" else round(HELD_OUT_SENTENCES * settings[split])
         failures = 0
         while len(pairs) < settings[split]:
-            german, english, held = _draw(random_, settings["kinds"])
-            wanted = held == (len(pairs) < special)
-            if not wanted or german in seen[DE] or english in seen[EN]:
+            german, english, holds_out = _draw(random_, settings["kinds"])
+            fits = holds_out == (len(pairs) < special)
+            if not fits or german in sentences[DE] or english in sentences[EN]:
                 failures += 1
                 if failures > 1000 + 100 * settings[split]:
                     problem = "the grammar has fewer distinct pairs"
                     raise ConfigError(f"generator.{split}", settings[split], problem=problem, hint="lower it")
                 continue
-            seen[DE].add(german)
-            seen[EN].add(english)
+            sentences[DE].add(german)
+            sentences[EN].add(english)
             pairs.append((german, english))
         random_.shuffle(pairs)
     return {split: corpus[split] for split in SPLITS}
@@ -189,11 +189,11 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
 
 def digest(settings: Mapping[str, Any] | None = None) -> str:
     """SHA-256 of the whole corpus: for each pair of each split a line `split TAB German TAB English`."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for split, pairs in generate(settings).items():
         for german, english in pairs:
-            found.update(f"{split}\t{german}\t{english}\n".encode())
-    return found.hexdigest()
+            checksum.update(f"{split}\t{german}\t{english}\n".encode())
+    return checksum.hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -110,18 +110,18 @@ class Followed:
 
 def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[Followed], height: float) -> Figure | None:
     """A panel for each that has a curve to show, at most three in a row; None where none has."""
-    shown = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in content.curves)]
-    if not shown:
+    drawn = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in content.curves)]
+    if not drawn:
         return None
-    across = min(3, len(shown))
-    rows = -(-len(shown) // across)
+    across = min(3, len(drawn))
+    rows = -(-len(drawn) // across)
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2 if across > 1 else 4.2, height * rows)
         grid = figure.subplots(rows, across, squeeze=False).flatten()
         labels = [
-            (axes, _panel_of_curves(axes, content, manifest, panel)) for axes, panel in zip(grid, shown, strict=False)
+            (axes, _panel_of_curves(axes, content, manifest, panel)) for axes, panel in zip(grid, drawn, strict=False)
         ]
-        for axes in grid[len(shown) :]:
+        for axes in grid[len(drawn) :]:
             axes.set_visible(False)
         _label_ends(figure, labels, 7.5)
     return figure

@@ -88,5 +88,5 @@ def energy_words(scorers: str) -> str:
 
 def unmatched(energies: RowEnergies | None, expected: dict[str, float]) -> dict[str, float]:
     """Published figures at the references' lengths of rows that were not measured there, by what they are."""
-    shown = {f"{row.system}/{row.name}" for row in (energies.at_reference_lengths if energies else ())}
-    return {f"{key} (at the references' lengths)": value for key, value in expected.items() if key not in shown}
+    measured = {f"{row.system}/{row.name}" for row in (energies.at_reference_lengths if energies else ())}
+    return {f"{key} (at the references' lengths)": value for key, value in expected.items() if key not in measured}

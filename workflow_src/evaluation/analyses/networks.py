@@ -38,9 +38,9 @@ def in_batches(compute: Callable[[Sequence[int]], Iterable[Result]], ranks: Sequ
 def entry_settings(entry: Mapping[str, Any], steps: int) -> SearchSettings:
     """Settings of a search that an analysis follows: the steps of its entry, else these where it takes any."""
     search = searches()[entry["search"]]
-    kept = {name: entry[name] for name in search.settings.named("follow") if name in entry}
+    followed_settings = {name: entry[name] for name in search.settings.named("follow") if name in entry}
     series = {search.series: entry.get(search.series, steps)} if search.series else {}
-    return search.settings.checked({**kept, **series})
+    return search.settings.checked({**followed_settings, **series})
 
 
 def traces_of(translator: Translator, lines: list[str], settings: SearchSettings) -> list[list[list[int]]]:
@@ -155,8 +155,8 @@ def posterior_latents(
         memory = model.encode(source)
         target, mask = positions(model, memory, target)
         mean, deviation = posterior_of(model, memory, target, mask)
-        for place, kept in enumerate(mask):
-            variance = deviation[place][kept].double() ** 2
-            yield mean[place][kept].double().cpu().numpy(), variance.cpu().numpy()
+        for place, real in enumerate(mask):
+            variance = deviation[place][real].double() ** 2
+            yield mean[place][real].double().cpu().numpy(), variance.cpu().numpy()
 
     return paired_batches(model, latents, sources, targets, batch, device)

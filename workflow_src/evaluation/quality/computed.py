@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, shown
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, short_repr
 from workflow_src.records.atomic import read_json, room_for
 from workflow_src.spec import Computed, Metric
 
@@ -84,7 +84,7 @@ class RunningProgram:
         except json.JSONDecodeError:
             answer = line.strip()
         if not isinstance(answer, dict):
-            raise self._wrong(f"answers {shown(answer)}", "answer a JSON object")
+            raise self._wrong(f"answers {short_repr(answer)}", "answer a JSON object")
         if "problem" in answer:
             self._log_stderr()
             raise InputError(f"metrics.{self.metric.name}:", str(answer["problem"]), str(answer.get("fix", "")))
@@ -94,17 +94,19 @@ class RunningProgram:
         """The description of the model that the program answers the first request with."""
         answer = self.ask(request)
         if not isinstance(answer.get("model"), dict) or not isinstance(answer.get("signature"), str):
-            raise self._wrong(f"describes its model by {shown(answer)}", "answer model and signature")
+            raise self._wrong(f"describes its model by {short_repr(answer)}", "answer model and signature")
         return answer
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[float]:
         """Figures of (source, hypothesis, reference) sentences."""
         figures = self.ask({"sentences": sentences}).get("figures")
         if not isinstance(figures, list) or len(figures) != len(sentences):
-            raise self._wrong(f"answers {shown(figures)} to {len(sentences)} sentences", "answer a figure for each")
+            raise self._wrong(
+                f"answers {short_repr(figures)} to {len(sentences)} sentences", "answer a figure for each"
+            )
         for figure in figures:
             if not _is_figure(figure):
-                raise self._wrong(f"computes {shown(figure)}", "compute finite numbers")
+                raise self._wrong(f"computes {short_repr(figure)}", "compute finite numbers")
         return figures
 
     def _wrong(self, problem: str, fix: str) -> DeclarationError:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from workflow_src.declarations import METRIC_ENDINGS, METRIC_RESERVED
-from workflow_src.errors import DeclarationError, shown
+from workflow_src.errors import DeclarationError, short_repr
 from workflow_src.evaluation.quality.significance import Combine, counts_of
 from workflow_src.spec import Metric, Score, Segments
 
@@ -24,15 +24,15 @@ def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.nd
     """Counts (N, C) of the Segments that a metric returned for N sentences, and what combines their sums."""
     where = f'metric "{metric.name}"'
     if not isinstance(returned, Segments):
-        raise DeclarationError(where, f"returns {shown(returned)} as segments", "return Segments")
+        raise DeclarationError(where, f"returns {short_repr(returned)} as segments", "return Segments")
     try:
         values = np.asarray(returned.values, dtype=float)
     except (TypeError, ValueError):
         raise DeclarationError(where, "returns segments that are no numbers", "return an array of numbers") from None
     dimensions = 1 if returned.combine is None else 2
     if values.ndim != dimensions or len(values) != sentences:
-        wanted = f"({sentences},)" if dimensions == 1 else f"({sentences}, C)"
-        raise DeclarationError(where, f"returns segments of shape {values.shape}", f"return {wanted}, one a sentence")
+        shape = f"({sentences},)" if dimensions == 1 else f"({sentences}, C)"
+        raise DeclarationError(where, f"returns segments of shape {values.shape}", f"return {shape}, one a sentence")
     if not np.isfinite(values).all():
         number = int(np.argmin(np.isfinite(values).reshape(sentences, -1).all(axis=1)))
         raise DeclarationError(where, f"returns {values[number]} for sentence {number + 1}", "return finite numbers")
@@ -43,30 +43,30 @@ def checked_score(metric: Metric, returned: Any) -> Score:
     """The Score that a metric returned: finite, within its bounds, its interval from low to high."""
     where = f'metric "{metric.name}"'
     if not isinstance(returned, Score):
-        raise DeclarationError(where, f"returns {shown(returned)} as score", "return a Score")
+        raise DeclarationError(where, f"returns {short_repr(returned)} as score", "return a Score")
     figure = _within(metric, returned.figure)
     interval: Any = returned.interval
     if interval is not None:
         if not isinstance(interval, (tuple, list)) or len(interval) != 2:
-            raise DeclarationError(where, f"returns the interval {shown(interval)}", "return (low, high), or None")
+            raise DeclarationError(where, f"returns the interval {short_repr(interval)}", "return (low, high), or None")
         low, high = (_within(metric, end) for end in interval)
         if low > high:
-            raise DeclarationError(where, f"returns the interval {shown(interval)}", "return low before high")
+            raise DeclarationError(where, f"returns the interval {short_repr(interval)}", "return low before high")
         interval = low, high
     if not isinstance(returned.signature, str | None):
-        raise DeclarationError(where, f"returns the signature {shown(returned.signature)}", "return text, or None")
+        raise DeclarationError(where, f"returns the signature {short_repr(returned.signature)}", "return text, or None")
     if not isinstance(returned.more, Mapping):
-        raise DeclarationError(where, f"returns {shown(returned.more)} as more", "return a mapping")
+        raise DeclarationError(where, f"returns {short_repr(returned.more)} as more", "return a mapping")
     return dataclasses.replace(returned, figure=figure, interval=interval)
 
 
 def checked_more(metric: Metric, more: Mapping[Any, Any], entries: Collection[str]) -> Mapping[str, Any]:
     """Further entries of a metric. None is one of `entries`, or may be one of another metric or of a row."""
     for key in more:
-        taken = key in entries or key in METRIC_RESERVED - MORE
-        if not isinstance(key, str) or taken or key.endswith(METRIC_ENDINGS):
+        reserved = key in entries or key in METRIC_RESERVED - MORE
+        if not isinstance(key, str) or reserved or key.endswith(METRIC_ENDINGS):
             raise DeclarationError(
-                f'metric "{metric.name}"', f"returns more with {shown(key)}, another entry of files", "rename it"
+                f'metric "{metric.name}"', f"returns more with {short_repr(key)}, another entry of files", "rename it"
             )
     return more
 
@@ -75,7 +75,7 @@ def _within(metric: Metric, figure: Any) -> float:
     """A finite figure within the bounds of its metric."""
     where = f'metric "{metric.name}"'
     if isinstance(figure, bool) or not isinstance(figure, int | float | np.number) or not math.isfinite(figure):
-        raise DeclarationError(where, f"returns the figure {shown(figure)}", "return a finite number")
+        raise DeclarationError(where, f"returns the figure {short_repr(figure)}", "return a finite number")
     clipped = metric.clipped(float(figure))
     if abs(clipped - figure) > ROUNDING:
         raise DeclarationError(

@@ -15,6 +15,6 @@ VARIANTS: dict[Removal, str] = {
 }
 
 
-def variants(kept: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
-    """Outputs by what is removed from them: `kept`, and `joined` from what is left of their subwords."""
-    return {"none": list(kept), "words": [collapse_repetitions(text) for text in kept], "subwords": list(joined)}
+def variants(outputs: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
+    """Outputs by what is removed from them: `outputs`, and `joined` from what is left of their subwords."""
+    return {"none": list(outputs), "words": [collapse_repetitions(text) for text in outputs], "subwords": list(joined)}

@@ -53,7 +53,7 @@ class Shown:
 
 def blocks(contents: Mapping[str, Content], manifest: Manifest) -> list[Shown]:
     """Blocks of all analyses. The first picture of an analysis has its name, others a number behind it."""
-    shown = []
+    shown_blocks = []
     for name, content in contents.items():
         own, _, further = name.partition("-")
         analysis, pictures = analyses()[own], 0
@@ -62,8 +62,8 @@ def blocks(contents: Mapping[str, Content], manifest: Manifest) -> list[Shown]:
             title = block.title if block.title is not None else "" if number else heading
             pictures += block.figure is not None
             picture = name if pictures == 1 else f"{name}_{pictures}"
-            shown.append(Shown(block, title, picture if block.figure else None))
-    return shown
+            shown_blocks.append(Shown(block, title, picture if block.figure else None))
+    return shown_blocks
 
 
 def draw(contents: Mapping[str, Content], manifest: Manifest) -> dict[str, Figure]:
@@ -87,7 +87,7 @@ def context_of(
     `carried` stands under every table. `figures` names the pictures that were drawn. Numbers begin with `first_figure`
     and `first_table`.
     """
-    shown, figure, table = [], first_figure, first_table
+    numbered_blocks, figure, table = [], first_figure, first_table
     for one in blocks(contents, manifest):
         block, drawn = one.block, one.picture in figures
         # Examples without a picture are a table.
@@ -98,9 +98,9 @@ def context_of(
         if drawn:
             caption = Caption(f"What Figure {figure} shows{', with its errors' if block.errors else ''}.")
         numbers = figure if drawn else None, table if numbered else None
-        shown.append(dataclasses.replace(one, figure=numbers[0], table=numbers[1], table_caption=caption))
+        numbered_blocks.append(dataclasses.replace(one, figure=numbers[0], table=numbers[1], table_caption=caption))
         figure, table = figure + drawn, table + numbered
-    return {"blocks": shown, "carried": carried}
+    return {"blocks": numbered_blocks, "carried": carried}
 
 
 def render(context: dict[str, Any], pictures: Mapping[str, markupsafe.Markup], languages: tuple[str, str]) -> str:

@@ -26,12 +26,12 @@ class Caption:
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
-    def shown(self) -> list[tuple[str, str]]:
+    def nonempty_notes(self) -> list[tuple[str, str]]:
         return [(term, text) for term, text in self.notes.items() if text]
 
     def around(self, table: str) -> str:
         """A table in Markdown with the line above and the notes below."""
-        notes = "\n".join(f"- {bold(term)}: {plain(text)}" for term, text in self.shown)
+        notes = "\n".join(f"- {bold(term)}: {plain(text)}" for term, text in self.nonempty_notes)
         return "\n\n".join(filter(None, [paragraph(self.line), table.strip(), notes]))
 
 

@@ -25,32 +25,32 @@ def checksum(sums: dict[str, str] | None) -> str | None:
 def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str:
     """Dataset, the first digits of its checksum, and seeds."""
     digest = checksum(sums)
-    known = sorted(set(seeds))
+    distinct_seeds = sorted(set(seeds))
     named = f"{dataset}, SHA-256 {digest[:12]}…" if digest else f"{dataset}, checksum unknown"
-    return f"{named}; seed{'s' * (len(known) > 1)} {', '.join(map(str, known))}."
+    return f"{named}; seed{'s' * (len(distinct_seeds) > 1)} {', '.join(map(str, distinct_seeds))}."
 
 
-def first_seeds(systems: Sequence[TrainedSystem], shown: Collection[str]) -> list[TrainedSystem]:
+def first_seeds(systems: Sequence[TrainedSystem], names: Collection[str]) -> list[TrainedSystem]:
     """Each system that is shown once, with its first seed."""
     first: dict[str, TrainedSystem] = {}
     for system in systems:
-        if system.system in shown:
+        if system.system in names:
             first.setdefault(system.system, system)
     return list(first.values())
 
 
-def training(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
+def training(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
     """Updates and target tokens of the systems that are shown; of several seeds, the first's."""
-    words = "; ".join(system.trained_words for system in first_seeds(systems, shown))
+    words = "; ".join(system.trained_words for system in first_seeds(systems, names))
     return f"Trained: {words}." if words else ""
 
 
-def unequal(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
+def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
     """A sentence where the networks that are shown differ in their updates, or in target tokens by over 5 %."""
     families = network_families()
-    networks = [system for system in first_seeds(systems, shown) if system.family in families]
-    known = [system.target_tokens for system in networks if system.target_tokens is not None]
-    unlike = bool(known) and max(known) > 1.05 * min(known)
+    networks = [system for system in first_seeds(systems, names) if system.family in families]
+    token_counts = [system.target_tokens for system in networks if system.target_tokens is not None]
+    unlike = bool(token_counts) and max(token_counts) > 1.05 * min(token_counts)
     if len({system.updates for system in networks}) < 2 and not unlike:
         return ""
     return f"Networks were not trained equally long: {'; '.join(system.trained_words for system in networks)}."

@@ -32,14 +32,14 @@ def figures(experiments: Iterable[Results]) -> list[Figure]:
     """The main metric and its gap, other metrics that decide or are tested and that some experiment measured, speed."""
     main = main_metric()
     names = dict.fromkeys(name for one in experiments for name in one.metrics or (m.name for m in default_metrics()))
-    shown = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
+    other_metrics = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
     return [
         Figure(main.axis, lambda row, _: row.quality),
         Figure(
             f"{main.title} below the teacher's beam search",
             lambda row, level: None if level is None else level - row.quality,
         ),
-        *map(_metric_figure, shown),
+        *map(_metric_figure, other_metrics),
         Figure("milliseconds a sentence, one at a time", lambda row, _: row.latency_ms, digits=2),
         Figure("speed-up against the teacher's beam search", lambda row, _: row.speedup, digits=2),
     ]
@@ -126,13 +126,13 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     columns = [column for results in experiments for column in _by_test_set(results)]
     for results in columns:
         _check_removal(results, removed)
-        wanted = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
+        chosen = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
         levels: dict[int, float] = {}
-        references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
+        references = [(key, row) for row in chosen if (key := _preference(row)) is not None]
         for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
             levels.setdefault(row.seed, row.quality)
         rows: dict[Key, dict[int, Row]] = {}
-        for row in wanted:
+        for row in chosen:
             system, label, data = row_key(row)
             twins = rows.get((system, label, data), {})
             if any(other.name != row.name for other in twins.values()):
@@ -140,9 +140,11 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
             rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
         order |= dict.fromkeys(rows)
         by_experiment.append((rows, levels))
-    shown = figures(experiments)
-    cells: dict[str, dict[Key, list[Cell | None]]] = {figure.heading: {key: [] for key in order} for figure in shown}
-    for figure in shown:
+    table_figures = figures(experiments)
+    cells: dict[str, dict[Key, list[Cell | None]]] = {
+        figure.heading: {key: [] for key in order} for figure in table_figures
+    }
+    for figure in table_figures:
         for key in order:
             for rows, levels in by_experiment:
                 values = [figure.of(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
@@ -151,7 +153,7 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
         tuple(results.experiment for results in columns),
         tuple(results.dataset for results in columns),
         tuple(order),
-        tuple(shown),
+        tuple(table_figures),
         cells,
         tuple(map(_about, experiments)),
         tuple(line for results in experiments for line in _systems(results)),
@@ -196,12 +198,12 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
 
 def _check_removal(results: Results, removed: Removal | None) -> None:
     others = [row for row in results.rows if not row.autoregressive]
-    known = sorted({row.repetitions_removed for row in others})
-    missing = sorted({row.removal(removed) for row in others} - set(known))
+    variants = sorted({row.repetitions_removed for row in others})
+    missing = sorted({row.removal(removed) for row in others} - set(variants))
     if missing:
         raise ValueError(
             f"the results of {results.experiment} have no rows with --remove-repetitions {missing[0]}, only "
-            f"{', '.join(known)}; make its report again, or choose one of these."
+            f"{', '.join(variants)}; make its report again, or choose one of these."
         )
 
 

@@ -75,9 +75,9 @@ def downloads(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> str:
     )
 
 
-def _counted(count: int, read: int) -> str:
+def _counted(count: int, read_pairs: int) -> str:
     """A number of pairs and its share of those that a filter read."""
-    return f"{count:,} ({100 * count / read:.2f} %)" if count else "–"
+    return f"{count:,} ({100 * count / read_pairs:.2f} %)" if count else "–"
 
 
 def sentences(
@@ -100,11 +100,11 @@ def sentences(
 
 
 def _split(corpus: Mapping[str, Any]) -> list[str]:
-    split, read = corpus.get("split"), corpus.get("read", {})
+    split, read_counts = corpus.get("split"), corpus.get("read", {})
     if not split:
         return []
     dropped = sum(corpus["dropped"]["train"].values())
-    counts = f"Of {read['train']:,} pairs read, {dropped:,} are left out."
+    counts = f"Of {read_counts['train']:,} pairs read, {dropped:,} are left out."
     if split["method"] == "every-nth":
         return [f"Dev is every {ordinal(split['every'])} pair of the text that train comes from. {counts}"]
     return [
@@ -138,9 +138,11 @@ def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, text in texts.items():
         # Likely pairs are chosen after pairs that are too long were left out.
         likelihood, in_subwords = text.get("likelihood"), {**text["dropped"], "unlikely": 0}
-        kept = f"the {text['pairs']:,} likeliest of {likelihood['read']:,}" if likelihood else f"{text['pairs']:,}"
+        pair_count = (
+            f"the {text['pairs']:,} likeliest of {likelihood['read']:,}" if likelihood else f"{text['pairs']:,}"
+        )
         sentences.append(
-            f"Training text {name} has {kept} pairs; left out {'before, ' if likelihood else ''}in subwords "
+            f"Training text {name} has {pair_count} pairs; left out {'before, ' if likelihood else ''}in subwords "
             f"(max_length is {text['max_length']}): {drops.words(in_subwords)}."
         )
     return sentences
@@ -163,7 +165,7 @@ def _augmented(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def kept(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
+def placeholder_outcomes(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
     """What the translations of each row of a split make of the placeholders of its source, in sentences."""
     return [
         f"Translations of {split} by {row.system} ({row.name}, seed {row.seed}): "

@@ -142,10 +142,10 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         texts, best = short_labels(every), best_first(every, times)
         on_line = set(map(id, best))
         beaten = [] if crowded(groups) else [line for line in every if id(line) not in on_line]
-        shown = sorted([*best, *beaten], key=lambda line: (-line.goodness, times[line.decode.key]))
-        reached = _reached(shown, times)
+        numbered = sorted([*best, *beaten], key=lambda line: (-line.goodness, times[line.decode.key]))
+        reached = _reached(numbered, times)
         entries = listed(
-            [(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)]
+            [(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(numbered, reached, strict=True)]
         )
         heights = (4.8, LINE * (len(entries) + 1))
         figure = _figure(7.2, sum(heights))
@@ -154,7 +154,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         draw_best(axes, best, times)
         for curve in curves:
             draw_curve(axes, curve, times)
-        for number, line in enumerate(shown, 1):
+        for number, line in enumerate(numbered, 1):
             write_number(axes, line, times, number, beaten=id(line) not in on_line)
         legend(axes, every)
         write_list(lower, entries)
@@ -191,7 +191,7 @@ def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool
     `beaten` stands below on the right.
     """
     side = 1 if beaten else -1
-    written = axes.annotate(
+    annotation = axes.annotate(
         str(number),
         _point(line, times),
         (3.5 * side, -2.5 * side),
@@ -206,7 +206,7 @@ def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool
         path_effects=[withStroke(linewidth=1.5, foreground="white")],
     )
     # Numbers stand within the frame of the axes: they need no room of their own.
-    written.set_in_layout(False)
+    annotation.set_in_layout(False)
 
 
 def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:

@@ -45,7 +45,7 @@ def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
     return timed
 
 
-def shown(rows: Sequence[Timed]) -> list[Timed]:
+def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
     """Of rows that differ in steps only, the one with the fewest.
 
     Where these are many, only the fastest of each system, search and library.
@@ -80,7 +80,7 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
     None where no row has times of two lengths.
     """
     # What dev chose takes the time of the plain row, which is drawn.
-    rows = shown([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
+    rows = rows_to_draw([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
     if not any(is_curve(row.by_length) for row in rows):
         return None
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))

@@ -11,7 +11,7 @@ from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnerg
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
-from workflow_src.evaluation.report.tables import Group, wanted_rows
+from workflow_src.evaluation.report.tables import Group, variant_rows
 
 
 def tables(
@@ -36,7 +36,7 @@ def tables(
     lines: dict[str, tuple[str, str]] = {}
     for line in (line for group in table for line in group.lines):
         lines.setdefault(line.system, (line.system, line.name))
-    wanted = wanted_rows(rows, manifest, manifest.report.remove_repetitions)
+    chosen = variant_rows(rows, manifest, manifest.report.remove_repetitions)
 
     def cell(one: GridCell | None) -> str:
         if one is None:
@@ -46,9 +46,9 @@ def tables(
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
             return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, counted.name):.1f})"
-        figures = [row.figure(counted) for row in wanted if (row.system, row.name) == lines.get(one.system)]
-        known = [figure for figure in figures if figure is not None]
-        return f"{statistics.fmean(known):.1f}" if known and len(known) == len(figures) else "–"
+        figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(one.system)]
+        numbers = [figure for figure in figures if figure is not None]
+        return f"{statistics.fmean(numbers):.1f}" if numbers and len(numbers) == len(figures) else "–"
 
     captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
     return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
@@ -63,8 +63,8 @@ def _table(
         "heads": heads,
         "rows": [[name, *cells] for name, cells in zip(grid.rows, grid.published, strict=True)],
     }
-    shown = [[name, *map(cell, cells)] for name, cells in zip(grid.rows, grid.cells, strict=True)]
-    return {"title": grid.title, "caption": caption, "heads": heads, "rows": shown, "published": published}
+    cells_of_rows = [[name, *map(cell, cells)] for name, cells in zip(grid.rows, grid.cells, strict=True)]
+    return {"title": grid.title, "caption": caption, "heads": heads, "rows": cells_of_rows, "published": published}
 
 
 def _setting(path: str) -> str:

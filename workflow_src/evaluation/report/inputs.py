@@ -48,8 +48,8 @@ def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[str, str]:
     """Signatures of metrics in a quality file, by the titles of the metrics."""
-    kept = quality[VARIANTS["none"]]
-    return {m.title: kept[f"{m.name}_signature"] for m in metrics if f"{m.name}_signature" in kept}
+    scores = quality[VARIANTS["none"]]
+    return {m.title: scores[f"{m.name}_signature"] for m in metrics if f"{m.name}_signature" in scores}
 
 
 def read_systems(

@@ -60,8 +60,8 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         test_set = f"{split}:{digest[:12]}" if digest else split
         signature = "; ".join(signatures[title] for title in signed if title in signatures)
         of_set = about | {"test_set": test_set, "signature": signature}
-        wanted = [row for row in rows if row.repetitions_removed == row.removal()]
-        cells += [_cells(of_set | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
+        chosen = [row for row in rows if row.repetitions_removed == row.removal()]
+        cells += [_cells(of_set | _figures(row, systems.get((row.system, row.seed)))) for row in chosen]
     return cells
 
 

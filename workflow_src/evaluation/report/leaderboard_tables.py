@@ -196,14 +196,14 @@ def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
     alone = [entry for entry in candidates if not entry.helpers]
     in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
     with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
-    wanted = {
+    best_by_need = {
         "fastest": _fastest(candidates),
         "best on raw data without a language model": best([entry for entry in alone if _raw(entry)]),
         "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= _carried()]),
         "best of all": best(candidates),
         "refinement of latents": best([entry for entry in alone if entry.refines]),
     }
-    return [(need, entry) for need, entry in wanted.items() if entry]
+    return [(need, entry) for need, entry in best_by_need.items() if entry]
 
 
 def _raw(entry: Entry) -> bool:

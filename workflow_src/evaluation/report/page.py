@@ -103,7 +103,7 @@ def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
 
 def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:
     """Example sentences for the page. What all searches start from stands once where it is the same text."""
-    shown = []
+    example_blocks = []
     followed = (traces or {}).get("searches", {})
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
@@ -112,7 +112,7 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
         searches = {name: texts for name, texts in example["searches"].items() if texts}
         starts = {texts[0] for texts in searches.values()}
         shared = starts.pop() if len(starts) == 1 else None
-        shown.append(
+        example_blocks.append(
             {
                 **{key: example[key] for key in ("index", "source", "reference", "teacher")},
                 "beside": example.get("beside", {}),
@@ -131,7 +131,7 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
                 ],
             }
         )
-    return shown
+    return example_blocks
 
 
 def _first_value(entry: dict[str, str], manifest: Manifest) -> int:
@@ -317,7 +317,8 @@ def table_cells(table: list[Group], manifest: Manifest) -> dict[str, Any]:
                         "label": line.label,
                         "best": line.goodness == best and not group.autoregressive,
                         "cells": [
-                            ("main" if column is columns[0] else column.kind, *column.shown(line)) for column in columns
+                            ("main" if column is columns[0] else column.kind, *column.cell_or_dash(line))
+                            for column in columns
                         ],
                     }
                     for line in group.lines

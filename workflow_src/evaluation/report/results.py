@@ -252,8 +252,8 @@ def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
     check_format(content, FORMAT, where, AGAIN)
     names = content.get("metrics")
-    known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    measured = listed(names) if known else default_metrics()
+    are_names = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    measured = listed(names) if are_names else default_metrics()
     return checked(results_type(measured), content, where, AGAIN)
 
 

@@ -11,7 +11,7 @@ from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
-from workflow_src.evaluation.report.tables import p_digits, wanted_rows
+from workflow_src.evaluation.report.tables import p_digits, variant_rows
 from workflow_src.spec import Metric
 
 
@@ -47,12 +47,12 @@ def compared_words(significance: Significance | None, comparisons: int, manifest
 
 def _starts(manifest: Manifest) -> list[str]:
     """Titles of the searches, with a row of the same model, that refined rows are compared with."""
-    known = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
+    decoded = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
     names = [
         baseline
         for decode in manifest.decodes
         if (baseline := decode.search.baseline)
-        and {(decode.system.group, baseline), (decode.system.name, baseline)} & known
+        and {(decode.system.group, baseline), (decode.system.name, baseline)} & decoded
     ]
     return [manifest.title(name) for name in dict.fromkeys(names)]
 
@@ -70,13 +70,13 @@ def control_tables(
     shows, each seed by itself.
     """
     tested: dict[str, list[tuple[Row, DecodeInfo]]] = {}
-    for row in wanted_rows(rows, manifest, manifest.report.remove_repetitions):
+    for row in variant_rows(rows, manifest, manifest.report.remove_repetitions):
         decode = manifest.decode(row.system, row.name)
         if row.control_p_value is not None and decode.control and not decode.system.autoregressive:
             tested.setdefault(decode.control, []).append((row, decode))
     if not significance:
         return []
-    return [_control_table(significance, manifest, name, found, data, notes) for name, found in tested.items()]
+    return [_control_table(significance, manifest, name, compared, data, notes) for name, compared in tested.items()]
 
 
 def _control_table(

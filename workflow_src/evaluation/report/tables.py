@@ -110,8 +110,8 @@ def _expected(decode: DecodeInfo, first: dict[str, str], expected: dict[str, flo
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers else None
 
 
 def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
@@ -159,23 +159,23 @@ def group_title(head: SystemInfo) -> str:
     return f"{head.title} “{head.name}”, {head.preset}{data}"
 
 
-def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
+def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
     """Rows of one variant: autoregressive ones, and others from which `removed` was removed.
 
     None: of each decode the variant that stands for it (`config.experiment.removal`).
     """
 
-    def wanted(row: Row) -> bool:
+    def is_of_variant(row: Row) -> bool:
         decode = manifest.decode(row.system, row.name)
         return decode.system.autoregressive or row.repetitions_removed == decode.removal(removed)
 
-    return [row for row in rows if wanted(row)]
+    return [row for row in rows if is_of_variant(row)]
 
 
 def groups(
     rows: Iterable[Row], manifest: Manifest, removed: Removal | None, evidence: Evidence | None = None
 ) -> list[Group]:
-    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `wanted_rows`.
+    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `variant_rows`.
 
     With `evidence` lines are compared with the fastest autoregressive one that is as good.
 
@@ -184,7 +184,7 @@ def groups(
     """
     by_line: dict[tuple[str, str], list[Row]] = {}
     first: dict[str, str] = {}
-    for row in wanted_rows(rows, manifest, removed):
+    for row in variant_rows(rows, manifest, removed):
         by_line.setdefault((row.system, row.name), []).append(row)
         first.setdefault(row.name, row.system)
     collected: dict[str, list[Line]] = {}
@@ -225,8 +225,8 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
 
 def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[str, float]:
     """Published figures that no line of the table shows."""
-    shown = {key for group in table for line in group.lines for key in (line.name, f"{line.system}/{line.name}")}
-    return {key: value for key, value in expected.items() if key not in shown}
+    names = {key for group in table for line in group.lines for key in (line.name, f"{line.system}/{line.name}")}
+    return {key: value for key, value in expected.items() if key not in names}
 
 
 def published_order(table: list[Group]) -> str:
@@ -272,7 +272,7 @@ class Column:
     heading: str
     cell: Callable[[Line], tuple[str, str] | None]
 
-    def shown(self, line: Line) -> tuple[str, str]:
+    def cell_or_dash(self, line: Line) -> tuple[str, str]:
         """The cell of a line; an en dash where there is nothing to show."""
         return self.cell(line) or ("–", "")
 
@@ -375,13 +375,13 @@ def _digits(value: float) -> str:
 
 def markdown(table: Sequence[Group], manifest: Manifest) -> str:
     """The table in Markdown, groups as bold lines."""
-    shown = columns(table, manifest)
-    heads = ["", *(column.heading for column in shown)]
+    table_columns = columns(table, manifest)
+    heads = ["", *(column.heading for column in table_columns)]
     rows = []
     for group in table:
         rows.append(group_row(group.title, heads))
         for line in group.lines:
-            rows.append([line.label, *(" ".join(filter(None, column.shown(line))) for column in shown)])
+            rows.append([line.label, *(" ".join(filter(None, column.cell_or_dash(line))) for column in table_columns)])
     return markdown_table(heads, rows) + "\n"
 
 

@@ -117,16 +117,16 @@ def context_of(
     normalisation = NormalisationConfig.model_validate(description["normalisation"])
     normaliser = Normaliser(normalisation, description["languages"]["source"], kinds)
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.
-    taken = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
-    shown = [normaliser.detokenise(line) for line in sources]
-    examples = zip(shown, _first(usage["reference"]), outputs(recommended, inputs), strict=True)
+    option = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
+    detokenised = [normaliser.detokenise(line) for line in sources]
+    examples = zip(detokenised, _first(usage["reference"]), outputs(recommended, inputs), strict=True)
     return {
         "title": f"{row.system} {row.name}",
         "why": _why(recommended, split, inputs.manifest.main),
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
-        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command} {taken}",
+        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command} {option}",
         "split": split,
         "examples": [{"source": s, "reference": r, "translation": t} for s, r, t in examples],
     }

@@ -27,9 +27,9 @@ Make = Callable[[Order], tuple[Any, About]]
 @contextlib.contextmanager
 def _environment(threads: int) -> Iterator[None]:
     """The environment of a process to be started, for the time being."""
-    wanted = dict.fromkeys(THREAD_VARIABLES, str(threads)) | (WAITING if threads > 1 else {})
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | (WAITING if threads > 1 else {})
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -141,6 +141,6 @@ def step_series(rows: Iterable[SpeedRow]) -> list[list[SpeedRow]]:
     for row in rows:
         search, settings = row.search, row.settings
         if search.step_cost and search.series and row.own and row.chosen is None and plain(settings):
-            kept = tuple(getattr(settings, name) for name in settings.named("follow"))
-            series.setdefault((row.system, search.name, *kept), []).append(row)
+            followed = tuple(getattr(settings, name) for name in settings.named("follow"))
+            series.setdefault((row.system, search.name, *followed), []).append(row)
     return [group for group in series.values() if len({row.value for row in group}) > 1]

@@ -135,14 +135,16 @@ def results(
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
     """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps."""
-    shown: list[dict[str, Any]] = []
+    results_of_rows: list[dict[str, Any]] = []
     for row in rows:
         times = measured.times[row.key]
-        shown.append(dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
+        results_of_rows.append(
+            dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []}
+        )
     compared = baseline(rows)
-    reference = None if compared is None else shown[rows.index(compared)]
-    for figures in shown:
+    reference = None if compared is None else results_of_rows[rows.index(compared)]
+    for figures in results_of_rows:
         figures["speedup"] = None if reference is None else reference["latency_ms"] / figures["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
     costs = step_costs(rows, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
-    return {"rows": shown, "baseline": named, "step_costs": costs}
+    return {"rows": results_of_rows, "baseline": named, "step_costs": costs}

@@ -98,17 +98,17 @@ class OtherLoad:
     def __enter__(self) -> OtherLoad:
         self.cores = 0.0
         self._began = time.perf_counter()
-        self._before = self._used()
+        self._before = self._seconds_used()
         return self
 
     def __exit__(self, *_: object) -> None:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         # A process that is new counts from its start; one that has ended has no times any more.
-        seconds = sum(used - self._before.get(key, 0.0) for key, used in self._used().items())
+        seconds = sum(now - self._before.get(key, 0.0) for key, now in self._seconds_used().items())
         self.cores = max(0.0, seconds) / elapsed
 
     @staticmethod
-    def _used() -> dict[tuple[int, float], float]:
+    def _seconds_used() -> dict[tuple[int, float], float]:
         this = psutil.Process()
         own = {this.pid, *(child.pid for child in this.children(recursive=True))}
         seconds = {}
@@ -144,8 +144,8 @@ class Local:
         """The first call of a row, untimed. Raises ValueError when its system has no translator here."""
         for system in row.systems:
             if system not in self.translators:
-                known = ", ".join(sorted(self.translators)) or "none"
-                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; known: {known}.')
+                names = ", ".join(sorted(self.translators)) or "none"
+                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; known: {names}.')
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
@@ -309,10 +309,10 @@ def measure(
         for key, row_times in times.items():
             measured.times[key].add(row_times)
         tried = number + 1 + measured.redone
-        left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
+        seconds_left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
         report(
             f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries) - 1} redone, "
-            f"{_in_words(left)} of rounds left"
+            f"{_in_words(seconds_left)} of rounds left"
         )
     if stepped:
         with OtherLoad() as other:

@@ -49,8 +49,8 @@ class InatObjective:
         terms, nll = [], []
         for number in range(config.passes):
             if number:
-                read = next_input(config, model, hidden, mask, batch.target, keys, number, real)
-                hidden = model.refine(memory, read, hidden, mask)
+                inputs = next_input(config, model, hidden, mask, batch.target, keys, number, real)
+                hidden = model.refine(memory, inputs, hidden, mask)
             learned, plain = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
             terms.append(learned)
             nll.append(plain)

@@ -163,10 +163,10 @@ class NonAutoregressiveModel(nn.Module):
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The outputs that symbols (B, N) at the slots of `mask` stand for, (B, N), padded at the end."""
-        kept = mask & (symbols != self.blank)
+        keep = mask & (symbols != self.blank)
         if self.config.loss == "ctc":
-            kept = kept & F.pad(symbols[:, 1:] != symbols[:, :-1], (1, 0), value=True)
-        return kept_symbols(symbols, kept)
+            keep = keep & F.pad(symbols[:, 1:] != symbols[:, :-1], (1, 0), value=True)
+        return kept_symbols(symbols, keep)
 
     def scoring_states(self, source: Tensor) -> SlotStates:
         """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""

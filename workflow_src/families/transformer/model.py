@@ -130,8 +130,8 @@ class CachedDecoder:
         if self.cache.size(2) != rows.numel():
             self.cache = self.cache.index_select(2, rows)
         else:
-            used = self.cache[:, :, :, :, : self.position]
-            self.cache[:, :, :, :, : self.position] = used.index_select(2, rows)
+            filled = self.cache[:, :, :, :, : self.position]
+            self.cache[:, :, :, :, : self.position] = filled.index_select(2, rows)
 
     def keep(self, sentences: Tensor) -> None:
         """Drop all sentences but these (int64 indices), with all their rows."""

@@ -52,7 +52,7 @@ def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
     return 2.0 * length * sum(each)
 
 
-def held(settings: BeamSettings, sizes: Sizes) -> float:
+def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:
     """Of every hypothesis the scores of all words that may be next, of its best continuations with where they come
     from, and at least one layer's keys and values of the words so far, twice while they are put into a new order."""
     continuations = min(2 * settings.beam, sizes.vocabulary)
@@ -81,7 +81,7 @@ SEARCH = Search(
     },
     series="beam",
     width=lambda settings: settings.beam,
-    held=held,
+    held=bytes_held,
     # What others are compared with: a system by itself, with beam 4, or else the largest.
     reference=lambda settings: (
         settings.language_model is None and settings.rescorer is None,

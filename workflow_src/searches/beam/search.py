@@ -60,12 +60,12 @@ def n_best(
         full = [position >= longest[sentence] for sentence in running]
         scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full, fusion)
         ends = tokens == EOS
-        done: list[int] = []
+        complete_rows: list[int] = []
         (ending,) = on_cpu(ends[:, :beam])
         if bool(ending.any()):
             _collect(finished, running, scores, origins, ending, history, (position + 1) ** length_penalty)
-            done = [i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam]
-            if len(done) == len(running):
+            complete_rows = [i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam]
+            if len(complete_rows) == len(running):
                 break
             # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end. With a
             # beam near the size of the vocabulary there are fewer candidates: none that ended may go on.
@@ -79,14 +79,14 @@ def n_best(
         history = torch.cat([history.gather(1, origins[..., None].expand(-1, -1, position)), tokens[..., None]], 2)
         base = torch.arange(len(running), device=device)[:, None] * width
         decoder.reorder((base + origins).view(-1))
-        if done:
-            gone = set(done)
-            left = on_device([i for i in range(len(running)) if i not in gone], device)
-            decoder.keep(left)
+        if complete_rows:
+            gone = set(complete_rows)
+            remaining = on_device([i for i in range(len(running)) if i not in gone], device)
+            decoder.keep(remaining)
             running = [sentence for i, sentence in enumerate(running) if i not in gone]
             if fusion:
                 fusion.states = [states for i, states in enumerate(fusion.states) if i not in gone]
-            scores, tokens, history = scores[left], tokens[left], history[left]
+            scores, tokens, history = scores[remaining], tokens[remaining], history[remaining]
         tokens = tokens.reshape(-1)
     # Of equal scores the first comes first.
     return [sorted(of_sentence, key=lambda pair: pair[0], reverse=True)[:beam] for of_sentence in finished]
@@ -135,13 +135,13 @@ def _candidates(
     if any(full):
         rows = on_device(full, logits.device).repeat_interleave(W)
         logits[rows, EOS + 1 :] = float("-inf")
-    wanted = min((FUSED if fusion else 2) * beam, logits.size(1))
-    values, tokens = logits.topk(wanted, -1)
-    totals = (wide(values) - normaliser).view(B, W, wanted) + scores[..., None]
+    per_hypothesis = min((FUSED if fusion else 2) * beam, logits.size(1))
+    values, tokens = logits.topk(per_hypothesis, -1)
+    totals = (wide(values) - normaliser).view(B, W, per_hypothesis) + scores[..., None]
     if fusion:
-        totals = totals + fusion.scores(tokens.view(B, W, wanted)).to(totals)
-    top, index = totals.view(B, -1).topk(min(2 * beam, W * wanted), -1)
-    return top, index // wanted, tokens.view(B, -1).gather(1, index)
+        totals = totals + fusion.scores(tokens.view(B, W, per_hypothesis)).to(totals)
+    top, index = totals.view(B, -1).topk(min(2 * beam, W * per_hypothesis), -1)
+    return top, index // per_hypothesis, tokens.view(B, -1).gather(1, index)
 
 
 def _collect(finished, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:

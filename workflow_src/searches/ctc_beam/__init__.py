@@ -74,7 +74,7 @@ def width(settings: CtcBeamSettings) -> int:
     return settings.beam * max(1, settings.draws)
 
 
-def held(settings: CtcBeamSettings, sizes: Sizes) -> float:
+def bytes_held(settings: CtcBeamSettings, sizes: Sizes) -> float:
     """The scores of all symbols at every slot of each draw, and prefixes with all continuations that `min_ratio` lets
     pass, one sentence after the other; where outputs are compared in the end, those of all."""
     draws = sizes.sentences * max(1, settings.draws)
@@ -110,7 +110,7 @@ SEARCH = Search(
     },
     series="beam",
     width=width,
-    held=held,
+    held=bytes_held,
     label=label,
     look=Look(marker="X"),
 )

@@ -113,14 +113,14 @@ def _step(trie, node, word):
 @_plain
 def _added(words, node, word):
     """What a word adds to a score, and the node after it."""
-    trie, (known, gains), weight, bonus = words
+    trie, (keys, gains), weight, bonus = words
     # No lock: compiled code runs alone, because it holds Python's own (no `nogil`).
-    place = (node * SPREAD + word) & (len(known) - 1)
-    if known[place, 0] != node or known[place, 1] != word:
+    place = (node * SPREAD + word) & (len(keys) - 1)
+    if keys[place, 0] != node or keys[place, 1] != word:
         value, following = _step(trie, node, word)
-        known[place, 0], known[place, 1], known[place, 2] = node, word, following
+        keys[place, 0], keys[place, 1], keys[place, 2] = node, word, following
         gains[place] = bonus + weight * value
-    return gains[place], known[place, 2]
+    return gains[place], keys[place, 2]
 
 
 @_plain
@@ -184,13 +184,13 @@ def _before(scores, first, second, i, j):
 def _best(scores, first, second, count):
     """The places of the `count` largest (score, first, second), the largest first."""
     order = np.empty(min(count, len(scores)), np.int64)
-    kept = 0
+    filled = 0
     for i in range(len(scores)):
-        if kept < len(order):
-            kept += 1
-        elif not _before(scores, first, second, i, order[kept - 1]):
+        if filled < len(order):
+            filled += 1
+        elif not _before(scores, first, second, i, order[filled - 1]):
             continue
-        place = kept - 1
+        place = filled - 1
         while place and _before(scores, first, second, i, order[place - 1]):
             order[place] = order[place - 1]
             place -= 1
@@ -238,25 +238,25 @@ def _scaled(beam, scale, smallest):
 
 
 @_compiled
-def _one_more(symbol, prefix, beam, tree, masses, used, words):
+def _one_more(symbol, prefix, beam, tree, masses, size, words):
     """Where no prefix ends in the symbol, all grow by it; whether they did, and the number of prefixes."""
     grown, added = np.empty(len(prefix), np.int64), np.empty(len(prefix))
     for i in range(len(prefix)):
         own = prefix[i]
         if tree[own, LAST] == symbol:
-            return False, used
+            return False, size
         grown[i] = _child(tree, own, symbol)
         added[i], node = _added(words, tree[own, NODE], symbol)
         if not grown[i]:
-            _add(tree, masses, used, own, symbol, masses[own, EXTRA] + added[i], node)
-            grown[i] = used
-            used += 1
+            _add(tree, masses, size, own, symbol, masses[own, EXTRA] + added[i], node)
+            grown[i] = size
+            size += 1
     for i in range(len(prefix)):
         prefix[i] = grown[i]
         beam[i, SCORE] += added[i]
         beam[i, OPEN] += beam[i, ENDED]
         beam[i, ENDED] = 0.0
-    return True, used
+    return True, size
 
 
 @_plain
@@ -349,12 +349,12 @@ def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, ent
 @_compiled
 def _within(entries, places, number, gap):
     """Moves the entries that are within the gap of the best to the front, and gives their number."""
-    least, kept = entries[:number, SCORE].max() - gap, 0
+    least, count = entries[:number, SCORE].max() - gap, 0
     for i in range(number):
         if entries[i, SCORE] >= least:
-            entries[kept], places[kept] = entries[i], places[i]
-            kept += 1
-    return kept
+            entries[count], places[count] = entries[i], places[i]
+            count += 1
+    return count
 
 
 @_compiled
@@ -368,7 +368,7 @@ def _chosen(entries, places, number, gap, width):
 
 
 @_plain
-def _next(entries, places, order, prefix, beam, tree, masses, used):
+def _next(entries, places, order, prefix, beam, tree, masses, size):
     """Fills the beam with the chosen entries, and gives the number of prefixes."""
     for i in range(len(order)):
         place = order[i]
@@ -378,11 +378,11 @@ def _next(entries, places, order, prefix, beam, tree, masses, used):
             prefix[i], beam[i, ENDED] = parent, entries[place, ENDED]
         else:
             _add(
-                tree, masses, used, parent, symbol, masses[parent, EXTRA] + entries[place, ENDED], places[place, AFTER]
+                tree, masses, size, parent, symbol, masses[parent, EXTRA] + entries[place, ENDED], places[place, AFTER]
             )
-            prefix[i], beam[i, ENDED] = used, 0.0
-            used += 1
-    return used
+            prefix[i], beam[i, ENDED] = size, 0.0
+            size += 1
+    return size
 
 
 @_compiled
@@ -405,14 +405,14 @@ def _outputs(tree, prefix, order):
 
 
 @_compiled
-def search(counts, symbols, values, probabilities, blank, width, gap, words, start, end_of_sentence, smallest, wanted):
-    """The prefixes after all slots, best first: scores; of the first `wanted`, symbols one after another, and where
+def search(counts, symbols, values, probabilities, blank, width, gap, words, start, end_of_sentence, smallest, limit):
+    """The prefixes after all slots, best first: scores; of the first `limit`, symbols one after another, and where
     each begins. Nothing where no prefix has a probability any more."""
     tree, masses = np.zeros((256, 6), np.int64), np.zeros((256, 2))
     tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
     beam[0, ENDED] = 1.0
-    scale, certain, used, end = 0.0, -1, 1, 0
+    scale, certain, size, end = 0.0, -1, 1, 0
     for slot in range(len(counts)):
         begin, end = end, end + counts[slot]
         alone = counts[slot] == 1
@@ -430,10 +430,10 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
                 return beam[:0, SCORE], symbols[:0], counts[:0]
         # At most so many prefixes are looked at, and may be new.
         most = len(prefix) * (counts[slot] + 1)
-        if used + most > len(tree):
-            tree, masses = _roomy(tree, used + most), _roomy(masses, used + most)
+        if size + most > len(tree):
+            tree, masses = _roomy(tree, size + most), _roomy(masses, size + most)
         if alone and gap == inf:
-            grown, used = _one_more(certain, prefix, beam, tree, masses, used, words)
+            grown, size = _one_more(certain, prefix, beam, tree, masses, size, words)
             if grown:
                 continue
         own, logs, shares, log_blank, p_blank = _sorted(
@@ -447,12 +447,12 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
         order = _chosen(entries, places, number, gap, width)
         if len(order) != len(prefix):
             prefix, beam = np.empty(len(order), np.int64), np.empty((len(order), 3))
-        used = _next(entries, places, order, prefix, beam, tree, masses, used)
+        size = _next(entries, places, order, prefix, beam, tree, masses, size)
     scores, (trie, _, weight, _) = beam[:, SCORE] + scale, words
     for i in range(len(scores)):
         scores[i] += weight * _step(trie, tree[prefix[i], NODE], end_of_sentence)[0]
     order = _best(scores, prefix, prefix, len(scores))
-    return scores[order], *_outputs(tree, prefix, order[:wanted])
+    return scores[order], *_outputs(tree, prefix, order[:limit])
 
 
 class PrefixBeam:
@@ -469,8 +469,8 @@ class PrefixBeam:
     ):
         self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
         trie, self._start = _trie(language_model)
-        self.known = np.full((REMEMBERED, 3), -1), np.zeros(REMEMBERED)
-        self._words = trie, self.known, float(lm_weight), float(word_bonus)
+        self.remembered = np.full((REMEMBERED, 3), -1), np.zeros(REMEMBERED)
+        self._words = trie, self.remembered, float(lm_weight), float(word_bonus)
 
     @staticmethod
     def probable(logits: np.ndarray, min_ratio: float) -> Probable:
@@ -496,7 +496,7 @@ class PrefixBeam:
         scores, words, _ = self._search(row, 1)
         return (scores.item(0), tuple(words.tolist())), len(scores)
 
-    def _search(self, row: Row, wanted: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _search(self, row: Row, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         counts, symbols, values, _ = row
         if len(values) > FEW * len(counts):
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
@@ -514,7 +514,7 @@ class PrefixBeam:
             self._start,
             EOS,
             SMALLEST,
-            wanted,
+            limit,
         )
         if not len(outputs[0]):
             raise ValueError(VANISHED)
@@ -527,6 +527,6 @@ def try_out() -> None:
     beam.best(Row(*beam.probable(np.zeros((1, 2), np.float32), 0.5), 0.0))
 
 
-def is_kept() -> bool:
+def is_cached() -> bool:
     """Whether an earlier process, perhaps on another processor or of another version, has cached its code."""
     return any(Path(search.stats.cache_path).glob(f"{Path(__file__).stem}.search-*.nbi"))

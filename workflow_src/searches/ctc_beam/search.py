@@ -60,7 +60,7 @@ def _compiled() -> ModuleType | None:
         return None
     try:
         module = importlib.import_module("workflow_src.searches.ctc_beam.compiled")
-        if not module.is_kept():
+        if not module.is_cached():
             log.info("compiling the search over prefixes; this takes some ten seconds, once")
         module.try_out()
     except Exception as failure:

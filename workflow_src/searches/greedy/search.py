@@ -45,7 +45,7 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
         best, tokens = logits.max(-1)
         if normaliser is not None:
             gains.append((running, wide(best) - normaliser))
-        left = []
+        going = []
         for row, (sentence, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if finished[sentence]:
                 continue
@@ -53,14 +53,14 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
                 finished[sentence] = True
             else:
                 outputs[sentence].append(token)
-                left.append(row)
-        if not left:
+                going.append(row)
+        if not going:
             break
-        if len(left) <= COMPACT_AT * len(running):
-            keep = on_device(left, source.device)
+        if len(going) <= COMPACT_AT * len(running):
+            keep = on_device(going, source.device)
             decoder.keep(keep)
             tokens = tokens.index_select(0, keep)
-            running = [running[row] for row in left]
+            running = [running[row] for row in going]
     return Hypotheses(outputs, _mean_gains(gains, outputs))
 
 

@@ -47,8 +47,8 @@ def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, 
     @torch.no_grad()
     def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, arrays)
-        used = torch.full((len(outputs),), settings.passes)
-        return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored, settings)
+        pass_counts = torch.full((len(outputs),), settings.passes)
+        return _best(torch.from_numpy(source), outputs, scores, pass_counts, rescorer, scored, settings)
 
     module = RefinementPass(networks[MODEL], settings, _ranks(settings, scored))
     return Pass(module, outputs=("outputs", "scores"), read=read)
@@ -69,18 +69,20 @@ def run(
     model = models[MODEL]
     memory, lengths = likely_lengths(model, model.encode(source), settings)
     ranks = _ranks(settings, scored)
-    seen: list[Tensor] = []
-    watch = seen.append if trace else None
+    trace_outputs: list[Tensor] = []
+    watch = trace_outputs.append if trace else None
     if settings.stop == "adaptive":
-        outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch, settings.patience)
+        outputs, scores, pass_counts = passed_until(
+            model, memory, lengths, settings.passes, ranks, watch, settings.patience
+        )
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
-        used = torch.full_like(lengths, settings.passes)
-    best = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
+        pass_counts = torch.full_like(lengths, settings.passes)
+    best = _best(source, outputs, scores, pass_counts, models.get(RESCORER), scored, settings)
     if trace:
         # Sentences that stopped early keep what they had.
-        seen += [outputs] * (settings.passes - len(seen))
-        best.traces = followed(best.tokens, [unpadded(part) for part in seen])
+        trace_outputs += [outputs] * (settings.passes - len(trace_outputs))
+        best.traces = followed(best.tokens, [unpadded(part) for part in trace_outputs])
     return best
 
 
@@ -88,13 +90,13 @@ def _best(
     source: Tensor,
     outputs: Tensor,
     scores: Tensor,
-    used: Tensor,
+    pass_counts: Tensor,
     rescorer: Rescorer | None,
     scored: bool,
     settings: IterativeRefinementSettings,
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
-    outputs, scores, used = on_cpu(outputs, scores, used)
+    outputs, scores, pass_counts = on_cpu(outputs, scores, pass_counts)
     best = winners(outputs, scores, source, rescorer, scored, settings.length_penalty)
-    best.steps = used.view(len(source), -1).amax(1).tolist()
+    best.steps = pass_counts.view(len(source), -1).amax(1).tolist()
     return best

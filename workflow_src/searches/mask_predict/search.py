@@ -64,10 +64,10 @@ def run(
     """
     model = models[MODEL]
     network, parts = MaskPredictPass(model, settings), []
-    seen: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
+    outputs_by_pass: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
     # So many sentences that no more than ROWS candidates are decoded together.
     for part in source.split(max(1, ROWS // settings.length_beam)):
-        passes = iter(seen)
+        passes = iter(outputs_by_pass)
 
         def watch(symbols: Tensor, mask: Tensor, passes=passes) -> None:
             next(passes).extend(unpadded(model.output(symbols, mask)))
@@ -75,7 +75,7 @@ def run(
         parts.append(network(part, watch if trace else None))
     best = winners(*joined(parts), source, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
-        best.traces = followed(best.tokens, seen)
+        best.traces = followed(best.tokens, outputs_by_pass)
     return best
 
 

@@ -20,10 +20,10 @@ def _longest_common(before: list[str], after: list[str]) -> int:
 
 @given(words, words)
 def test_kept_words_are_a_longest_common_subsequence(before, after):
-    kept = [word for word, changed in zip(after, changed_words(before, after), strict=True) if not changed]
+    unchanged = [word for word, changed in zip(after, changed_words(before, after), strict=True) if not changed]
     rest = iter(before)
-    assert all(word in rest for word in kept)
-    assert len(kept) == _longest_common(before, after)
+    assert all(word in rest for word in unchanged)
+    assert len(unchanged) == _longest_common(before, after)
 
 
 @given(words, words)

@@ -33,20 +33,20 @@ def test_what_a_file_says_comes_back(name, tmp_path):
     write_json(tmp_path / "file.json", raw)
     content = _check(read_json(tmp_path / "file.json"))
     assert isinstance(content, registry.analyses()[name].content)
-    assert analysed.written(content) | {"analysis": name, "format": contents.FORMAT} == json.loads(json.dumps(raw))
+    assert analysed.to_raw(content) | {"analysis": name, "format": contents.FORMAT} == json.loads(json.dumps(raw))
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         content.split = "test"
 
 
 def test_settings_of_searches_are_kept_whatever_their_names():
-    told = {"system": "a", "search": "b", "model": "c", "iterations": 4, "size": 0.5, "stop": True, "kind": "x"}
-    entry = Entry.model_validate(told | {"none": None, "many": [1, 2]})
+    entries = {"system": "a", "search": "b", "model": "c", "iterations": 4, "size": 0.5, "stop": True, "kind": "x"}
+    entry = Entry.model_validate(entries | {"none": None, "many": [1, 2]})
     # A list is no setting.
     assert entry.kept == {"iterations": 4, "size": 0.5, "stop": True, "kind": "x", "none": None}
     assert [type(value) for value in entry.kept.values()] == [int, float, bool, str, type(None)]
     assert entry.settings == {"system": "a", "search": "b", **entry.kept}
     row = LengthsRow.model_validate(
-        told | {"steps": 2, "label": "words", "bleu": dict.fromkeys(("predicted", "reference", "oracle"), 1)}
+        entries | {"steps": 2, "label": "words", "bleu": dict.fromkeys(("predicted", "reference", "oracle"), 1)}
     )
     assert "steps" not in row.kept and "label" not in row.kept and row.kept["iterations"] == 4
 
@@ -97,11 +97,11 @@ DAMAGED = {
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_damaged_files_are_refused_in_a_sentence(what):
-    content, told = DAMAGED[what]
+    content, problem = DAMAGED[what]
     with pytest.raises(ArtifactError) as raised:
         _check(content)
     message = str(raised.value)
-    assert message.startswith("file f ") and told in message and message.endswith("; make it again.")
+    assert message.startswith("file f ") and problem in message and message.endswith("; make it again.")
     assert "\n" not in message
 
 

@@ -25,10 +25,10 @@ def draws(samples):
 @pytest.mark.parametrize("kind", ["lvm", "ending", "lanmt"])
 def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
     model = {"lvm": lvm, "ending": ending, "lanmt": lanmt}[kind](seed=4)
-    found = bounds(model, SOURCE, OUTPUTS, draws(6), 11, CPU)
-    assert found[0] == found[2]
+    lower_bounds = bounds(model, SOURCE, OUTPUTS, draws(6), 11, CPU)
+    assert lower_bounds[0] == lower_bounds[2]
     memory = model.encode(torch.tensor([SOURCE]))
-    for output, value in zip(OUTPUTS, found, strict=True):
+    for output, value in zip(OUTPUTS, lower_bounds, strict=True):
         target = torch.tensor([output])
         if kind == "lanmt":
             prior, posterior = model.prior(memory), model.posterior(memory, target)
@@ -76,6 +76,6 @@ def test_outputs_stand_still_at_the_first_step_that_changes_nothing():
 
 
 def test_points_compare_with_the_start():
-    found = point(2, [-3.0, -5.0, -4.0], [-4.0, -4.0, -4.0])
-    assert (found["bound"], found["gain"], found["risen"], found["fallen"]) == (-4.0, 0.0, 1 / 3, 1 / 3)
-    assert found["bound_error"] == pytest.approx((1 / 3) ** 0.5) == found["gain_error"]
+    figures = point(2, [-3.0, -5.0, -4.0], [-4.0, -4.0, -4.0])
+    assert (figures["bound"], figures["gain"], figures["risen"], figures["fallen"]) == (-4.0, 0.0, 1 / 3, 1 / 3)
+    assert figures["bound_error"] == pytest.approx((1 / 3) ** 0.5) == figures["gain_error"]

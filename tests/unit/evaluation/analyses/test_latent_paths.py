@@ -65,9 +65,9 @@ def close(one, other):
 
 
 def test_a_path_by_hand():
-    found = latent_paths.follow(Halfway(), Halfway.halve, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
-    close(found[:1], found[1:])
-    after = dict(enumerate(found[0]))
+    paths = latent_paths.follow(Halfway(), Halfway.halve, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
+    close(paths[:1], paths[1:])
+    after = dict(enumerate(paths[0]))
     # z_L is (6, 8) (1 - 2^-L), the reference's posterior mean (3, 4).
     assert [after[step].from_start for step in after] == [0.0, 5.0, 7.5, 8.75]
     assert [after[step].step for step in after] == [None, 5.0, 2.5, 1.25]
@@ -86,11 +86,11 @@ def test_a_path_by_hand():
 def test_points_are_means_over_the_sentences_that_have_a_figure():
     place = latent_paths.Place(1.0, 2.0, 3.0, -4.0, -5.0, None, True)
     other = dataclasses.replace(place, from_start=2.0, cosine=0.5, changed=False)
-    found = latent_paths.point(4, [place, place, other])
-    assert (found["steps"], found["moving"], found["cosine"], found["cosine_error"]) == (4, 1, 0.5, 0.0)
-    assert (found["from_start"], found["changed"]) == (pytest.approx(4 / 3), pytest.approx(2 / 3))
+    figures = latent_paths.point(4, [place, place, other])
+    assert (figures["steps"], figures["moving"], figures["cosine"], figures["cosine_error"]) == (4, 1, 0.5, 0.0)
+    assert (figures["from_start"], figures["changed"]) == (pytest.approx(4 / 3), pytest.approx(2 / 3))
     # sqrt(variance 1/3 / 3 sentences)
-    assert found["from_start_error"] == found["changed_error"] == pytest.approx(1 / 3)
+    assert figures["from_start_error"] == figures["changed_error"] == pytest.approx(1 / 3)
     assert latent_paths.point(4, [place])["cosine"] is None and latent_paths.point(4, [place])["cosine_error"] is None
 
 
@@ -108,18 +108,18 @@ def alone(model, make_step, source, target, steps):
     target = torch.tensor([target])
     if hasattr(model, "source_latents"):
         mask, more = memory.mask, ()
-        read = lambda z: model.output(model.decode(memory, z)[0].argmax(-1), model.decode(memory, z)[1])  # noqa: E731
+        output_of = lambda z: model.output(model.decode(memory, z)[0].argmax(-1), model.decode(memory, z)[1])  # noqa: E731
     else:
         target = model.whole_target(target)
         mask = target != PAD
         more = (mask,)
         first = EOS if model.extra_positions else EOS + 1
-        read = lambda z: model.decode(memory, z, mask)[..., first:].argmax(-1) + first  # noqa: E731
+        output_of = lambda z: model.decode(memory, z, mask)[..., first:].argmax(-1) + first  # noqa: E731
     prior, step = Normal(*model.prior(memory, *more)), make_step(memory, mask)
     reference = model.posterior(memory, target, *more)[0]
-    path, found, before = [prior.mean], [], None
+    path, rows, before = [prior.mean], [], None
     for number in range(steps + 1):
-        z, tokens = path[-1], read(path[-1])
+        z, tokens = path[-1], output_of(path[-1])
         words = [i for i in tokens[0].tolist() if i > EOS]
         row = {
             "from_start": (z - path[0]).norm(dim=-1).mean(),
@@ -129,15 +129,15 @@ def alone(model, make_step, source, target, steps):
         }
         if number:
             moved = (z - path[-2]).flatten()
-            goal = (model.posterior(memory, read(path[-2]), *more)[0] - path[-2]).flatten()
+            goal = (model.posterior(memory, output_of(path[-2]), *more)[0] - path[-2]).flatten()
             row["step"] = (z - path[-2]).norm(dim=-1).mean()
             row["changed"] = words != before
             if moved.norm() > 1e-9 and goal.norm() > 1e-9:
                 row["cosine"] = moved @ goal / (moved.norm() * goal.norm())
         before = words
-        found.append(row)
+        rows.append(row)
         path.append(step(z))
-    return found
+    return rows
 
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
@@ -146,18 +146,20 @@ def test_figures_are_those_of_every_sentence_by_itself(kind, search):
     model = KINDS[kind]()
     refiner = None if search == "delta" else miniatures.refiner(search, seed=3)
     make_step = miniatures.step_maker(model, search, 0.7, refiner)
-    found = latent_paths.follow(model, make_step, SOURCES, TARGETS, 3, 64, CPU)
-    for source, target, places in zip(SOURCES, TARGETS, found, strict=True):
+    paths = latent_paths.follow(model, make_step, SOURCES, TARGETS, 3, 64, CPU)
+    for source, target, places in zip(SOURCES, TARGETS, paths, strict=True):
         with torch.no_grad():
             expected = alone(model, make_step, source, target, 3)
-        for place, wanted in zip(places, expected, strict=True):
+        for place, expected_row in zip(places, expected, strict=True):
             for name, value in dataclasses.asdict(place).items():
-                known = wanted.get(name)
-                assert value == (None if known is None else pytest.approx(float(known), abs=1e-8)), name
+                expected_value = expected_row.get(name)
+                assert value == (None if expected_value is None else pytest.approx(float(expected_value), abs=1e-8)), (
+                    name
+                )
     if search == "delta":
         # A delta step goes where a delta step goes.
-        known = [place.cosine for places in found for place in places if place.cosine is not None]
-        assert known == pytest.approx([1.0] * len(known)) and len(known) >= 3
+        cosines = [place.cosine for places in paths for place in places if place.cosine is not None]
+        assert cosines == pytest.approx([1.0] * len(cosines)) and len(cosines) >= 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

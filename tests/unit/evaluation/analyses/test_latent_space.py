@@ -76,8 +76,8 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
 def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
     model, refiner = models
     for search in ("delta", "score"):
-        found = translate_batch(model, torch.tensor([SOURCE]), search, 3, 1.0, refiner, lengths=torch.tensor([3]))
-        assert mapped["outputs"][search] == found.tokens[0]
+        hypotheses = translate_batch(model, torch.tensor([SOURCE]), search, 3, 1.0, refiner, lengths=torch.tensor([3]))
+        assert mapped["outputs"][search] == hypotheses.tokens[0]
     memory = model.encode(torch.tensor([SOURCE]))
     mask = torch.ones((1, 3), dtype=torch.bool)
     posterior, _ = model.posterior(memory, torch.tensor([REFERENCE]), mask)
@@ -89,14 +89,16 @@ def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
 
 def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
     """In a model that is told of end symbols, and in one that reads an explicit one as any other word."""
-    told, untold = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
-    untold.load_state_dict(told.state_dict())
+    with_end, without_end = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
+    without_end.load_state_dict(with_end.state_dict())
     refiner, words = miniatures.refiner("score", latent_dim=2), {"resolution": 5, "arrows": 3, "device": CPU}
-    found = latent_space.map_sentence(told, refiner, makers(told, refiner), SOURCE, REFERENCE, 0, **words)
-    wanted = latent_space.map_sentence(untold, refiner, makers(untold, refiner), SOURCE, [*REFERENCE, EOS], 0, **words)
-    assert len(found["panels"]) == 4 and (found["end_symbol"], wanted["end_symbol"]) == (EOS, None)
+    maps = latent_space.map_sentence(with_end, refiner, makers(with_end, refiner), SOURCE, REFERENCE, 0, **words)
+    other_maps = latent_space.map_sentence(
+        without_end, refiner, makers(without_end, refiner), SOURCE, [*REFERENCE, EOS], 0, **words
+    )
+    assert len(maps["panels"]) == 4 and (maps["end_symbol"], other_maps["end_symbol"]) == (EOS, None)
     ends = 0
-    for panel, other in zip(found["panels"], wanted["panels"], strict=True):
+    for panel, other in zip(maps["panels"], other_maps["panels"], strict=True):
         assert {key: panel[key] for key in panel if key != "regions"} == {
             key: other[key] for key in other if key != "regions"
         }
@@ -107,11 +109,13 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
         assert all(one == other or one == EOS for one, other in cells)
         ends += sum(one == EOS for one, _ in cells)
     assert 0 < ends < 100
-    found = latent_space.map_sentence(told, refiner, makers(told, refiner), SOURCE, REFERENCE, 2, **words)
+    maps = latent_space.map_sentence(with_end, refiner, makers(with_end, refiner), SOURCE, REFERENCE, 2, **words)
     for search in ("delta", "score"):
-        translated = translate_batch(told, torch.tensor([SOURCE]), search, 2, 1.0, refiner, lengths=torch.tensor([3]))
-        assert len(found["outputs"][search]) == 4
-        assert [token for token in found["outputs"][search] if token != EOS] == translated.tokens[0]
+        translated = translate_batch(
+            with_end, torch.tensor([SOURCE]), search, 2, 1.0, refiner, lengths=torch.tensor([3])
+        )
+        assert len(maps["outputs"][search]) == 4
+        assert [token for token in maps["outputs"][search] if token != EOS] == translated.tokens[0]
 
 
 def test_the_sentence_shown_is_one_that_refinement_changes_most(models):

@@ -26,9 +26,9 @@ def procedure_of(model, search, steps, step_size, refiner):
 
 def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
     model = miniatures.lvm()
-    found = lengths.candidates(model, SOURCES, 5, 64, CPU)
-    assert found == lengths.candidates(model, SOURCES, 5, 1, CPU)
-    for source, best in zip(SOURCES, found, strict=True):
+    candidates = lengths.candidates(model, SOURCES, 5, 64, CPU)
+    assert candidates == lengths.candidates(model, SOURCES, 5, 1, CPU)
+    for source, best in zip(SOURCES, candidates, strict=True):
         memory = model.encode(pad([source], eos=True))
         scores = model.length(memory)[0].tolist()
         order = sorted(range(len(scores)), key=lambda c: -scores[c])
@@ -40,33 +40,33 @@ def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
 
 def test_given_lengths_need_no_number_of_them():
     """The default of `length_beam` is more than this model's head knows, and does nothing here."""
-    asked = []
-    translator = SimpleNamespace(networks=lambda settings: asked.append(settings) or {"model": None})
+    calls = []
+    translator = SimpleNamespace(networks=lambda settings: calls.append(settings) or {"model": None})
     networks.procedure(translator, MaskPredictSettings(iterations=2, length_beam=5))
-    assert (asked[0].length_beam, asked[0].iterations) == (1, 2)
+    assert (calls[0].length_beam, calls[0].iterations) == (1, 2)
 
 
 def test_accuracy_by_hand():
-    found = lengths.accuracy([[5, 6, 7], [4, 3, 8], [2, 3, 9], [9, 8, 1]], [5, 3, 9, 10])
-    assert found["exact"] == 0.25 and found["within_1"] == 0.75 and found["within_2"] == 0.75
-    assert found["bias"] == pytest.approx((0 + 1 - 7 - 1) / 4)
-    assert found["within_top"] == [0.25, 0.5, 0.75]
+    accuracy = lengths.accuracy([[5, 6, 7], [4, 3, 8], [2, 3, 9], [9, 8, 1]], [5, 3, 9, 10])
+    assert accuracy["exact"] == 0.25 and accuracy["within_1"] == 0.75 and accuracy["within_2"] == 0.75
+    assert accuracy["bias"] == pytest.approx((0 + 1 - 7 - 1) / 4)
+    assert accuracy["within_top"] == [0.25, 0.5, 0.75]
     with pytest.raises(ValueError, match="no lengths to compare"):
         lengths.accuracy([], [])
 
 
 def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
     """Outputs of a given length, against a model that reads one more position as any other."""
-    told, untold = miniatures.lvm(end_symbol=True), miniatures.lvm()
+    with_end, without_end = miniatures.lvm(end_symbol=True), miniatures.lvm()
     with torch.no_grad():
         # No end symbol is put out, so that the two do not differ in words.
-        told.output_bias[2] -= 1000
-        untold.output_bias[2] -= 1000
-    found, wanted = (
-        networks.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, given, 64, CPU)
-        for model, given in ((told, [4, 2, 7, 3]), (untold, [5, 3, 8, 4]))
+        with_end.output_bias[2] -= 1000
+        without_end.output_bias[2] -= 1000
+    outputs, expected = (
+        networks.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, target_lengths, 64, CPU)
+        for model, target_lengths in ((with_end, [4, 2, 7, 3]), (without_end, [5, 3, 8, 4]))
     )
-    assert found == wanted
+    assert outputs == expected
     ending = miniatures.ending()
     shorter = networks.translate_with(procedure_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
     assert all(len(row) <= length + 1 for row, length in zip(shorter, [4, 2, 7, 3], strict=True))
@@ -77,14 +77,14 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
 def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     refiner = miniatures.refiner(search) if search in ("score", "energy") else None
     procedure = procedure_of(miniatures.lvm(), search, 2, 0.5, refiner)
-    wanted = [4, 2, 7, 3]
-    found = networks.translate_with(procedure, SOURCES, wanted, 64, CPU)
-    assert [len(tokens) for tokens in found] == wanted
-    assert found == networks.translate_with(procedure, SOURCES, wanted, 1, CPU)
+    target_lengths = [4, 2, 7, 3]
+    outputs = networks.translate_with(procedure, SOURCES, target_lengths, 64, CPU)
+    assert [len(tokens) for tokens in outputs] == target_lengths
+    assert outputs == networks.translate_with(procedure, SOURCES, target_lengths, 1, CPU)
     alone = translate_batch(
         procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner, lengths=torch.tensor([2])
     )
-    assert found[1] == alone.tokens[0]
+    assert outputs[1] == alone.tokens[0]
 
 
 @pytest.mark.parametrize("batch", [1, 64])
@@ -95,10 +95,10 @@ def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(ba
     # Steps are those of searches that refine latents.
     procedure = networks.procedure(translator, networks.entry_settings(entry, steps=1))
     assert (procedure.steps, procedure.label) == (0, "mask-predict, T = 3")
-    given = [4, 2, 7, 3]
-    found = networks.translate_with(procedure, SOURCES, given, batch, CPU)
+    target_lengths = [4, 2, 7, 3]
+    outputs = networks.translate_with(procedure, SOURCES, target_lengths, batch, CPU)
     with torch.no_grad():
-        for source, length, row in zip(SOURCES, given, found, strict=True):
+        for source, length, row in zip(SOURCES, target_lengths, outputs, strict=True):
             memory = model.encode(pad([source], eos=True))
             words, _, _ = mask_predict(model, memory, torch.tensor([length]), 3)
             assert row == words[0].tolist() and len(row) == length
@@ -107,6 +107,6 @@ def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(ba
 def test_the_table_has_the_labels_of_such_rows():
     bleu = {"predicted": 20.0, "reference": 21.5, "oracle": 25.0}
     row = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3, "steps": 0, "bleu": bleu}
-    found = analysed.read(analysed.raw("lengths", rows=[row | {"label": "mask-predict, T = 3"}]))["lengths"]
-    table = length_table(found, SimpleNamespace(title=lambda search: search))
+    content = analysed.read(analysed.raw("lengths", rows=[row | {"label": "mask-predict, T = 3"}]))["lengths"]
+    table = length_table(content, SimpleNamespace(title=lambda search: search))
     assert table.rows == [["mask-predict, T = 3", "20.0", "21.5", "25.0"]]

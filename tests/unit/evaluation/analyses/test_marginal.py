@@ -74,11 +74,11 @@ OUTPUT = [58, 63, 50, 61]
 
 def test_with_the_true_posterior_one_weight_is_as_good_as_all():
     model = LinearGaussian(exact=True)
-    (found,) = estimates(model, [OUTPUT])
+    (estimate,) = estimates(model, [OUTPUT])
     # Latents reach the decoder in float32.
-    assert found.value == pytest.approx(model.log_probability(OUTPUT), abs=1e-5)
-    assert found.error < 1e-6
-    assert found.effective == pytest.approx(400, rel=1e-5)
+    assert estimate.value == pytest.approx(model.log_probability(OUTPUT), abs=1e-5)
+    assert estimate.error < 1e-6
+    assert estimate.effective == pytest.approx(400, rel=1e-5)
 
 
 def test_another_posterior_gives_the_same_within_its_error_and_the_error_is_right():
@@ -103,9 +103,9 @@ def test_a_models_own_marginal_is_the_integral_over_its_latent():
         scores = model.decode(memory.select(rows), z[:, None, None], mask.expand(len(z), -1)).log_softmax(-1)
     density = torch.distributions.Normal(mean, deviation).log_prob(z).exp()
     integral = torch.trapezoid(scores[:, 0, target[0]].exp() * density, z)
-    (found,) = estimates(model, [target], samples=4000, source=source, chunk=1000)
-    assert found.value == pytest.approx(math.log(integral), abs=4 * found.error + 1e-6)
-    assert found.error < 0.05
+    (estimate,) = estimates(model, [target], samples=4000, source=source, chunk=1000)
+    assert estimate.value == pytest.approx(math.log(integral), abs=4 * estimate.error + 1e-6)
+    assert estimate.error < 0.05
 
 
 def test_probabilities_of_all_outputs_sum_to_one():
@@ -114,21 +114,21 @@ def test_probabilities_of_all_outputs_sum_to_one():
     prior = model.prior
     # An untrained posterior is far from the true one; one that is a little wider than the prior is near enough.
     model.posterior = lambda memory, target, mask: (prior(memory, mask)[0], 1.2 * prior(memory, mask)[1])
-    found = estimates(model, [[token] for token in range(11)], samples=2000, source=[4, 7, EOS], chunk=500)
-    total = sum(math.exp(e.value) for e in found)
-    error = sum((math.exp(e.value) * e.error) ** 2 for e in found) ** 0.5
+    every_estimate = estimates(model, [[token] for token in range(11)], samples=2000, source=[4, 7, EOS], chunk=500)
+    total = sum(math.exp(e.value) for e in every_estimate)
+    error = sum((math.exp(e.value) * e.error) ** 2 for e in every_estimate) ** 0.5
     assert total == pytest.approx(1, abs=5 * error)
     assert error < 0.05
 
 
 def test_with_an_end_symbol_an_output_is_its_words_and_one_end_symbol():
     """The same weights in a model that is told of the end symbol, and in one that reads it as any other word."""
-    told, untold = miniatures.lvm(end_symbol=True), miniatures.lvm()
+    with_end, without_end = miniatures.lvm(end_symbol=True), miniatures.lvm()
     outputs = [[4, 5, 6], [7], [9, 9, 9, 9], []]
-    found = estimates(told, outputs, samples=60, chunk=17)
-    wanted = estimates(untold, [[*output, EOS] for output in outputs], samples=60, chunk=17)
-    assert found == wanted
-    assert len({estimate.value for estimate in found}) == 4
+    actual = estimates(with_end, outputs, samples=60, chunk=17)
+    expected = estimates(without_end, [[*output, EOS] for output in outputs], samples=60, chunk=17)
+    assert actual == expected
+    assert len({estimate.value for estimate in actual}) == 4
 
 
 def test_chunks_and_company_change_nothing():
@@ -165,24 +165,24 @@ def test_a_ratio_of_gaussians_is_that_of_torch():
     z = mean_q + deviation_q * noise
     p, q = torch.distributions.Normal(mean_p, deviation_p), torch.distributions.Normal(mean_q, deviation_q)
     expected = (p.log_prob(z) - q.log_prob(z)).sum((1, 2))
-    found = marginal.gaussian_log_ratio(z, noise, mean_p, deviation_p, deviation_q)
-    torch.testing.assert_close(found, expected)
+    ratio = marginal.gaussian_log_ratio(z, noise, mean_p, deviation_p, deviation_q)
+    torch.testing.assert_close(ratio, expected)
 
 
 def test_weights_of_any_size_are_safe():
-    found = marginal.estimate(torch.tensor([-2000.0, -2001.0, -3000.0], dtype=torch.float64))
-    assert found.value == pytest.approx(-2000 + math.log((1 + math.exp(-1)) / 3))
-    assert math.isfinite(found.error) and 1 < found.effective < 2
+    estimate = marginal.estimate(torch.tensor([-2000.0, -2001.0, -3000.0], dtype=torch.float64))
+    assert estimate.value == pytest.approx(-2000 + math.log((1 + math.exp(-1)) / 3))
+    assert math.isfinite(estimate.error) and 1 < estimate.effective < 2
 
 
 def test_a_point_pairs_sentences():
     start = [Estimate(-5.0, 0.3, 10), Estimate(-9.0, 0.4, 30), Estimate(-7.0, 0.0, 20)]
     later = [Estimate(-4.0, 0.0, 10), Estimate(-9.5, 0.6, 40), Estimate(-7.0, 0.0, 20)]
-    found = marginal.point(2, later, start)
-    assert found["log_probability"] == pytest.approx(-20.5 / 3)
-    assert found["error"] == pytest.approx(0.6 / 3)
-    assert found["gain"] == pytest.approx(0.5 / 3)
-    assert found["gain_error"] == pytest.approx(statistics.stdev([1.0, -0.5, 0.0]) / 3**0.5)
-    assert (found["risen"], found["fallen"], found["effective_samples"]) == (1 / 3, 1 / 3, 20)
+    figures = marginal.point(2, later, start)
+    assert figures["log_probability"] == pytest.approx(-20.5 / 3)
+    assert figures["error"] == pytest.approx(0.6 / 3)
+    assert figures["gain"] == pytest.approx(0.5 / 3)
+    assert figures["gain_error"] == pytest.approx(statistics.stdev([1.0, -0.5, 0.0]) / 3**0.5)
+    assert (figures["risen"], figures["fallen"], figures["effective_samples"]) == (1 / 3, 1 / 3, 20)
     alone = marginal.point(0, start[:1], start[:1])
     assert alone["gain"] == alone["gain_error"] == alone["spread"] == 0

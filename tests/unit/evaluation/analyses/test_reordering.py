@@ -26,17 +26,17 @@ from workflow_src.types import EOS
     ],
 )
 def test_the_share_of_pairs_in_the_opposite_order(one, other, share):
-    found = reordering.disagreement(one.split(), other.split())
-    assert found == (None if share is None else pytest.approx(share))
-    assert reordering.disagreement(other.split(), one.split()) == found
+    disagreement = reordering.disagreement(one.split(), other.split())
+    assert disagreement == (None if share is None else pytest.approx(share))
+    assert reordering.disagreement(other.split(), one.split()) == disagreement
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_assignment_has_the_least_sum_of_all_permutations(seed):
     distances = np.random.default_rng(seed).random((6, 6))
-    found = reordering.assignment(distances)
+    assignment = reordering.assignment(distances)
     sums = {order: distances[np.arange(6), list(order)].sum() for order in itertools.permutations(range(6))}
-    assert tuple(found) == min(sums, key=sums.get)
+    assert tuple(assignment) == min(sums, key=sums.get)
 
 
 def test_latents_that_were_permuted_are_found_again():
@@ -65,10 +65,10 @@ def test_a_sentence_is_told_in_shares_and_positions():
 
 def test_sentences_are_grouped_by_word_order():
     rows = [{"moved": share, "displacement": 3 * share} for share in (0.0, 0.2, 0.4, 0.8)]
-    found = reordering.summary(rows, [0.0, 0.0, 0.5, 0.7])
-    assert found["same"] == pytest.approx({"sentences": 2, "moved": 0.1, "displacement": 0.3})
-    assert found["other"] == pytest.approx({"sentences": 2, "moved": 0.6, "displacement": 1.8})
-    assert found["correlation"] == pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
+    summary = reordering.summary(rows, [0.0, 0.0, 0.5, 0.7])
+    assert summary["same"] == pytest.approx({"sentences": 2, "moved": 0.1, "displacement": 0.3})
+    assert summary["other"] == pytest.approx({"sentences": 2, "moved": 0.6, "displacement": 1.8})
+    assert summary["correlation"] == pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
     assert reordering.summary(rows[:2], [0.0, 0.0])["other"] is None
     assert reordering.summary(rows[:2], [0.0, 0.0])["correlation"] is None
 
@@ -77,23 +77,23 @@ def test_sentences_are_grouped_by_word_order():
 def test_alignments_are_the_most_probable_of_all(target):
     model = miniatures.nat(seed=6, latent="vae", latent_dim=3, posterior_layers=1)
     source = [4, 9, EOS]
-    found = reordering.alignment(model, source, target, torch.device("cpu"))
+    alignment = reordering.alignment(model, source, target, torch.device("cpu"))
     with torch.no_grad():
         memory = model.encode(torch.tensor([source]))
         scores = model.decode(memory, model.posterior(memory, torch.tensor([target]))[0])[0][0].log_softmax(-1)
-    assert found["slots"] == len(scores) == 6
+    assert alignment["slots"] == len(scores) == 6
     symbols = [model.blank, *dict.fromkeys(target)]
     every = [path for path in itertools.product(symbols, repeat=6) if collapse(list(path), model.blank) == target]
     best = max(every, key=lambda path: sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
-    read = [model.blank] * 6
-    for word, slots in zip(target, found["places"], strict=True):
+    symbols_of_slots = [model.blank] * 6
+    for word, slots in zip(target, alignment["places"], strict=True):
         assert slots == list(range(slots[0], slots[-1] + 1))
         for slot in slots:
-            read[slot] = word
-    assert tuple(read) == best
+            symbols_of_slots[slot] = word
+    assert tuple(symbols_of_slots) == best
 
 
 def test_more_subwords_than_slots_have_no_alignment():
     model = miniatures.nat(latent="vae", latent_dim=3, posterior_layers=1)
-    found = reordering.alignment(model, [4, EOS], [4, 4, 4], torch.device("cpu"))
-    assert found == {"slots": 4, "places": None}
+    alignment = reordering.alignment(model, [4, EOS], [4, 4, 4], torch.device("cpu"))
+    assert alignment == {"slots": 4, "places": None}

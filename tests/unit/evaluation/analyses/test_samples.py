@@ -22,11 +22,11 @@ def certain(model):
     return model
 
 
-@pytest.mark.parametrize("made", [miniatures.lvm, miniatures.ending])
+@pytest.mark.parametrize("make", [miniatures.lvm, miniatures.ending])
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
-def test_a_sample_of_a_prior_without_width_is_its_mean(search, made):
+def test_a_sample_of_a_prior_without_width_is_its_mean(search, make):
     refiner = miniatures.refiner(search) if search != "delta" else None
-    model = certain(made())
+    model = certain(make())
     procedure = Procedure(model, miniatures.step_maker(model, search, 0.7, refiner), 2)
     before, after = sample_and_refine(procedure, SOURCE, 1, 0, CPU)
     trace = translate_batch(model, torch.tensor([SOURCE]), search, 2, 0.7, refiner, trace=True).traces

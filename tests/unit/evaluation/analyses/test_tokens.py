@@ -26,9 +26,9 @@ def distance(a, b):
 def test_edit_distance_is_that_of_the_recurrence(pairs):
     first, refined = zip(*pairs, strict=True)
     distances = [distance(a, b) for a, b in pairs]
-    found = compare(first, refined, 1)
-    assert found["edit_distance"] == pytest.approx(statistics.fmean(distances))
-    assert found["changed"] == pytest.approx(sum(a != b for a, b in pairs) / len(pairs))
+    figures = compare(first, refined, 1)
+    assert figures["edit_distance"] == pytest.approx(statistics.fmean(distances))
+    assert figures["changed"] == pytest.approx(sum(a != b for a, b in pairs) / len(pairs))
     same = compare(first, first, 0)
     assert same["edit_distance"] == same["changed"] == 0
 
@@ -40,20 +40,20 @@ def test_repetitions_are_counted_by_hand():
 def test_repetitions_are_told_relative_to_the_first_outputs():
     first = [[1, 1, 1], [2, 2, 3], [4, 5, 6]]
     refined = [[1, 1, 2], [2, 3, 3], [4, 4, 6]]
-    found = compare(first, refined, 4)
-    assert found["steps"] == 4
-    assert found["repetitions"] == 1.0
-    assert found["relative_repetitions"] == 1.0
+    figures = compare(first, refined, 4)
+    assert figures["steps"] == 4
+    assert figures["repetitions"] == 1.0
+    assert figures["relative_repetitions"] == 1.0
     # Residuals of the ratio 3 / 3: -1, 0, 1; their sum of squares times 3 / 2, its root over the total of 3.
-    assert found["relative_repetitions_error"] == pytest.approx(3**0.5 / 3)
+    assert figures["relative_repetitions_error"] == pytest.approx(3**0.5 / 3)
     assert compare(first, first, 0)["relative_repetitions_error"] == 0
-    assert found["edit_distance_error"] == pytest.approx(0)
+    assert figures["edit_distance_error"] == pytest.approx(0)
 
 
 def test_without_repetitions_there_is_no_ratio():
-    found = compare([[1, 2]], [[1, 1]], 1)
-    assert found["relative_repetitions"] is None and found["relative_repetitions_error"] is None
-    assert found["repetitions"] == 1
+    figures = compare([[1, 2]], [[1, 1]], 1)
+    assert figures["relative_repetitions"] is None and figures["relative_repetitions_error"] is None
+    assert figures["repetitions"] == 1
 
 
 def test_no_sentences_are_refused():

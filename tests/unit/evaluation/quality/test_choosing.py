@@ -65,7 +65,7 @@ GRIDS = {
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "edges"),
     [
         # Nothing lies beyond what a setting allows, and its default is no edge.
         ({"weight": 0.0}, []),
@@ -83,8 +83,8 @@ GRIDS = {
         ({"threshold": 0.2, "lengths": 5}, [("threshold 0.2", "largest"), ("lengths 5", "largest")]),
     ],
 )
-def test_a_choice_at_the_edge_of_its_grid_is_told_where_the_grid_can_be_extended(chosen, told):
-    sentences = [f"{choice} is the {end} of its grid: extend it" for choice, end in told]
+def test_a_choice_at_the_edge_of_its_grid_is_told_where_the_grid_can_be_extended(chosen, edges):
+    sentences = [f"{choice} is the {end} of its grid: extend it" for choice, end in edges]
     assert at_edge(Numbers, {name: GRIDS[name] for name in chosen}, chosen) == sentences
 
 

@@ -43,8 +43,8 @@ HYPOTHESES, REFERENCES = (list(side) for side in zip(*PAIRS, strict=True))
 @given(st.lists(texts, max_size=4))
 def test_repetitions_are_the_words_that_collapsing_takes(lines):
     total = sum(len(line.split()) for line in lines)
-    left = sum(len(list(groupby(line.split()))) for line in lines)
-    assert metrics.repetitions(lines) == pytest.approx(100 * (total - left) / total if total else 0)
+    remaining = sum(len(list(groupby(line.split()))) for line in lines)
+    assert metrics.repetitions(lines) == pytest.approx(100 * (total - remaining) / total if total else 0)
 
 
 OTHERS = [
@@ -68,14 +68,14 @@ def test_several_references_count_as_in_sacrebleu(more):
     alone = score(HYPOTHESES, REFERENCES, names=ORACLES)
     for name, oracle in ORACLES.items():
         measured = Measured(declared()[name], declared()[name].settings())
-        found = metrics.scores([measured], texts)
+        scores = metrics.scores([measured], texts)
         expected = oracle.corpus_score(HYPOTHESES, every)
-        assert found[name] == pytest.approx(expected.score, abs=1e-9) and declared()[name].references == "all"
-        assert found[name] != pytest.approx(alone[name], abs=0.1), name
-        if f"{name}_signature" in found:
-            signature = found[f"{name}_signature"].replace("|bs:1000|seed:12345", "")
+        assert scores[name] == pytest.approx(expected.score, abs=1e-9) and declared()[name].references == "all"
+        assert scores[name] != pytest.approx(alone[name], abs=0.1), name
+        if f"{name}_signature" in scores:
+            signature = scores[f"{name}_signature"].replace("|bs:1000|seed:12345", "")
             assert signature == oracle.get_signature().format()
-            assert f"nrefs:{2 if len(more) == 1 else 'var'}" in found[f"{name}_signature"]
+            assert f"nrefs:{2 if len(more) == 1 else 'var'}" in scores[f"{name}_signature"]
         if measured.metric.segments:
             counts, combine = metrics.sentence_counts(measured, texts)
             assert combine(counts.sum(axis=0)) == pytest.approx(expected.score, abs=1e-6)
@@ -101,11 +101,11 @@ def test_references_of_other_lengths_are_refused():
 
 
 def test_identical_text_is_perfect():
-    found = score(REFERENCES, REFERENCES)
-    assert found["bleu"] == pytest.approx(100) and found["chrf"] == pytest.approx(100)
-    assert found["bleu_ci"] == pytest.approx((100, 100))
-    assert found["length_ratio"] == 1
-    assert found["validity"] is None
+    scores = score(REFERENCES, REFERENCES)
+    assert scores["bleu"] == pytest.approx(100) and scores["chrf"] == pytest.approx(100)
+    assert scores["bleu_ci"] == pytest.approx((100, 100))
+    assert scores["length_ratio"] == 1
+    assert scores["validity"] is None
 
 
 def test_bleu_agrees_with_the_formula_of_papineni():
@@ -123,16 +123,16 @@ def test_bleu_agrees_with_the_formula_of_papineni():
     length = sum(len(text.split()) for text in HYPOTHESES)
     reference_length = sum(len(text.split()) for text in REFERENCES)
     expected = 100 * math.exp(min(0, 1 - reference_length / length) + log_precision)
-    found = score(HYPOTHESES, REFERENCES)
-    assert found["bleu"] == pytest.approx(expected, rel=1e-9)
-    assert found["length_ratio"] == pytest.approx(length / reference_length)
+    scores = score(HYPOTHESES, REFERENCES)
+    assert scores["bleu"] == pytest.approx(expected, rel=1e-9)
+    assert scores["length_ratio"] == pytest.approx(length / reference_length)
 
 
 def test_signatures_say_case_tokeniser_and_bootstrap():
-    found = score(HYPOTHESES, REFERENCES)
-    assert "case:mixed" in found["bleu_signature"] and "tok:13a" in found["bleu_signature"]
-    assert "bs:1000" in found["bleu_signature"] and "seed:12345" in found["bleu_signature"]
-    assert "nc:6" in found["chrf_signature"]
+    scores = score(HYPOTHESES, REFERENCES)
+    assert "case:mixed" in scores["bleu_signature"] and "tok:13a" in scores["bleu_signature"]
+    assert "bs:1000" in scores["bleu_signature"] and "seed:12345" in scores["bleu_signature"]
+    assert "nc:6" in scores["chrf_signature"]
 
 
 def test_case_counts():
@@ -152,15 +152,15 @@ def test_interval_holds_the_score_and_is_reproducible_whatever_the_users_seed(mo
 def test_variants_differ_by_repetitions_only():
     stuttering = [text.replace("the", "the the") for text in REFERENCES]
     others = [text.replace("garden", "garden garden") for text in REFERENCES]
-    found = metrics.all_variants(default_measured(), Texts(stuttering, REFERENCES, (), Corpus("de", "en")), others)
-    assert found["without_repeated_words"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 90
+    variants = metrics.all_variants(default_measured(), Texts(stuttering, REFERENCES, (), Corpus("de", "en")), others)
+    assert variants["without_repeated_words"]["bleu"] == pytest.approx(100) and variants["kept"]["bleu"] < 90
     for variant, lines in (("kept", stuttering), ("without_repeated_subwords", others)):
-        assert found[variant]["bleu"] == corpus_bleu(lines, REFERENCES, "13a")
-        assert found[variant]["bleu_intl_lowercase"] == corpus_bleu(lines, REFERENCES, "intl", lowercase=True)
+        assert variants[variant]["bleu"] == corpus_bleu(lines, REFERENCES, "13a")
+        assert variants[variant]["bleu_intl_lowercase"] == corpus_bleu(lines, REFERENCES, "intl", lowercase=True)
     repeated = sum(text.split().count("the") for text in REFERENCES)
     words = sum(len(text.split()) for text in stuttering)
-    assert found["repetitions_per_100_words"] == pytest.approx(100 * repeated / words)
-    assert found["sentences"] == len(REFERENCES)
+    assert variants["repetitions_per_100_words"] == pytest.approx(100 * repeated / words)
+    assert variants["sentences"] == len(REFERENCES)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -218,16 +218,16 @@ def test_papers_ways_of_counting_tokens_are_scored_beside():
     hypotheses = ["He doesn't know the well-known man.", "The price is 5 euros (or so)."]
     references = ["He doesn't see the well-known man.", "The price is 6 Euros (or so)."]
     tokens = ["He does n't know the well-known man .", "The price is 5 euros ( or so ) ."]
-    wanted = ["He does n't see the well-known man .", "The price is 6 Euros ( or so ) ."]
-    found = score(hypotheses, references)
+    reference_tokens = ["He does n't see the well-known man .", "The price is 6 Euros ( or so ) ."]
+    scores = score(hypotheses, references)
     metric = sacrebleu.BLEU(tokenize="none", force=True)
-    assert found["bleu_tokenised"] == pytest.approx(metric.corpus_score(tokens, [wanted]).score)
-    assert found["bleu_intl_lowercase"] == pytest.approx(
+    assert scores["bleu_tokenised"] == pytest.approx(metric.corpus_score(tokens, [reference_tokens]).score)
+    assert scores["bleu_intl_lowercase"] == pytest.approx(
         sacrebleu.BLEU(tokenize="intl")
         .corpus_score([t.lower() for t in hypotheses], [[t.lower() for t in references]])
         .score
     )
-    assert found["bleu_intl_lowercase"] > found["bleu_tokenised"]
+    assert scores["bleu_intl_lowercase"] > scores["bleu_tokenised"]
 
 
 def test_bleu_alone_is_that_of_the_score():
@@ -236,12 +236,12 @@ def test_bleu_alone_is_that_of_the_score():
 
 def test_the_best_of_several_is_the_one_its_reference_likes():
     worse = ["the cat", *HYPOTHESES[1:]]
-    found = metrics.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES)
-    assert found == REFERENCES
+    best = metrics.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES)
+    assert best == REFERENCES
     # The first among equals; a sentence that nothing matches still has a translation.
     assert metrics.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"]) == ["a b"]
     assert metrics.best_by_sentence([["x"], ["y"]], ["a b"]) == ["x"]
-    assert corpus_bleu(found, REFERENCES, "13a") >= corpus_bleu(HYPOTHESES, REFERENCES, "13a")
+    assert corpus_bleu(best, REFERENCES, "13a") >= corpus_bleu(HYPOTHESES, REFERENCES, "13a")
 
 
 def test_chinese_is_scored_by_its_tokeniser_and_the_signature_says_it():
@@ -249,11 +249,11 @@ def test_chinese_is_scored_by_its_tokeniser_and_the_signature_says_it():
         ["我喜欢吃苹果和香蕉。", "他明天去北京开会。"],
         ["我喜欢吃苹果和梨子。", "他明天去北京开会吗。"],
     )
-    found = score(outputs, references, Corpus("en", "zh", "zh"))
-    assert found["bleu"] == sacrebleu.BLEU(trg_lang="zh").corpus_score(outputs, [references]).score
-    assert "tok:zh" in found["bleu_signature"] and found["bleu"] > 70
+    scores = score(outputs, references, Corpus("en", "zh", "zh"))
+    assert scores["bleu"] == sacrebleu.BLEU(trg_lang="zh").corpus_score(outputs, [references]).score
+    assert "tok:zh" in scores["bleu_signature"] and scores["bleu"] > 70
     # Tokens of Moses and international ones are separated by spaces: such papers count otherwise.
-    assert found["bleu_tokenised"] is None and found["bleu_intl_lowercase"] is None
+    assert scores["bleu_tokenised"] is None and scores["bleu_intl_lowercase"] is None
     # A named one wins over that of the language.
     assert "tok:char" in score(outputs, references, Corpus("en", "zh", "char"))["bleu_signature"]
     # 的 after 的: characters count where words are not separated.
@@ -264,9 +264,9 @@ def test_chinese_is_scored_by_its_tokeniser_and_the_signature_says_it():
 def test_perfect_and_hopeless_outputs_keep_their_bounds(line):
     """Bounds of the interval, BLEU and chrF in [0, 100], with BLEU between the bounds."""
     for outputs in ([line] * 8, ["x y z v w"] * 8, [line] * 4 + ["x y z v w"] * 4):
-        found = score(outputs, [line] * 8)
-        low, high = found["bleu_ci"]
-        assert 0 <= low <= found["bleu"] <= high <= 100 and 0 <= found["chrf"] <= 100
+        scores = score(outputs, [line] * 8)
+        low, high = scores["bleu_ci"]
+        assert 0 <= low <= scores["bleu"] <= high <= 100 and 0 <= scores["chrf"] <= 100
     perfect = score(["The child sleeps ."] * 8, ["The child sleeps ."] * 8)
     assert (perfect["bleu"], perfect["bleu_ci"], perfect["chrf"]) == (100, (100, 100), 100)
 

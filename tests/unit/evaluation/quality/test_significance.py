@@ -70,8 +70,8 @@ def sacre(lines: list[str], references: list[str]) -> float:
     ],
 )
 def test_bleu_of_the_statistics_is_that_of_sacrebleu(translations, references):
-    found = corpus_bleu(statistics(translations, references, "13a").sum(axis=0))
-    assert found == pytest.approx(min(100.0, sacre(translations, references)), abs=1e-9)
+    bleu = corpus_bleu(statistics(translations, references, "13a").sum(axis=0))
+    assert bleu == pytest.approx(min(100.0, sacre(translations, references)), abs=1e-9)
 
 
 def test_bleu_of_many_sums_at_once_is_that_of_each():
@@ -183,11 +183,11 @@ def test_the_result_depends_on_no_environment(monkeypatch):
 def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
     references = sentences(30, 1)
     counts = np.stack([statistics(spoiled(references, share, 3), references, "13a") for share in (0.1, 0.2, 0.2, 0.5)])
-    found = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
+    p_values = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
     by_hand = [randomisation_test(counts[rival], counts, corpus_bleu, trials=700)[1] for rival in (2, 0)]
-    assert found.tolist() == np.array(by_hand).tolist()
+    assert p_values.tolist() == np.array(by_hand).tolist()
     # A row and itself are never told apart; all p-values are probabilities.
-    assert found[0, 2] == found[1, 0] == 1 and ((found > 0) & (found <= 1)).all()
+    assert p_values[0, 2] == p_values[1, 0] == 1 and ((p_values > 0) & (p_values <= 1)).all()
 
 
 def test_statistics_follow_the_tokeniser():

@@ -23,26 +23,26 @@ MANIFEST = reports.manifest()
 DRAWN = [name for name in analysed.EVERY if name not in ("energies", "lengths", "samples")]
 
 
-def _page(found):
+def _page(contents):
     pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in DRAWN}
-    return str(analyses.render(analyses.context_of(found, MANIFEST, figures=DRAWN), pictures, ("de", "en")))
+    return str(analyses.render(analyses.context_of(contents, MANIFEST, figures=DRAWN), pictures, ("de", "en")))
 
 
 def _words(caption):
-    return " ".join([caption.line, *(text for _, text in caption.shown)])
+    return " ".join([caption.line, *(text for _, text in caption.nonempty_notes)])
 
 
-def _blocks(found, manifest=MANIFEST):
+def _blocks(contents, manifest=MANIFEST):
     """Blocks of a report by the name of the analysis, with the number of the block where there are several."""
     blocks = {}
-    for name, content in found.items():
+    for name, content in contents.items():
         for number, one in enumerate(analyses.blocks({name: content}, manifest)):
             blocks[f"{name} {number}" if number else name] = one.block
     return blocks
 
 
 def test_tables_say_the_figures():
-    blocks = _blocks(analysed.found(*analysed.EVERY))
+    blocks = _blocks(analysed.contents_of(*analysed.EVERY))
     captions = {name: _words(block.caption) for name, block in blocks.items()}
     tables = {name: block.table for name, block in blocks.items() if block.table}
     marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
@@ -87,7 +87,7 @@ def test_tables_say_the_figures():
 
 
 def test_energies_are_of_the_references_and_of_every_row():
-    block = _blocks(analysed.found("energies"))["energies"]
+    block = _blocks(analysed.contents_of("energies"))["energies"]
     assert block.table.rows == [
         ["references", "20.0 ± 1.0", "1.50", "0"],
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
@@ -101,13 +101,13 @@ def _several():
     energies, other = analysed.energies(), analysed.energies()["reference"] | {"per_sentence": 33.25}
     one, two = (row | {"others": {"seq2seq": other}} for row in energies["rows"])
     bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
-    given = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
+    entry = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
     return analysed.read(
         analysed.raw(
             "energies",
             reference=energies["reference"] | {"others": {"seq2seq": other}},
             rows=[one, two],
-            at_reference_lengths=[given | {"name": name} for name in ("delta-2", "prior-mean")],
+            at_reference_lengths=[entry | {"name": name} for name in ("delta-2", "prior-mean")],
         )
     )
 
@@ -133,12 +133,12 @@ def test_every_scorer_has_columns_of_its_own():
 
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
-    told = reports.manifest(
+    manifest = reports.manifest(
         expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-9": 1.0},
         expected_source="A paper",
         expected_convention="intl-lowercase",
     )
-    block = _blocks(_several(), told)["energies 1"]
+    block = _blocks(_several(), manifest)["energies 1"]
     table, caption = block.table, _words(block.caption)
     assert table.heads[:5] == [
         "",
@@ -154,19 +154,19 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     ]
     assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
     assert "Repetitions are kept." in caption and "first seed" not in caption
-    context = analyses.context_of(_several(), told)
+    context = analyses.context_of(_several(), manifest)
     text = str(analyses.render(context, {}, ("de", "en")))
     assert "At the references’ lengths" in text and "At the references’ lengths" in analyses.markdown(context)
-    assert unmatched(row_energies(_several().values(), "dev"), told.report.expected_reference_lengths) == {
+    assert unmatched(row_energies(_several().values(), "dev"), manifest.report.expected_reference_lengths) == {
         "lvm/delta-9 (at the references' lengths)": 1.0
     }
-    assert len(unmatched(None, told.report.expected_reference_lengths)) == 2
+    assert len(unmatched(None, manifest.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.
     assert not any("published" in head for head in _blocks(_several())["energies 1"].table.heads)
 
 
 def test_the_page_numbers_escapes_and_marks():
-    text = _page(analysed.found(*analysed.EVERY))
+    text = _page(analysed.contents_of(*analysed.EVERY))
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["4", "5", "6", "7", "8", "9", "10"]
     assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(3, 13)]
     assert "What Figure 4 shows, with its errors." in text and "What Figure 9 shows." in text
@@ -176,12 +176,12 @@ def test_the_page_numbers_escapes_and_marks():
 
 @pytest.mark.parametrize("name", analysed.EVERY)
 def test_each_stands_alone(name):
-    found = analysed.found(name)
-    text = _page(found)
+    contents = analysed.contents_of(name)
+    text = _page(contents)
     assert text.count("<h3>") == 1 and "None" not in text
-    markdown = analyses.markdown(analyses.context_of(found, MANIFEST, figures=DRAWN))
+    markdown = analyses.markdown(analyses.context_of(contents, MANIFEST, figures=DRAWN))
     assert markdown.startswith("## Analyses")
-    assert analyses.draw(found, MANIFEST).keys() == {name} & set(DRAWN)
+    assert analyses.draw(contents, MANIFEST).keys() == {name} & set(DRAWN)
 
 
 def test_the_panel_of_an_end_symbol_is_told_and_drawn():
@@ -194,15 +194,15 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     pieces = plain["pieces"] | {"2": "</s>"}
     ended = analysed.read(plain | {"end_symbol": 2, "panels": [*panels, last], "outputs": outputs, "pieces": pieces})
     pair = (analysed.read(plain), ended)
-    captions = [_blocks(found)["latent_space"].caption.line for found in pair]
+    captions = [_blocks(contents)["latent_space"].caption.line for contents in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace(
         "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"
     )
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
     figure = analyses.draw(ended, MANIFEST)["latent_space"]
-    shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
-    assert len(shown) == 3 and "posterior: </s>" in shown[2] and "score: </s>" in shown[2]
+    axes_titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
+    assert len(axes_titles) == 3 and "posterior: </s>" in axes_titles[2] and "score: </s>" in axes_titles[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
@@ -211,16 +211,16 @@ def test_without_analyses_there_is_no_section():
 
 
 def test_markdown_has_the_tables():
-    told = reports.squeezed(analyses.markdown(analyses.context_of(analysed.found(*analysed.EVERY), MANIFEST)))
-    assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in told
-    assert "- refined: a big dog" in told
+    markdown = reports.squeezed(analyses.markdown(analyses.context_of(analysed.contents_of(*analysed.EVERY), MANIFEST)))
+    assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in markdown
+    assert "- refined: a big dog" in markdown
 
 
 def test_searches_that_share_a_name_are_told_apart():
     other = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
     curves = [entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, other]]
-    found = analysed.read(analysed.raw("marginal", curves=curves))
-    names = [row[0] for row in _blocks(found)["marginal"].table.rows]
+    contents = analysed.read(analysed.raw("marginal", curves=curves))
+    names = [row[0] for row in _blocks(contents)["marginal"].table.rows]
     assert names == [
         "prior mean · lvm",
         *["delta · lvm"] * 2,
@@ -241,7 +241,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
         paths.append(tmp_path / f"{name}.json")
         paths[-1].write_text(json.dumps(analysed.raw(name)))
     assert list(analyses.read(paths)) == ["marginal", "samples"]
-    assert analyses.read(paths) == analysed.found("samples", "marginal")
+    assert analyses.read(paths) == analysed.contents_of("samples", "marginal")
     (tmp_path / "other.json").write_text('{"rows": []}')
     with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; make it again"):
         analyses.read([tmp_path / "other.json"])
@@ -249,7 +249,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
-    draw = lambda: figures.save(analyses.draw(analysed.found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
+    draw = lambda: figures.save(analyses.draw(analysed.contents_of(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
     inline = draw()
     assert inline == draw()
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
@@ -271,14 +271,18 @@ def titles(figure):
 
 
 def test_panels_without_a_curve_are_left_out():
-    found = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
-    assert titles(analyses.draw(found, MANIFEST)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
+    contents = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
+    assert titles(analyses.draw(contents, MANIFEST)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
     # Of one step there is no direction and no length of a step to follow.
     short = analysed.raw("latent_paths")
     for curve in short["curves"]:
         curve["points"] = curve["points"][:2]
-    kept = titles(analyses.draw(analysed.read(short), MANIFEST)["latent_paths"])
-    assert len(kept) == 4 and "length of step L" not in kept and "cosine with the delta step" not in kept
+    figure_titles = titles(analyses.draw(analysed.read(short), MANIFEST)["latent_paths"])
+    assert (
+        len(figure_titles) == 4
+        and "length of step L" not in figure_titles
+        and "cosine with the delta step" not in figure_titles
+    )
 
 
 def without_content(name):
@@ -293,10 +297,10 @@ def without_content(name):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_without_content_are_left_out_with_heading_and_caption(name):
-    found = analysed.read(without_content(name), analysed.raw("marginal" if name != "marginal" else "components"))
-    drawn = analyses.draw(found, MANIFEST)
+    contents = analysed.read(without_content(name), analysed.raw("marginal" if name != "marginal" else "components"))
+    drawn = analyses.draw(contents, MANIFEST)
     assert name not in drawn and len(drawn) == 1
-    context = analyses.context_of(found, MANIFEST, figures=drawn.keys())
+    context = analyses.context_of(contents, MANIFEST, figures=drawn.keys())
     pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in drawn}
     text = str(analyses.render(context, pictures, ("de", "en")))
     assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["4"]
@@ -334,5 +338,5 @@ def test_labels_stand_inside_of_their_regions():
 
 
 def test_subwords_are_shown_as_parts_of_words():
-    shown = [maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
-    assert shown == ["dog", "-s", "␣", ".", "'s"]
+    labels = [maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
+    assert labels == ["dog", "-s", "␣", ".", "'s"]

@@ -39,8 +39,8 @@ def test_a_checksum_is_that_of_the_sums_of_all_texts(tmp_path):
 
 
 def test_networks_that_differ_in_training_are_named_with_their_updates():
-    told = carried.unequal(SYSTEMS, {"lvm", "score", "energy"})
-    assert told == (
+    sentence = carried.unequal(SYSTEMS, {"lvm", "score", "energy"})
+    assert sentence == (
         "Networks were not trained equally long: score 1,200 updates, 2,236,982 target tokens; "
         "energy 500 updates, 930,584 target tokens."
     )
@@ -57,5 +57,7 @@ def test_equal_updates_on_larger_batches_are_no_equal_training():
 
 
 def test_each_system_shown_is_told_once():
-    told = carried.training(SYSTEMS, {"lvm", "score"})
-    assert told == "Trained: lvm 3,000 updates, 5,589,946 target tokens; score 1,200 updates, 2,236,982 target tokens."
+    sentence = carried.training(SYSTEMS, {"lvm", "score"})
+    assert (
+        sentence == "Trained: lvm 3,000 updates, 5,589,946 target tokens; score 1,200 updates, 2,236,982 target tokens."
+    )

@@ -57,31 +57,31 @@ SECOND = results(
 
 
 def test_cells_are_means_and_deviations_over_seeds():
-    found = compare([validate(FIRST, "here"), validate(SECOND, "here")])
+    comparison = compare([validate(FIRST, "here"), validate(SECOND, "here")])
     key = ("score", "score, L = 1", "distilled")
-    first, second = found.cells["BLEU"][key]
+    first, second = comparison.cells["BLEU"][key]
     assert (first.mean, first.deviation, first.seeds) == (34.0, statistics.stdev([32.0, 34.0, 36.0]), 3)
     assert (second.mean, second.deviation) == (45.0, None)
     # The gap is taken seed by seed, to beam 4 and not to beam 2.
     gaps = [41.0 - 32.0, 42.0 - 34.0, 43.0 - 36.0]
-    assert found.cells[GAP][key][0].mean == pytest.approx(statistics.fmean(gaps))
-    assert found.cells[GAP][key][0].deviation == pytest.approx(statistics.stdev(gaps))
-    assert found.cells["valid outputs, %"][key][1].mean == 50.0
-    first, second = found.cells["BLEU"]["score", "delta, search 3 × 5, L = 2", "distilled"]
+    assert comparison.cells[GAP][key][0].mean == pytest.approx(statistics.fmean(gaps))
+    assert comparison.cells[GAP][key][0].deviation == pytest.approx(statistics.stdev(gaps))
+    assert comparison.cells["valid outputs, %"][key][1].mean == 50.0
+    first, second = comparison.cells["BLEU"]["score", "delta, search 3 × 5, L = 2", "distilled"]
     assert first is None and second.mean == 50.0
     # The gap is to the plain beam: a language model beside it is another system.
-    assert found.cells[GAP][key][1].mean == 50.0 - 45.0
+    assert comparison.cells[GAP][key][1].mean == 50.0 - 45.0
 
 
 def test_every_test_set_is_a_column():
     there = [one | {"bleu": one["bleu"] - 5, "latency_ms": None} for one in SECOND["rows"]]
     second = SECOND | {"further": [{"split": "news", "signatures": {}, "rows": there}]}
-    found = compare([validate(FIRST, "here"), validate(second, "here")])
-    assert found.experiments == ("one", "two, test", "two, news") and len(found.about) == 2
+    comparison = compare([validate(FIRST, "here"), validate(second, "here")])
+    assert comparison.experiments == ("one", "two, test", "two, news") and len(comparison.about) == 2
     key = ("score", "score, L = 1", "distilled")
-    assert [cell.mean for cell in found.cells["BLEU"][key]] == [34.0, 45.0, 40.0]
+    assert [cell.mean for cell in comparison.cells["BLEU"][key]] == [34.0, 45.0, 40.0]
     # The gap is to the teacher on the same set.
-    assert [cell.mean for cell in found.cells[GAP][key][1:]] == [5.0, 5.0]
+    assert [cell.mean for cell in comparison.cells[GAP][key][1:]] == [5.0, 5.0]
 
 
 def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
@@ -104,9 +104,9 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
             chosen={"length_quantile": 0.6},
         ),
     ]
-    found = compare([validate(results("one", rows), "here")])
-    told = {key[1]: cells[0].mean for key, cells in found.cells["BLEU"].items()}
-    assert told == {
+    comparison = compare([validate(results("one", rows), "here")])
+    bleu = {key[1]: cells[0].mean for key, cells in comparison.cells["BLEU"].items()}
+    assert bleu == {
         "beam 4": 40.0,
         "beam 4, CTranslate2 int8": 41.0,
         "beam 4 (chosen: length penalty)": 42.0,
@@ -114,26 +114,26 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
         "score, L = 1 (score-1-half)": 31.0,
         "score, L = 1 (chosen: length quantile)": 32.0,
     }
-    assert found.cells[GAP]["score", "score, L = 1", "distilled"][0].mean == 10.0
+    assert comparison.cells[GAP]["score", "score, L = 1", "distilled"][0].mean == 10.0
 
 
 def test_kept_repetitions_are_another_comparison():
-    found = compare([validate(FIRST, "here")], removed="none")
-    assert found.cells["BLEU"]["score", "score, L = 1", "distilled"][0].mean == 5.0
+    comparison = compare([validate(FIRST, "here")], removed="none")
+    assert comparison.cells["BLEU"]["score", "score, L = 1", "distilled"][0].mean == 5.0
 
 
 def test_results_without_what_is_compared_are_named(tmp_path):
     rows = [row("score", "score", "score", 1, 30.0, "words"), row("score", "score", "score", 1, 29.0, "none")]
     words_only = results("words-only", rows)
     teacher = results("alone", [row("teacher", "transformer", "beam", 1, 40.0, beam=4)])
-    found = [validate(content, "here") for content in (FIRST, teacher, words_only)]
+    experiments = [validate(content, "here") for content in (FIRST, teacher, words_only)]
     with pytest.raises(ValueError) as refused:
-        compare(found)
+        compare(experiments)
     assert str(refused.value) == (
         "the results of words-only have no rows with --remove-repetitions subwords, only none, words; make its report "
         "again, or choose one of these."
     )
-    assert compare(found[1:], "words").cells["BLEU"]["score", "score, L = 4", "distilled"][1].mean == 30.0
+    assert compare(experiments[1:], "words").cells["BLEU"]["score", "score, L = 4", "distilled"][1].mean == 30.0
     for content in (teacher, words_only):
         write_results(tmp_path / f"{content['experiment']}.json", content)
     words = [str(tmp_path / "alone.json"), str(tmp_path / "words-only.json"), "--output", str(tmp_path / "all.html")]
@@ -197,14 +197,14 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
     latent = [
         row("lvm", "lvm", "delta", 1, bleu, removed, steps=1) for removed, bleu in (("none", 28.0), ("subwords", 29.0))
     ]
-    found = [validate(results("one", [*refined, *greedy, *latent]), "here")]
+    experiments = [validate(results("one", [*refined, *greedy, *latent]), "here")]
 
-    def shown(removed=None) -> list[float]:
-        compared = compare(found, removed)
+    def bleu_of_rows(removed=None) -> list[float]:
+        compared = compare(experiments, removed)
         return [compared.cells["BLEU"][key][0].mean for key in compared.rows]
 
-    assert shown() == [20.0, 18.0, 29.0] and shown("subwords") == [19.0, 17.0, 29.0]
-    assert "and nothing from outputs that are read off alignments" in markdown(compare(found), None)
+    assert bleu_of_rows() == [20.0, 18.0, 29.0] and bleu_of_rows("subwords") == [19.0, 17.0, 29.0]
+    assert "and nothing from outputs that are read off alignments" in markdown(compare(experiments), None)
 
 
 def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path):

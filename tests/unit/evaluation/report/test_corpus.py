@@ -139,8 +139,8 @@ def test_placeholders_are_counted_in_sentences():
     )
     rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
     qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "surplus": 1, "dropped": 1}}}
-    assert corpus.kept(rows, qualities, "dev") == []
-    assert corpus.kept(rows, qualities, "test") == [
+    assert corpus.placeholder_outcomes(rows, qualities, "dev") == []
+    assert corpus.placeholder_outcomes(rows, qualities, "test") == [
         "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing and 1 is surplus; 1 symbol "
         "without any was dropped."
     ]

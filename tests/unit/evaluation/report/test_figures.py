@@ -44,15 +44,15 @@ def test_labels_are_moved_as_little_as_can_be():
     assert figures.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
     draw = np.random.default_rng(0)
     positions = draw.uniform(0, 30, 8)
-    found = np.array(figures.apart(positions.tolist(), 4, 0, 40))
+    placed = np.array(figures.apart(positions.tolist(), 4, 0, 40))
     order = np.argsort(positions)
     steps = 4 * np.arange(8)
     for near in (True, False) * 500:
         # Any other places that are far enough from each other: near these, and anywhere.
-        levels = found[order] - steps + draw.normal(0, 0.1, 8) if near else draw.uniform(0, 12, 8)
+        levels = placed[order] - steps + draw.normal(0, 0.1, 8) if near else draw.uniform(0, 12, 8)
         other = np.empty(8)
         other[order] = np.sort(levels.clip(0, 12)) + steps
-        assert ((other - positions) ** 2).sum() >= ((found - positions) ** 2).sum() - 1e-9
+        assert ((other - positions) ** 2).sum() >= ((placed - positions) ** 2).sum() - 1e-9
 
 
 def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
@@ -105,8 +105,8 @@ def test_there_is_no_picture_without_content():
 
 def test_what_was_not_measured_has_no_panel():
     rows = [reports.row("lvm", name, 30.0, validity=None) for name in ("prior-mean", "delta-1", "delta-2")]
-    found = tables.groups(rows, MANIFEST, "none")
-    assert [axes.get_title(loc="left") for axes in figures.refinement(found).axes] == ["BLEU"]
+    groups = tables.groups(rows, MANIFEST, "none")
+    assert [axes.get_title(loc="left") for axes in figures.refinement(groups).axes] == ["BLEU"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=8))
@@ -117,8 +117,8 @@ def test_undominated_points_are_those_that_no_other_beats(points):
         return other[0] <= one[0] and other[1] >= one[1] and other != one
 
     expected = {point for point in points if not any(beaten(point, other) for other in points)}
-    found = [points[i] for i in figures_quality.undominated(points)]
-    assert set(found) == expected and found == sorted(expected)
+    undominated = [points[i] for i in figures_quality.undominated(points)]
+    assert set(undominated) == expected and undominated == sorted(expected)
 
 
 def timed(decode, milliseconds):
@@ -127,7 +127,7 @@ def timed(decode, milliseconds):
 
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
     few = [timed(MANIFEST.decode("lvm", f"delta-{steps}"), steps) for steps in (1, 2, 4)]
-    assert figures_speed.shown(few) == few[:1]
+    assert figures_speed.rows_to_draw(few) == few[:1]
     systems = {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(7)}
     engines = [{}] + [{"engine": "onnxruntime", "compute_type": kind} for kind in ("float32", "int8")]
     decodes = {
@@ -136,7 +136,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
         for place, engine in enumerate(engines)
     }
     many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
-    drawn = [row.decode for row in figures_speed.shown(many)]
+    drawn = [row.decode for row in figures_speed.rows_to_draw(many)]
     assert [(decode.system.name, decode.engine.key) for decode in drawn] == [
         (f"lvm{i}", engine) for i in range(7) for engine in ("continuum", "onnxruntime-int8")
     ]
@@ -147,12 +147,12 @@ def test_time_against_length_leaves_out_what_tells_no_rows_apart():
     long = reports.stepped("score", 8) | {"step_size": 0.5}
     every = [long, long | {"lengthening": 0.1}]
     names = [f"score{settings_of(one).name_parts()}" for one in every]
-    made = reports.manifest({("score", name): one for name, one in zip(names, every, strict=True)})
+    manifest = reports.manifest({("score", name): one for name, one in zip(names, every, strict=True)})
     bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
     rows = [reports.timed("score", name, 1.0, by_length=bins) for name in names]
     alone, longer = "score: score, L = 8", "score: score, L = 8 (lengthening 0.1)"
     for few, expected in ((1, [alone]), (2, [alone, longer])):
-        figure = figures_speed.time_by_length(reports.speed(*rows[:few]), made)
+        figure = figures_speed.time_by_length(reports.speed(*rows[:few]), manifest)
         assert [text.get_text() for text in figure.axes[0].texts] == expected
 
 
@@ -168,8 +168,8 @@ def table(manifest):
 def test_rows_that_differ_in_the_series_of_their_search_are_a_curve():
     sizes = {("score", f"score-{n}-half"): reports.stepped("score", n) | {"step_size": 0.5} for n in (1, 4)}
     beams = {("teacher", f"beam-{n}"): {"search": "beam", "beam": n} for n in (8, 2)}
-    found = table(reports.manifest(reports.DECODES | sizes | beams))
-    curves = [(curve.twin, [line.name for line in curve.lines]) for curve in figures.curves_of(found)]
+    groups = table(reports.manifest(reports.DECODES | sizes | beams))
+    curves = [(curve.twin, [line.name for line in curve.lines]) for curve in figures.curves_of(groups)]
     assert (0, ["score-1", "score-2", "score-4"]) in curves and (0, ["score-1-half", "score-4-half"]) in curves
     assert (0, ["beam-2", "beam-4", "beam-8"]) in curves and (0, ["beam-4-ctranslate2-int8"]) in curves
     assert (1, ["delta-1", "delta-2", "delta-4"]) in curves and (1, ["prior-mean"]) in curves
@@ -177,8 +177,8 @@ def test_rows_that_differ_in_the_series_of_their_search_are_a_curve():
 
 def test_the_legend_says_titles():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 0, "rescorer": "teacher"}
-    found = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
-    entries = figures_quality.legend_entries([line for group in found for line in group.lines])
+    groups = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
+    entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
     assert list(entries) == ["autoregressive", "prior mean", "delta", "latent search", "score", "CTranslate2"]
 
 
@@ -203,20 +203,22 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     decodes = reports.DECODES | {("score", "mine"): half, ("score", "other"): quarter}
     lines = [line for group in table(reports.manifest(decodes)) for line in group.lines]
     short = figures_quality.short_labels(lines)
-    told = {line.name: short[id(line)] for line in lines if line.system == "score"}
-    assert told["mine"] == "score, L = 8" and told["score-2"] == "score, L = 2"
-    assert (told["other"], told["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
+    labels_by_name = {line.name: short[id(line)] for line in lines if line.system == "score"}
+    assert labels_by_name["mine"] == "score, L = 8" and labels_by_name["score-2"] == "score, L = 2"
+    assert (labels_by_name["other"], labels_by_name["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
 
 
 def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
     every = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
     names = [f"score{settings_of(one).name_parts()}" for one in every]
-    made = reports.manifest(reports.DECODES | {("score", name): one for name, one in zip(names, every, strict=True)})
-    lines = [line for group in table(made) for line in group.lines]
+    manifest = reports.manifest(
+        reports.DECODES | {("score", name): one for name, one in zip(names, every, strict=True)}
+    )
+    lines = [line for group in table(manifest) for line in group.lines]
     short = figures_quality.short_labels(lines)
-    told = {line.name: short[id(line)] for line in lines}
-    assert [told[name] for name in names] == [
+    short_by_name = {line.name: short[id(line)] for line in lines}
+    assert [short_by_name[name] for name in names] == [
         "score, L = 8",
         "score, L = 8 (lengthening 0.1)",
         "score, L = 8 (lengthening 0.2)",
@@ -234,26 +236,26 @@ def test_refinement_by_passes_is_drawn_over_its_steps():
     passes = {
         ("score", f"iterative-refinement-{n}"): {"search": "iterative-refinement", "passes": n} for n in (1, 2, 4)
     }
-    found = reports.manifest(passes | {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)})
-    rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in found.decodes]
-    (axes,) = figures.refinement(tables.groups(rows, found, removed="none")).axes
+    manifest = reports.manifest(passes | {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)})
+    rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in manifest.decodes]
+    (axes,) = figures.refinement(tables.groups(rows, manifest, removed="none")).axes
     assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]
 
 
-def points_of(found):
-    return {(line.figures["latency_ms"], line.figures["bleu"]): line for group in found for line in group.lines}
+def points_of(groups):
+    return {(line.figures["latency_ms"], line.figures["bleu"]): line for group in groups for line in group.lines}
 
 
 def test_every_point_has_a_number_and_stands_in_the_list_the_best_first():
-    found = table(MANIFEST)
-    points = sorted(points_of(found), key=lambda point: (-point[1], point[0]))
-    figure = figures_quality.quality_speed(found)
+    groups = table(MANIFEST)
+    points = sorted(points_of(groups), key=lambda point: (-point[1], point[0]))
+    figure = figures_quality.quality_speed(groups)
     numbers = {text.get_text(): text.xy for text in figure.axes[0].texts}
-    assert not figures_quality.crowded(found)
+    assert not figures_quality.crowded(groups)
     assert numbers == {str(number): point for number, point in enumerate(points, 1)}
-    told = [text.get_text() for text in figure.subfigs[1].texts]
-    assert told[::2] == list(numbers) and all(
-        f"in {x:.3g} ms)" in text for (x, _), text in zip(points, told[1::2], strict=True)
+    texts = [text.get_text() for text in figure.subfigs[1].texts]
+    assert texts[::2] == list(numbers) and all(
+        f"in {x:.3g} ms)" in text for (x, _), text in zip(points, texts[1::2], strict=True)
     )
 
 
@@ -262,10 +264,10 @@ def test_numbers_on_the_grey_line_touch_no_point(rows):
     """Measured in what is drawn, at the resolution of the files."""
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
     others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, rows)}
-    found = table(reports.manifest(reports.DECODES | others))
-    points = list(points_of(found))
+    groups = table(reports.manifest(reports.DECODES | others))
+    points = list(points_of(groups))
     best = [points[i] for i in figures_quality.undominated(points)]
-    figure = figures_quality.quality_speed(found)
+    figure = figures_quality.quality_speed(groups)
     figure.set_dpi(figures.DPI)
     figure.draw_without_rendering()
     axes = figure.axes[0]
@@ -280,15 +282,15 @@ def test_numbers_on_the_grey_line_touch_no_point(rows):
 def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_list():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
     others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 20)}
-    found = table(reports.manifest(reports.DECODES | others))
-    assert figures_quality.crowded(found)
-    points = points_of(found)
+    groups = table(reports.manifest(reports.DECODES | others))
+    assert figures_quality.crowded(groups)
+    points = points_of(groups)
     best = [p for p in points if not any(o[0] <= p[0] and o[1] >= p[1] and o != p for o in points)]
     best.sort(key=lambda point: -point[1])
-    figure = figures_quality.quality_speed(found)
-    (axes,), told = figure.axes, [text.get_text() for text in figure.subfigs[1].texts]
-    assert len(best) > 2 and told[::2] == [str(number) for number in range(1, len(best) + 1)]
-    for point, text in zip(best, told[1::2], strict=True):
+    figure = figures_quality.quality_speed(groups)
+    (axes,), texts = figure.axes, [text.get_text() for text in figure.subfigs[1].texts]
+    assert len(best) > 2 and texts[::2] == [str(number) for number in range(1, len(best) + 1)]
+    for point, text in zip(best, texts[1::2], strict=True):
         assert text == f"{points[point].system}: {points[point].label} ({point[1]:.1f} BLEU in {point[0]:.3g} ms)"
     # A number stands at its point, and other rows have none.
     numbers = {text.get_text(): text.xy for text in axes.texts}

@@ -31,7 +31,10 @@ def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
     table = tables.groups(rows, MANIFEST, "subwords")
     columns = tables.columns(table, MANIFEST)
     assert [column.heading for column in columns] == ["BLEU", "chrF", "TER", "p"]
-    assert [column.shown(table[1].lines[0]) for column in columns[2:]] == [("62.5", "[61.5, 63.5]"), ("0.250", "")]
+    assert [column.cell_or_dash(table[1].lines[0]) for column in columns[2:]] == [
+        ("62.5", "[61.5, 63.5]"),
+        ("0.250", ""),
+    ]
     # Of several seeds there is a deviation, and no p-value.
     more = [
         row("teacher", "greedy", 41.0, 49.0, seed=2),
@@ -40,7 +43,7 @@ def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
     table = tables.groups([*rows, *more], MANIFEST, "subwords")
     columns = tables.columns(table, MANIFEST)
     assert [column.heading for column in columns] == ["BLEU", "chrF", "TER"]
-    assert columns[2].shown(table[0].lines[0]) == ("50.0", "± 1.4")
+    assert columns[2].cell_or_dash(table[0].lines[0]) == ("50.0", "± 1.4")
     # Intervals are in columns of their own at the end, and a metric behind the tests of the main one.
     heads = tables.csv_text(rows).splitlines()[0].split(",")
     assert heads.index("control_p_value") < heads.index("ter") < heads.index("latency_ms")
@@ -77,9 +80,9 @@ def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
     names = [*(metric.name for metric in default_metrics()), "mine"]
     content = reports.results("one", "toy", [scored]) | {"metrics": names}
     results.write_results(tmp_path / "results.json", content)
-    read = results.read_results(tmp_path / "results.json")
-    assert read.metrics == tuple(names) and read.rows[0].figure(Metric("mine", "mine")) == 0.5
-    assert "mine" in comparison.markdown(comparison.compare([read]), None)
+    loaded = results.read_results(tmp_path / "results.json")
+    assert loaded.metrics == tuple(names) and loaded.rows[0].figure(Metric("mine", "mine")) == 0.5
+    assert "mine" in comparison.markdown(comparison.compare([loaded]), None)
     with pytest.raises(ValueError, match=r"rows\[0\]\.mine: "):
         results.validate(reports.results("one", "toy", [scored]), "here")
 

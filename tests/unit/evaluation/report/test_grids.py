@@ -43,14 +43,14 @@ ROWS = [
 ]
 
 
-def made(energies, **report):
-    told = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
-    (one,) = grids.tables(told, energies, tables.groups(ROWS, told, "subwords"), ROWS)
+def grid_table(energies, **report):
+    report_manifest = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
+    (one,) = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
     return one
 
 
 def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_first_row():
-    one = made(ENERGIES, expected_convention="intl-lowercase")
+    one = grid_table(ENERGIES, expected_convention="intl-lowercase")
     assert one["title"] == "Operators" and one["heads"] == ["input operator \\ width", "1", "2"]
     assert one["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
     assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
@@ -64,7 +64,7 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
     for energies in (None, NOTHING):
-        one = made(energies)
+        one = grid_table(energies)
         assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        told = one["caption"].notes["Cells"]
-        assert "energy" not in told and "Figures are BLEU (sacreBLEU) of a system" in told
+        note = one["caption"].notes["Cells"]
+        assert "energy" not in note and "Figures are BLEU (sacreBLEU) of a system" in note

@@ -72,7 +72,7 @@ def content(rows, name="one", **more):
     return reports.results(name, "corpus", rows) | more
 
 
-def read(rows, **more):
+def board_rows(rows, **more):
     return leaderboard.rows_of(results.validate(content(rows, **more), "here"))
 
 
@@ -91,11 +91,11 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         for seed in (1, 2)
     ]
     scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2)
-    (found,) = read([scored], provenance=provenance, systems=trained)
-    assert list(found) == COLUMNS
-    settings = dict(part.split("=") for part in found.pop("settings").split())
+    (entry,) = board_rows([scored], provenance=provenance, systems=trained)
+    assert list(entry) == COLUMNS
+    settings = dict(part.split("=") for part in entry.pop("settings").split())
     assert settings["steps"] == "2" and "length_quantile" not in settings
-    assert found == {
+    assert entry == {
         "experiment": "one",
         "corpus": "corpus",
         "source": "de",
@@ -131,24 +131,24 @@ def test_every_test_set_has_rows_and_tables_show_the_first():
     there = [one | {"bleu": one["bleu"] + 50, "latency_ms": None} for one in rows]
     further = [{"split": "news", "signatures": {"BLEU": "nrefs:2"}, "rows": there}]
     provenance = {"signatures": {"BLEU": "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
-    found = read(rows, further=further, provenance=provenance)
-    assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in found] == [
+    board = board_rows(rows, further=further, provenance=provenance)
+    assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in board] == [
         ("test", 30.0, "nrefs:1"),
         ("test", 20.0, "nrefs:1"),
         ("news", 80.0, "nrefs:2"),
         ("news", 70.0, "nrefs:2"),
     ]
-    assert found[2]["test_set"] == f"news:{checksum({'news.en': 'cd' * 32})[:12]}" and found[2]["latency_ms"] == ""
-    assert [entry.quality for entry in leaderboard_tables.entries(leaderboard.merge([found]))] == [30.0, 20.0]
+    assert board[2]["test_set"] == f"news:{checksum({'news.en': 'cd' * 32})[:12]}" and board[2]["latency_ms"] == ""
+    assert [entry.quality for entry in leaderboard_tables.entries(leaderboard.merge([board]))] == [30.0, 20.0]
 
 
 def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
     scored = row("teacher", "transformer", "greedy", 40.0) | {"comet": 81.25, "comet_ci": [80.0, 82.5]}
     del scored["validity"]
     provenance = {"signatures": {"BLEU": "tok:13a", "chrF": "nc:6", "COMET": "model:large|sha256:abc"}}
-    (found,) = read([scored | {"comet_p_value": 0.5}], provenance=provenance, metrics=["bleu", "chrf", "comet"])
-    assert [found[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
-    assert found["signature"] == "tok:13a; model:large|sha256:abc"
+    (entry,) = board_rows([scored | {"comet_p_value": 0.5}], provenance=provenance, metrics=["bleu", "chrf", "comet"])
+    assert [entry[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
+    assert entry["signature"] == "tok:13a; model:large|sha256:abc"
 
 
 def test_of_each_decode_the_variant_of_the_main_table_is_taken():
@@ -161,7 +161,7 @@ def test_of_each_decode_the_variant_of_the_main_table_is_taken():
         for bleu, removed in ((30.0, "none"), (29.0, "words"), (28.0, "subwords"))
     ]
     variants += [row("teacher", "transformer", "greedy", 40.0)]
-    assert [found["bleu"] for found in read(variants)] == ["22.0000", "30.0000", "40.0000"]
+    assert [entry["bleu"] for entry in board_rows(variants)] == ["22.0000", "30.0000", "40.0000"]
 
 
 def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
@@ -172,14 +172,18 @@ def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
         row("ctc", "nat", "ctc-beam", 39.0, 2.0, seed=2, beam=5),
         row("ctc", "nat", "ctc-beam", 50.0, 2.0, seed=1, beam=20),
     ]
-    found = leaderboard_tables.entries(read(rows))
-    assert [(one.quality, one.spread and round(one.spread, 2)) for one in found] == [(41.5, 2.12), (39, 0), (50, None)]
+    entries = leaderboard_tables.entries(board_rows(rows))
+    assert [(one.quality, one.spread and round(one.spread, 2)) for one in entries] == [
+        (41.5, 2.12),
+        (39, 0),
+        (50, None),
+    ]
 
 
 def test_a_run_that_is_read_again_takes_the_place_of_the_old_one():
-    old = read([row("a", "transformer", "greedy", 1.0), row("b", "transformer", "greedy", 2.0)])
-    other = read([row("a", "transformer", "greedy", 3.0)], name="two")
-    new = read([row("a", "transformer", "greedy", 4.0)])
+    old = board_rows([row("a", "transformer", "greedy", 1.0), row("b", "transformer", "greedy", 2.0)])
+    other = board_rows([row("a", "transformer", "greedy", 3.0)], name="two")
+    new = board_rows([row("a", "transformer", "greedy", 4.0)])
     merged = leaderboard.merge([old, other, new])
     assert [(one["experiment"], one["bleu"]) for one in merged] == [("one", "4.0000"), ("two", "3.0000")]
 
@@ -198,7 +202,7 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
         row("score", "score", "score", 38.8, 2.0, "subwords", steps=1),
         row("score", "score", "latent-search", 44.0, 20.0, "subwords", refinement="score", rescorer="teacher"),
     ]
-    every = leaderboard_tables.entries(read(rows))
+    every = leaderboard_tables.entries(board_rows(rows))
     assert {need: (one.quality, one.latency_ms) for need, one in leaderboard_tables.needs(every)} == {
         "fastest": (41.0, 0.3),
         "best on raw data without a language model": (48.0, 1.3),
@@ -224,7 +228,7 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
     ],
 )
 def test_augmented_raw_text_is_raw_data(data, raw):
-    [entry] = leaderboard_tables.entries(read([row("ctc", "nat", "ctc-greedy", 41.0, 0.3)]))
+    [entry] = leaderboard_tables.entries(board_rows([row("ctc", "nat", "ctc-greedy", 41.0, 0.3)]))
     entry = dataclasses.replace(entry, row={**entry.row, "data": data})
     assert ("best on raw data without a language model" in dict(leaderboard_tables.needs([entry]))) == raw
 
@@ -258,16 +262,18 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     }
     for marks, words in refused.items():
         page.write_text(text.format(marks))
-        kept = board.read_bytes()
+        before = board.read_bytes()
         with pytest.raises(SystemExit, match=words):
             main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
-        assert board.read_bytes() == kept and page.read_text() == text.format(marks)
+        assert board.read_bytes() == before and page.read_text() == text.format(marks)
 
 
 def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
     rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
     table = leaderboard_tables.fill(
-        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->", leaderboard_tables.entries(read(rows)), "page"
+        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->",
+        leaderboard_tables.entries(board_rows(rows)),
+        "page",
     )
     assert table.splitlines()[4:6] == [
         "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
@@ -280,7 +286,9 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong.write_text("experiment,bleu\na,1\n")
     with pytest.raises(ArtifactError, match="other columns than a leaderboard"):
         leaderboard.read(wrong)
-    wrong.write_text(leaderboard.csv_text(read([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high"))
+    wrong.write_text(
+        leaderboard.csv_text(board_rows([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high")
+    )
     with pytest.raises(ArtifactError, match="line 2, has high as bleu"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
@@ -325,32 +333,34 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     assert all(one.settings is not None for one in entries)
     # What a table says to run is there, or made from what is there as config/experiments/README.md says.
     variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
-    known = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
-    assert {row["experiment"] for row in rows} <= known
+    names = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
+    assert {row["experiment"] for row in rows} <= names
 
 
 @pytest.mark.parametrize("corpus", ["tatoeba", "multi30k", "toy"])
 def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_engine(corpus, entries):
     every = leaderboard_tables.of(entries, "corpus", corpus)
-    shown = leaderboard_tables.selection(every)
-    assert len(shown) <= 15 and len({id(one) for one in shown}) == len(shown)
+    selection = leaderboard_tables.selection(every)
+    assert len(selection) <= 15 and len({id(one) for one in selection}) == len(selection)
     alone = [one for one in every if not one.helpers]
     for family in {one.row["family"] for one in alone}:
         highest = max(one.quality for one in alone if one.row["family"] == family)
         assert any(
-            one.row["family"] == family and one.quality >= highest - leaderboard_tables.LEVEL for one in shown
+            one.row["family"] == family and one.quality >= highest - leaderboard_tables.LEVEL for one in selection
         ), family
-    rivals = [one for one in shown if one.row["family"] == "transformer"]
-    assert shown[: len(rivals)] == rivals and any(one.row["engine"] == "ctranslate2-int8" for one in rivals)
-    assert max(one.quality for one in shown) >= max(one.quality for one in every) - leaderboard_tables.LEVEL
+    rivals = [one for one in selection if one.row["family"] == "transformer"]
+    assert selection[: len(rivals)] == rivals and any(one.row["engine"] == "ctranslate2-int8" for one in rivals)
+    assert max(one.quality for one in selection) >= max(one.quality for one in every) - leaderboard_tables.LEVEL
 
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
-    known = set(serving._parser(None, None)._option_string_actions)
-    shown = [
+    options = set(serving._parser(None, None)._option_string_actions)
+    selection = [
         one
         for corpus in ("tatoeba", "multi30k", "toy")
         for one in leaderboard_tables.selection(leaderboard_tables.of(entries, "corpus", corpus))
     ]
-    asked = {word for one in shown for word in shlex.split(leaderboard_tables.command(one)) if word.startswith("--")}
-    assert 30 < len(shown) <= 45 and asked <= known
+    command_options = {
+        word for one in selection for word in shlex.split(leaderboard_tables.command(one)) if word.startswith("--")
+    }
+    assert 30 < len(selection) <= 45 and command_options <= options

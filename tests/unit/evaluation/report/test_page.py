@@ -65,9 +65,9 @@ def test_passes_are_counted_from_one():
     name = "iterative refinement"
     searches = {name: ["a", "b", "b"], "delta": ["x", "y"]}
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None, "searches": searches}
-    told = {name: {"system": "inat", "search": "iterative-refinement"}, "delta": {"system": "lvm", "search": "delta"}}
-    (found,) = page.examples({"examples": [example], "searches": told}, BY_PASSES)
-    by_passes, by_steps = found["searches"]
+    traces = {name: {"system": "inat", "search": "iterative-refinement"}, "delta": {"system": "lvm", "search": "delta"}}
+    (entry,) = page.examples({"examples": [example], "searches": traces}, BY_PASSES)
+    by_passes, by_steps = entry["searches"]
     assert (by_passes["start"], by_passes["first"]) == ("a", 1) and (by_steps["start"], by_steps["first"]) == ("x", 0)
     assert [step["label"] for step in by_passes["steps"]] == ["2", "3"]
     assert [step["label"] for step in by_steps["steps"]] == ["1"]
@@ -113,8 +113,8 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
-    told = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": []}), MANIFEST)
-    assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in told
+    words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": []}), MANIFEST)
+    assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in words
 
 
 def test_engines_predictions_and_protocols_are_told():
@@ -124,8 +124,8 @@ def test_engines_predictions_and_protocols_are_told():
     row = reports.timed("teacher", "greedy", 7.4, latency_rounds=[7.5, 7.1, 7.3], **figures)
     fast = reports.timed("teacher", "greedy-ctranslate2-int8", 7.4, speedup=2.0, **figures)
     one = reports.measurement(row, fast, engines=engines)
-    told = page.protocol_words(reports.speed(row, fast, engines=engines))
-    assert "(float32; CTranslate2 int8), each engine in a process of its own" in told
+    words = page.protocol_words(reports.speed(row, fast, engines=engines))
+    assert "(float32; CTranslate2 int8), each engine in a process of its own" in words
     (table,) = speed_page.protocol_tables(reports.speed(protocols=(one,)), MANIFEST)
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
@@ -135,9 +135,9 @@ def test_engines_predictions_and_protocols_are_told():
     assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
-    told = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
-    assert "A delta step takes 3.0 times as long as a score step." in told
-    assert "predicts 4.00, of which 0.75 was reached." in told
+    words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
+    assert "A delta step takes 3.0 times as long as a score step." in words
+    assert "predicts 4.00, of which 0.75 was reached." in words
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():
@@ -151,7 +151,7 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     # A row that the experiment has no more.
     rows.append(reports.timed("teacher", "gone", 1.0, by_length=bins))
     timed = figures_speed.timed_rows(reports.speed(*rows), MANIFEST)
-    assert [row.decode.name for row in figures_speed.shown(timed)] == ["score-1", "greedy"]
+    assert [row.decode.name for row in figures_speed.rows_to_draw(timed)] == ["score-1", "greedy"]
     figure = figures_speed.time_by_length(reports.speed(*rows), MANIFEST)
     assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
     assert figures_speed.time_by_length(None, MANIFEST) is None
@@ -169,14 +169,14 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
 
 
 def test_a_caption_tells_what_outputs_are_scored_against():
-    def told(signature: str = "", **steps) -> str:
+    def words(signature: str = "", **steps) -> str:
         return captions.scored_words(steps, reports.manifest().metrics, {"BLEU": signature})
 
     plain = "BLEU, chrF: sacreBLEU's. Text is detokenised and cased"
-    assert told() == told(lowercase=True, references="given") == f"{plain}."
-    assert told(references="normalised") == f"{plain}; references are normalised like the training text."
-    assert "detokenised and lowercased; references" in told(lowercase=True, references="normalised")
-    assert "BLEU: sacreBLEU's, by its tokeniser zh. chrF: sacreBLEU's. Text" in told("nrefs:1|tok:zh|version:2.6.0")
+    assert words() == words(lowercase=True, references="given") == f"{plain}."
+    assert words(references="normalised") == f"{plain}; references are normalised like the training text."
+    assert "detokenised and lowercased; references" in words(lowercase=True, references="normalised")
+    assert "BLEU: sacreBLEU's, by its tokeniser zh. chrF: sacreBLEU's. Text" in words("nrefs:1|tok:zh|version:2.6.0")
 
 
 def test_a_caption_is_a_line_with_notes_around_a_table():
@@ -193,10 +193,12 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
 
     fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
     assert words_of(99.9, 99.5) == (fact.format("99.50") + "references as given; no system can have more", "")
-    known, caption = words_of(99.9, 97.25)
-    assert known.startswith(fact.format("97.25")) and caption.startswith("No system can have more than 97.2 BLEU here:")
-    known, caption = words_of(99.9, 97.25, "normalised")
-    assert known.endswith("as given; outputs are scored against normalised references") and caption == ""
+    fact_words, caption = words_of(99.9, 97.25)
+    assert fact_words.startswith(fact.format("97.25")) and caption.startswith(
+        "No system can have more than 97.2 BLEU here:"
+    )
+    fact_words, caption = words_of(99.9, 97.25, "normalised")
+    assert fact_words.endswith("as given; outputs are scored against normalised references") and caption == ""
     assert page.round_trip_words({}) == page.loss_words({}, "test") == ""
 
 
@@ -214,8 +216,8 @@ def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_doe
             log.write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
             config.write_text("{}")
             entries.append(TrainingInfo(name, 1, str(log), str(config)))
-        found = dataclasses.replace(reports.manifest(), training=tuple(entries))
-        return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(found)[1]]))
+        manifest = dataclasses.replace(reports.manifest(), training=tuple(entries))
+        return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(manifest)[1]]))
 
     both = table("teacher", "ctc")
     assert "| minutes | unreachable targets, % of train / dev |" in both

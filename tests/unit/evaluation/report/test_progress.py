@@ -26,8 +26,8 @@ def test_one_bad_validation_at_the_end_hides_no_rise():
 
 
 def test_the_mean_of_weights_is_no_progress():
-    found = history(5.0, 30.0, 36.0, 36.4, 36.5)
-    assert not progress.still_improving([*found, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
+    validations = history(5.0, 30.0, 36.0, 36.4, 36.5)
+    assert not progress.still_improving([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
 
 
 def test_what_its_validations_do_not_tell_is_not_told():
@@ -41,12 +41,14 @@ def test_what_its_validations_do_not_tell_is_not_told():
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=30))
 def test_the_gain_is_that_of_the_best_over_the_best_before(bleu):
     """Against the definition, one validation at a time."""
-    found, total = history(*bleu), 100 * len(bleu)
-    before = [entry["dev_bleu"] for entry in found if 5 * entry["step"] <= 4 * total]
-    last = [entry["dev_bleu"] for entry in found if 5 * entry["step"] > 4 * total]
-    assert progress.gained_last(found) == max(last) - max(before)
+    validations, total = history(*bleu), 100 * len(bleu)
+    before = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] <= 4 * total]
+    last = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] > 4 * total]
+    assert progress.gained_last(validations) == max(last) - max(before)
     # More validations than enough, none better, change nothing.
-    assert progress.gained_last([*found, {"step": total, "dev_bleu": min(last)}]) == progress.gained_last(found)
+    assert progress.gained_last([*validations, {"step": total, "dev_bleu": min(last)}]) == progress.gained_last(
+        validations
+    )
 
 
 def test_advice_names_every_system_once():

@@ -20,27 +20,29 @@ GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "pri
 DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PRIOR: {"search": "prior-mean"}}
 
 
-def found(test, dev=None, tuned=None, times=None, **report):
+def report_inputs(test, dev=None, tuned=None, times=None, **report):
     """Inputs of a report with BLEU on test and on dev by row, that of what dev chose, and milliseconds a sentence."""
-    made = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
+    report_manifest = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
     if dev:
-        rows = tuple(row for row in made.rows if row.split == "test" or row.key in dev)
-        made = made.__class__(**(made.__dict__ | {"rows": rows}))
+        rows = tuple(row for row in report_manifest.rows if row.split == "test" or row.key in dev)
+        report_manifest = report_manifest.__class__(**(report_manifest.__dict__ | {"rows": rows}))
     scores = {"test": test, "dev": dev}
     qualities = {}
-    for row in made.rows:
-        kept = scores[row.split][row.key]
+    for row in report_manifest.rows:
+        bleu = scores[row.split][row.key]
         qualities[row.quality] = {
-            "kept": {"bleu": kept},
-            "without_repeated_words": {"bleu": kept + 1},
-            "without_repeated_subwords": {"bleu": kept + 2},
+            "kept": {"bleu": bleu},
+            "without_repeated_words": {"bleu": bleu + 1},
+            "without_repeated_subwords": {"bleu": bleu + 2},
         }
     points = [
         ({"bleu": bleu + 5, "settings": {"beam": 9}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()
     ]
-    choices = [Choice(made.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)]
+    choices = [
+        Choice(report_manifest.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)
+    ]
     timing = speed(*(timed(*key, each) for key, each in times.items())) if times else None
-    return SimpleNamespace(manifest=made, qualities=qualities, choices=choices, speed=timing)
+    return SimpleNamespace(manifest=report_manifest, qualities=qualities, choices=choices, speed=timing)
 
 
 def rows(**more):
@@ -71,29 +73,29 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
     ],
 )
 def test_the_best_on_dev_is_recommended(facts, key, dev):
-    one = usage.recommend(found(TEST, **facts), rows())
+    one = usage.recommend(report_inputs(TEST, **facts), rows())
     assert (one.row.key, one.dev_figure) == (key, dev)
 
 
 def test_the_reason_is_said():
-    one = usage.recommend(found(TEST), rows())
+    one = usage.recommend(report_inputs(TEST), rows())
     assert usage._why(one, "test", main_metric()).startswith(
         "No row was decoded on dev, so this is the row with the highest BLEU on "
     )
-    one = usage.recommend(found(TEST, dev={BEAM: 25.0}), rows())
+    one = usage.recommend(report_inputs(TEST, dev={BEAM: 25.0}), rows())
     assert usage._why(one, "test", main_metric()) == (
         "It has the highest BLEU on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is the "
         "fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on dev "
         "to compare them."
     )
-    one = usage.recommend(found(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
+    one = usage.recommend(report_inputs(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
     assert usage._why(one, "test", main_metric()) == (
         "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
     )
 
 
 @pytest.fixture
-def written(tmp_path):
+def section_context(tmp_path):
     """Texts and a bundle in the folder; returns what the section says of a row that is decoded without repetitions."""
 
     def make(sources, normalisation=None, removal=None):
@@ -112,10 +114,10 @@ def written(tmp_path):
         (folder / "bundle.json").write_text(json.dumps(about))
         (folder / "subwords").mkdir(exist_ok=True)
         (folder / "subwords/subwords.json").write_text("{}")
-        asked = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))
-        asked |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
-        inputs = found(TEST | {PRIOR: 40.0}, remove_repetitions=removal)
-        return usage.context_of(usage.recommend(inputs, asked), inputs, asked)
+        usage_rows = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))
+        usage_rows |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
+        inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions=removal)
+        return usage.context_of(usage.recommend(inputs, usage_rows), inputs, usage_rows)
 
     return make
 
@@ -123,16 +125,16 @@ def written(tmp_path):
 @pytest.mark.parametrize(
     ("removal", "output"), [(None, "a tre"), ("subwords", "a tre"), ("words", "a tree"), ("none", "a a tree")]
 )
-def test_the_first_ten_translations_are_those_that_the_bundle_gives(removal, output, written):
-    shown = written([f"Satz {number}." for number in range(12)], removal=removal)["examples"]
-    assert [example["source"] for example in shown] == [f"Satz {number}." for number in range(10)]
-    assert {example["translation"] for example in shown} == {output}
+def test_the_first_ten_translations_are_those_that_the_bundle_gives(removal, output, section_context):
+    examples = section_context([f"Satz {number}." for number in range(12)], removal=removal)["examples"]
+    assert [example["source"] for example in examples] == [f"Satz {number}." for number in range(10)]
+    assert {example["translation"] for example in examples} == {output}
 
 
-def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(written):
-    plain = written(["Es gibt A & B ."])
+def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(section_context):
+    plain = section_context(["Es gibt A & B ."])
     assert "--normalised" not in plain["again"]
-    tokenised = written(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"})
+    tokenised = section_context(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"})
     assert tokenised["again"].endswith(" --normalised") and "--normalised" not in tokenised["command"]
 
 
@@ -143,24 +145,24 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(tiny
     texts = {"in.de": sources, "in.en": ["the reference"] * 2, "out.txt": translator.text(hypotheses.tokens)}
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    asked = rows(translations=str(tmp_path / "out.txt"), bundle=str(bundle))
-    asked |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
-    inputs = found(TEST | {PRIOR: 40.0}, remove_repetitions="words")
-    shown = usage.context_of(usage.recommend(inputs, asked), inputs, asked, device="cpu")
-    words = shlex.split(shown["again"].partition("| continuum translate ")[2])
-    command.main([*words, "--remove-repetitions", "words", "--input", asked["source"]])
-    assert capsys.readouterr().out.splitlines() == [example["translation"] for example in shown["examples"]]
+    usage_rows = rows(translations=str(tmp_path / "out.txt"), bundle=str(bundle))
+    usage_rows |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
+    inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions="words")
+    context = usage.context_of(usage.recommend(inputs, usage_rows), inputs, usage_rows, device="cpu")
+    words = shlex.split(context["again"].partition("| continuum translate ")[2])
+    command.main([*words, "--remove-repetitions", "words", "--input", usage_rows["source"]])
+    assert capsys.readouterr().out.splitlines() == [example["translation"] for example in context["examples"]]
     assert translator.translate(sources, remove_repetitions="words") != translator.translate(
         sources, remove_repetitions="words", split=False
     )
 
 
-def test_the_section_is_escaped_everywhere(written):
-    shown = written(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
-    section = usage.render(shown, ("de", "en"))
+def test_the_section_is_escaped_everywhere(section_context):
+    context = section_context(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
+    section = usage.render(context, ("de", "en"))
     assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
-    assert "it&#39;s a bundle" in section and "'\"'\"'" in shown["command"]
-    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(shown)
+    assert "it&#39;s a bundle" in section and "'\"'\"'" in context["command"]
+    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(context)
 
 
 def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
@@ -168,6 +170,6 @@ def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
     edge = "beam 4 is at the edge"
     decode = manifest(DECODES).decode(*BEAM)
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
-    told = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
-    assert told[0].splitlines()[0] == "teacher, beam-4, seed 1: beam 4"
-    assert told[1].splitlines()[0] == f"teacher, beam-4, seed 1: beam 4 ({edge})"
+    tables = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
+    assert tables[0].splitlines()[0] == "teacher, beam-4, seed 1: beam 4"
+    assert tables[1].splitlines()[0] == f"teacher, beam-4, seed 1: beam 4 ({edge})"

@@ -173,8 +173,8 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
         entry | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none"},
         entry | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words"},
     ]
-    found = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
-    content = {"split": "test", "scorer": "teacher", "reference": found[0], "rows": found}
+    energy_rows = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
+    content = {"split": "test", "scorer": "teacher", "reference": energy_rows[0], "rows": energy_rows}
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=RowEnergies.model_validate(content))
     assert [(r.system, r.repetitions_removed, r.energy_per_sentence, r.energy_per_token) for r in rows] == [
         ("teacher", "none", 10.0, 1.0),
@@ -259,8 +259,8 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     }
     significance = _significance(tmp_path, tested)
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
-    found = [(row.p_value, row.control_p_value, row.control_difference) for row in rows]
-    assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
+    p_values = [(row.p_value, row.control_p_value, row.control_difference) for row in rows]
+    assert p_values == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
     assert [row.repetitions_removed for row in rows] == ["none", "none", "words", "subwords"]
     pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
     assert significance.pairs == {pair: {"bleu": 0.01, "validity": 0.5}} and significance.sentences == 9

@@ -18,12 +18,12 @@ DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine":
 
 def points(*rows, different=(), validity=None, **more) -> list[str]:
     """The points of rows (system, name, BLEU, milliseconds[, validity])."""
-    made = [row(*one[:3], latency_ms=one[3], validity=one[4] if len(one) > 4 else None) for one in rows]
-    proof = reports.evidence(made, different, **more | ({} if validity is None else {"validity": validity}))
-    return summary(groups(made, manifest(DECODES), "none", proof), proof, None)
+    timed_rows = [row(*one[:3], latency_ms=one[3], validity=one[4] if len(one) > 4 else None) for one in rows]
+    proof = reports.evidence(timed_rows, different, **more | ({} if validity is None else {"validity": validity}))
+    return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
 
 
-def told(*rows, **more) -> str:
+def summary_text(*rows, **more) -> str:
     return " ".join(points(*rows, **more))
 
 
@@ -31,37 +31,37 @@ def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
     # 40.9 is below 41.0, and the test does not tell it lower; 36.0 is told lower than both.
     rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5), ("lvm", "delta-2", 36.0, 1.0)]
     lower = [("delta-2", "greedy"), ("delta-2", "beam-4")]
-    found = points(*rows, different=lower)
-    assert len(found) == 3
-    assert found[0] == (
+    sentences = points(*rows, different=lower)
+    assert len(sentences) == 3
+    assert sentences[0] == (
         "The fastest non-autoregressive row as good as every autoregressive one, with PyTorch: “lvm”, delta, "
         "L = 1, 40.9 BLEU in 2.5 ms a sentence, beside “teacher”, beam 4, 41.0 BLEU in 11 ms (p = 0.5)."
     )
-    assert found[1].startswith("Of two autoregressive rows that were timed, two have a faster")
+    assert sentences[1].startswith("Of two autoregressive rows that were timed, two have a faster")
 
 
 def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
     rows = [("teacher", "greedy", 47.0, 1.0), ("teacher", "beam-4", 48.0, 1.8), ("lvm", "prior-mean", 49.0, 5.0)]
-    found = points(*rows)
-    assert found[0].startswith("No non-autoregressive row ")
-    assert "none has a faster" in found[1]
+    sentences = points(*rows)
+    assert sentences[0].startswith("No non-autoregressive row ")
+    assert "none has a faster" in sentences[1]
 
 
 def test_a_row_that_the_test_tells_lower_is_not_as_good():
     """24.0 beside 28.0 with p = 0.001, though a slower row has no fewer BLEU than greedy search."""
     rows = [("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0)]
-    found = points(*rows, different=[("prior-mean", "greedy")])
+    sentences = points(*rows, different=[("prior-mean", "greedy")])
     assert (
-        found[0]
+        sentences[0]
         == "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
     )
-    assert "none has a faster" in found[1]
+    assert "none has a faster" in sentences[1]
 
 
 def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_first():
     rows = [*TEACHER, ("lvm", "prior-mean", 38.8, 2.0), ("lvm", "delta-1", 38.9, 4.0)]
     lower = [("prior-mean", "beam-4"), ("delta-1", "beam-4")]
-    text = told(*rows, different=lower)
+    text = summary_text(*rows, different=lower)
     assert text.startswith(
         "The largest gain at equal quality, with PyTorch: “lvm”, prior mean, 38.8 BLEU in 2 ms a sentence, beside "
         "“teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
@@ -72,16 +72,16 @@ def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_fi
 def test_fewer_valid_outputs_are_not_as_good():
     """48.1 against 48.0 BLEU, 44.1 % valid outputs against 50.4 %."""
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
-    assert told(*rows, validity=0.001).startswith("No non-autoregressive row ")
-    equal = told(*rows, validity=0.3)
+    assert summary_text(*rows, validity=0.001).startswith("No non-autoregressive row ")
+    equal = summary_text(*rows, validity=0.3)
     assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of valid outputs = 0.3)" in equal
 
 
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
-    assert told(*rows).startswith("No non-autoregressive row ")
+    assert summary_text(*rows).startswith("No non-autoregressive row ")
     more = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
-    text = told(*rows, more)
+    text = summary_text(*rows, more)
     assert text.startswith(
         "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
     )
@@ -96,23 +96,25 @@ def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sente
     assert points(*rows, unfinished=["lvm"]) == [f"{start}“lvm” was still learning when its training ended."]
     low = [("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.0, 1.0)]
     assert points(*low) == [f"{start}“teacher” has less than 5 BLEU."]
-    assert told(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
+    assert summary_text(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
 
 
 def test_a_row_as_slow_as_its_rival_does_not_beat_it():
-    assert "none has a faster" in told(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
+    assert "none has a faster" in summary_text(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
 
 
 def test_without_times_there_is_no_trade():
-    assert "autoregressive rows" not in told(("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 41.5, None))
+    assert "autoregressive rows" not in summary_text(
+        ("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 41.5, None)
+    )
 
 
 def test_what_refinement_gains_is_the_last_point():
     rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
-    made = [row(*one[:3], latency_ms=one[3], speedup=11.0 / one[3]) for one in rows]
-    proof = reports.evidence(made)
-    found = summary(groups(made, manifest(DECODES), "none", proof), proof, None)
-    assert found[-1] == (
+    timed_rows = [row(*one[:3], latency_ms=one[3], speedup=11.0 / one[3]) for one in rows]
+    proof = reports.evidence(timed_rows)
+    sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
+    assert sentences[-1] == (
         "Refined by delta with four steps: 35.5 BLEU, 2.5 BLEU more than the prior mean and 5.5 less than beam search, "
         "in 0.36 of its time."
     )

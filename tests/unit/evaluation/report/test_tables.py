@@ -24,20 +24,23 @@ ROWS = [
 ]
 
 
-def headings(table, shown=MANIFEST):
+def headings(table, report_manifest=MANIFEST):
     """Headings of the table's columns by their kind."""
-    return {column.kind: column.heading for column in tables.columns(table, shown)}
+    return {column.kind: column.heading for column in tables.columns(table, report_manifest)}
 
 
-def cell(line, kind, shown=MANIFEST):
+def cell(line, kind, report_manifest=MANIFEST):
     """What the column of a kind shows of a line, where some line of the table has a figure of that kind or not."""
     table = [tables.Group("", line.decode.system, (line,))]
-    return next((column.shown(line) for column in tables.columns(table, shown) if column.kind == kind), ("–", ""))
+    return next(
+        (column.cell_or_dash(line) for column in tables.columns(table, report_manifest) if column.kind == kind),
+        ("–", ""),
+    )
 
 
 def test_groups_and_their_order():
-    found = tables.groups(ROWS, MANIFEST, removed="none")
-    assert [(group.key, [line.label for line in group.lines]) for group in found] == [
+    groups = tables.groups(ROWS, MANIFEST, removed="none")
+    assert [(group.key, [line.label for line in group.lines]) for group in groups] == [
         ("teacher", ["beam 4"]),
         ("lvm", ["prior mean", "delta, L = 1", "score, L = 1", "score, L = 4"]),
         ("lvm-raw", ["prior mean"]),
@@ -88,22 +91,22 @@ def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
     )
     rows = sorted(ROWS, key=lambda row: row.system == "lvm-raw")
     table = tables.groups(rows, published, removed="none")
-    found = {(line.system, line.name): line.expected for group in table for line in group.lines}
-    assert found[("score", "score-4")] == 29.1 and found[("lvm", "prior-mean")] == 27.0
-    assert found[("lvm-raw", "prior-mean")] == 20.0 and found[("lvm", "delta-1")] is None
+    expected = {(line.system, line.name): line.expected for group in table for line in group.lines}
+    assert expected[("score", "score-4")] == 29.1 and expected[("lvm", "prior-mean")] == 27.0
+    assert expected[("lvm-raw", "prior-mean")] == 20.0 and expected[("lvm", "delta-1")] is None
     assert tables.unmatched_expected(table, published.report.expected) == {"latent-search": 30.2}
 
 
 def test_pairs_of_rows_in_the_published_order_are_counted():
-    def told(**expected):
+    def order_of(**expected):
         return tables.published_order(tables.groups(ROWS, manifest(expected=expected), removed="none"))
 
     # Ours: delta 33.4, score with one step 33.7, with four 34.0, the other model 29.0.
     published = {"delta-1": 27.0, "score-1": 26.0, "score-4": 28.0}
     pairs = "Of 3 pairs of these 3 rows, 2 stand in the published order (Kendall's τ +0.33)."
-    assert told(**published) == pairs
-    assert told(**published, **{"lvm-raw/prior-mean": 26.0}).startswith("Of 5 pairs of these 4 rows, 4 stand")
-    assert told(**{"delta-1": 27.0}) == told() == ""
+    assert order_of(**published) == pairs
+    assert order_of(**published, **{"lvm-raw/prior-mean": 26.0}).startswith("Of 5 pairs of these 4 rows, 4 stand")
+    assert order_of(**{"delta-1": 27.0}) == order_of() == ""
     # Rows without BLEU by the published convention.
     uncounted = manifest(expected=published, expected_convention="tokenised")
     assert tables.published_order(tables.groups(ROWS, uncounted, removed="none")) == ""
@@ -117,7 +120,7 @@ def test_columns_without_figures_are_left_out():
     table = tables.groups(timed, MANIFEST, removed="none")
     assert not {"latency_rounds", "against_fastest"} & headings(table).keys()
     timed = [row.model_copy(update={"latency_rounds": (2.04, 1.9, 2.061)}) for row in timed]
-    proof = reports.evidence(tables.wanted_rows(timed, MANIFEST, "none"))
+    proof = reports.evidence(tables.variant_rows(timed, MANIFEST, "none"))
     table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
     assert list(headings(table)) == [
         "bleu",
@@ -154,7 +157,7 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         for row in ROWS
         for seed in (1, 2)
     ]
-    for convention, head, wanted in (
+    for convention, head, own in (
         ("tokenised", "published (tokenised)", "36.5"),
         ("intl-lowercase", "published (international, lowercase)", "38.5"),
     ):
@@ -163,7 +166,7 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         heads = headings(table, published)
         assert heads["expected"] == head and heads["as_published"] == "ours, same convention"
         cells = {line.name: cell(line, "as_published", published)[0] for line in table[1].lines}
-        assert cells == {"score-4": wanted, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
+        assert cells == {"score-4": own, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
     # sacreBLEU is what stands there anyway.
     table = tables.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
     assert headings(table)["expected"] == "published (sacreBLEU)" and "as_published" not in headings(table)
@@ -213,14 +216,14 @@ def test_markdown_has_as_many_cells_in_every_line():
 
 def test_cells_keep_their_text_and_their_side():
     """Figures are text, so that no digit is lost; a bar is escaped, so that it ends no cell."""
-    told = markdown_table(["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2).splitlines()
-    assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in told] == [
+    lines = markdown_table(["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2).splitlines()
+    assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines] == [
         ["", r"a\|b", "c"],
         [":-------", ":-------", "------:"],
         ["x", "1.0", "1,000"],
         ["longer", "12.50", "–"],
     ]
-    assert len(set(map(len, told))) == 1
+    assert len(set(map(len, lines))) == 1
 
 
 def test_csv_reads_back():
@@ -228,8 +231,8 @@ def test_csv_reads_back():
     assert len(rows) == len(ROWS)
     assert rows[0]["system"] == "score" and float(rows[0]["bleu_low"]) == 33.0 and rows[0]["validity"] == ""
     settings = {"steps": 2, "step_size": 0.5, "length_quantile": None, "stop_unchanged": True}
-    told = next(csv.DictReader(io.StringIO(tables.csv_text([row("score", "score-2", 30.0, settings=settings)]))))
-    assert told["settings"] == "steps=2 step_size=0.5 stop_unchanged=True"
+    cells = next(csv.DictReader(io.StringIO(tables.csv_text([row("score", "score-2", 30.0, settings=settings)]))))
+    assert cells["settings"] == "steps=2 step_size=0.5 stop_unchanged=True"
 
 
 def _timed(name, bleu, ms):
@@ -241,12 +244,12 @@ INT8 = {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}
 
 
 def test_engines_are_named():
-    found = tables.groups(
+    groups = tables.groups(
         [_timed("beam-4-ctranslate2-int8", 40.0, 2.0), _timed("mine", 30.0, 1.0)],
         manifest(reports.DECODES | {("teacher", "mine"): MINE}),
         removed="subwords",
     )
-    lines = {line.name: line for group in found for line in group.lines}
+    lines = {line.name: line for group in groups for line in group.lines}
     assert lines["beam-4-ctranslate2-int8"].label == "beam 4, CTranslate2 int8"
     assert lines["mine"].label == "beam 4, CTranslate2 float32 (mine)"
     assert lines["mine"].decode.engine.key == "ctranslate2-float32"
@@ -265,15 +268,15 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
         row("score", "score-1", 41.5, steps=1, latency_ms=5.0, removed="subwords"),
         row("score", "score-2", 50.0, steps=2, latency_ms=1.0, removed="subwords"),
     ]
-    told = manifest(reports.DECODES | {("teacher", "mine"): MINE, ("lvm", "int8"): INT8})
+    report_manifest = manifest(reports.DECODES | {("teacher", "mine"): MINE, ("lvm", "int8"): INT8})
 
     def compared(**more):
         # What is told lower than score-1 is greedy search alone; than score-2, everything.
         different = [("score-1", "greedy"), *(("score-2", name) for name in ("greedy", "beam-4"))]
         proof = reports.evidence(rows, different, **more)
-        found = tables.groups(rows, told, "subwords", proof)
-        assert cell(found[0].lines[0], "against_fastest")[0] != ""
-        return {line.name: line for group in found for line in group.lines}
+        groups = tables.groups(rows, report_manifest, "subwords", proof)
+        assert cell(groups[0].lines[0], "against_fastest")[0] != ""
+        return {line.name: line for group in groups for line in group.lines}
 
     lines = compared()
     assert {name: line.figures["against_fastest"] for name, line in lines.items()} == {
@@ -334,27 +337,31 @@ ALIGNED = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("lvm", "prior-mean"
 
 
 @pytest.mark.parametrize(
-    "wanted, ctc, lvm",
+    "removal, ctc, lvm",
     [(None, 20.0, 32.0), ("none", 20.0, 30.0), ("words", 21.0, 31.0), ("subwords", 22.0, 32.0)],
 )
-def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherwise(wanted, ctc, lvm):
-    found = manifest(ALIGNED, aligned=("ctc",))
+def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherwise(removal, ctc, lvm):
+    report_manifest = manifest(ALIGNED, aligned=("ctc",))
     rows = [
         row(system, name, bleu + gain, removed=removed)
         for system, name, bleu in (("ctc", "ctc-greedy", 20), ("lvm", "prior-mean", 30))
         for removed, gain in (("none", 0), ("words", 1), ("subwords", 2))
     ]
-    shown = {line.system: line.figures["bleu"] for group in tables.groups(rows, found, wanted) for line in group.lines}
-    assert shown == {"ctc": ctc, "lvm": lvm}
+    bleu = {
+        line.system: line.figures["bleu"]
+        for group in tables.groups(rows, report_manifest, removal)
+        for line in group.lines
+    }
+    assert bleu == {"ctc": ctc, "lvm": lvm}
     # What each way is worth is told of all.
-    assert [lines for _, lines in tables.removals(rows, found)] == [
+    assert [lines for _, lines in tables.removals(rows, report_manifest)] == [
         [["prior mean", "30.0", "31.0", "32.0"]],
         [["one pass", "20.0", "21.0", "22.0"]],
     ]
 
 
 def test_captions_tell_from_which_outputs_nothing_is_removed():
-    kept = "and nothing from outputs that are read off alignments, as with a CTC loss"
-    assert conventions.removal_words(None, {True, False}).endswith(kept)
+    words = "and nothing from outputs that are read off alignments, as with a CTC loss"
+    assert conventions.removal_words(None, {True, False}).endswith(words)
     assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because the alignments")
     assert conventions.removal_words(None, {False}) == conventions.removal_words("subwords", {True, False})

@@ -58,7 +58,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def quiet(monkeypatch):
-    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(dict))
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(dict))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -66,8 +66,8 @@ def test_times_are_those_of_the_clock(clock):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
-    found = summary.results(ROWS, measured, [1, 2, 6])
-    by_name = {row["name"]: row for row in found["rows"]}
+    results = summary.results(ROWS, measured, [1, 2, 6])
+    by_name = {row["name"]: row for row in results["rows"]}
     delta = by_name["delta-1"]
     assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
     assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
@@ -76,11 +76,11 @@ def test_times_are_those_of_the_clock(clock):
     assert delta["sentences_per_second"] == pytest.approx(3 / 18)
     assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
     assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
-    assert found["baseline"] == {"system": "teacher", "name": "beam-4"}
-    assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
+    assert results["baseline"] == {"system": "teacher", "name": "beam-4"}
+    assert results["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
     unknown = dict.fromkeys(("measured", "predicted", "share_of_predicted"))
-    assert found["step_costs"]["ratios"] == [{"control": "delta", "search": "score"} | unknown]
-    assert {row["batch"] for row in found["rows"]} == {2}
+    assert results["step_costs"]["ratios"] == [{"control": "delta", "search": "score"} | unknown]
+    assert {row["batch"] for row in results["rows"]} == {2}
     assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
         (1, 1, 2000),
         (2, 1, 4000),
@@ -92,25 +92,25 @@ def test_times_are_those_of_the_clock(clock):
 @pytest.mark.usefixtures("quiet")
 def test_how_long_it_takes_is_told_before_it_starts(clock, sentences, repeats, warmup, batch):
     """On a clock that costs every sentence the same, and a sentence in a batch as much as one alone."""
-    translators, told = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
+    translators, messages = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
     lines, how = ["0.5"] * sentences, Timing(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
-    timing.measure(own(translators), ROWS, lines, how, lambda text: told.append((clock[0], text)))
-    began, forecast = told[0]
+    timing.measure(own(translators), ROWS, lines, how, lambda text: messages.append((clock[0], text)))
+    began, forecast = messages[0]
     # Rows that are timed in turns are called once more before that.
     stepped = [row for group in step_series(ROWS) for row in group]
-    taken = clock[0] - began - sum(0.5 * (1 + row.value) for row in stepped)
+    actual_seconds = clock[0] - began - sum(0.5 * (1 + row.value) for row in stepped)
     assert forecast.startswith(f"{len(ROWS)} rows, {sentences} sentences, {repeats} rounds: about ")
-    said, unit = re.search(r"about ([\d.]+) (minutes|seconds), longer", forecast).groups()
-    assert float(said) * (60 if unit == "minutes" else 1) == pytest.approx(taken, rel=0.01, abs=3)
-    assert "0 seconds of rounds left" in told[repeats][1]
+    forecast_number, unit = re.search(r"about ([\d.]+) (minutes|seconds), longer", forecast).groups()
+    assert float(forecast_number) * (60 if unit == "minutes" else 1) == pytest.approx(actual_seconds, rel=0.01, abs=3)
+    assert "0 seconds of rounds left" in messages[repeats][1]
 
 
 def test_rounds_have_medians_of_their_own():
     """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
     times = timing.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
-    found = summary.summarise(times)
-    assert found["latency_rounds"] == [2000, 4000, 3000]
-    assert found["latency_ms"] == 3000 and found["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
+    figures = summary.summarise(times)
+    assert figures["latency_rounds"] == [2000, 4000, 3000]
+    assert figures["latency_ms"] == 3000 and figures["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -164,8 +164,8 @@ def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
 
 
 def test_load_counts_other_processes_only(monkeypatch):
-    used = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
-    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(lambda: next(used)))
+    times = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(lambda: next(times)))
     clock = iter([10.0, 13.0])
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     with timing.OtherLoad() as load:
@@ -175,7 +175,7 @@ def test_load_counts_other_processes_only(monkeypatch):
 
 def test_own_work_is_no_load():
     this = timing.psutil.Process().pid
-    assert this not in {pid for pid, _ in timing.OtherLoad._used()}
+    assert this not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
     with timing.OtherLoad() as load:
         until = time.perf_counter() + 0.05
         while time.perf_counter() < until:
@@ -214,10 +214,10 @@ def test_step_costs_and_their_ratio():
     alternating[("lvm", "delta-4")][1] = [9.0, 9.0, 9.0]
     for times in alternating[("score", "score-2")]:
         times[2] = 5.0
-    found = summary.step_costs(delta + score + alone, alternating)
-    assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
-    assert [cost["ms_per_step"] for cost in found["costs"]] == pytest.approx([1.8, 0.6])
-    (ratio,) = found["ratios"]
+    costs = summary.step_costs(delta + score + alone, alternating)
+    assert [cost["search"] for cost in costs["costs"]] == ["delta", "score"]
+    assert [cost["ms_per_step"] for cost in costs["costs"]] == pytest.approx([1.8, 0.6])
+    (ratio,) = costs["ratios"]
     assert (ratio["control"], ratio["search"]) == ("delta", "score") and ratio["measured"] == pytest.approx(3)
 
 
@@ -225,8 +225,8 @@ def test_step_costs_and_their_ratio():
 def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock):
     calls = []
     timer = timing.Local({"lvm": Recorder(calls, clock)})
-    found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
-    assert found == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
+    seconds = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
+    assert seconds == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
     timed = calls[2:]
     pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
     assert len(pairs) == SPEED.repeats * 3 and all(one[0] == other[0] for one, other in pairs)
@@ -276,8 +276,8 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
         "lengthening": 0.0,
         "stop_threshold": None,
     }
-    read = SpeedRow.of(score | {"system": "s", "name": "n"}).settings
-    assert {"search": "score"} | read.model_dump(mode="json") == score
+    settings = SpeedRow.of(score | {"system": "s", "name": "n"}).settings
+    assert {"search": "score"} | settings.model_dump(mode="json") == score
 
 
 @pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
@@ -290,7 +290,7 @@ def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
 def test_processes_that_were_started_are_no_load():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert child.pid not in {pid for pid, _ in timing.OtherLoad._used()}
+        assert child.pid not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
     finally:
         child.communicate(b"\n")
 
@@ -377,8 +377,8 @@ def test_the_predicted_ratio_counts_operations():
     assert searches()["prior-mean"].step_cost is None
     rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
     alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
-    found = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
-    (ratio,) = found["ratios"]
+    costs = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
+    (ratio,) = costs["ratios"]
     assert ratio["predicted"] == 3 and ratio["share_of_predicted"] == pytest.approx(2 / 3)
 
 

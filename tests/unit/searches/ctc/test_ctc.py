@@ -67,9 +67,9 @@ def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
 def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
     slots = torch.randint(0, 4, (50, 9), generator=torch.Generator().manual_seed(0))
     lengths = torch.randint(1, 10, (50,), generator=torch.Generator().manual_seed(1))
-    kept = slots != 3
-    kept[:, 1:] &= slots[:, 1:] != slots[:, :-1]
-    for row, keep, length in zip(slots, kept, lengths.tolist(), strict=True):
+    keep_slot = slots != 3
+    keep_slot[:, 1:] &= slots[:, 1:] != slots[:, :-1]
+    for row, keep, length in zip(slots, keep_slot, lengths.tolist(), strict=True):
         assert collapse(row[:length].tolist(), 3) == row[:length][keep[:length]].tolist()
     assert collapse([1, 1, 3, 1, 2, 2, 3, 3], 3) == [1, 1, 2]
 
@@ -222,9 +222,9 @@ def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with
     for _ in range(40):
         row = random_row(generator, 12)
         slots = prefixes.slots_of(row, SIZE - 1)
-        actual, wanted = beam(row), textbook(slots, width, Extra(*about))
-        assert [output for _, output in actual] == [output for _, output in wanted]
-        assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+        actual, expected = beam(row), textbook(slots, width, Extra(*about))
+        assert [output for _, output in actual] == [output for _, output in expected]
+        assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
         kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
     assert kinds == {(0, False), (1, False), (1, True), (2, False), (2, True)}
 
@@ -262,11 +262,11 @@ def test_the_compiled_search_finds_what_plain_python_finds(
     every = every[:7] if width == 10**6 else every * times
     about = SIZE - 1, width, threshold, language_models[order], *weights
     row = row_of([list(slot.items()) for slot in every])
-    actual, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
-    assert [output for _, output in actual] == [output for _, output in wanted]
-    assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+    actual, expected = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in actual] == [output for _, output in expected]
+    assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
     assert compiled.PrefixBeam(*about).best(row) == (actual[0], len(actual))
-    assert prefixes.PrefixBeam(*about).best(row) == (wanted[0], len(wanted))
+    assert prefixes.PrefixBeam(*about).best(row) == (expected[0], len(expected))
 
 
 def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
@@ -276,9 +276,9 @@ def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
     row = Row(*compiled.PrefixBeam.probable(logits, 0.0), 0.0)
     assert all(map(np.array_equal, row[:3], probable(logits, 0.0)))
     about = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
-    actual, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
-    assert [output for _, output in actual] == [output for _, output in wanted]
-    assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+    actual, expected = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in actual] == [output for _, output in expected]
+    assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
 
 
 def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatch):
@@ -288,7 +288,7 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
     alone = [compiled.PrefixBeam(*about)(row) for row in rows]
     monkeypatch.setattr(compiled, "REMEMBERED", 4)
     beam = compiled.PrefixBeam(*about)
-    assert [beam(row) for row in rows] == alone and len(beam.known[0]) == 4
+    assert [beam(row) for row in rows] == alone and len(beam.remembered[0]) == 4
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ def chosen(compiled):
 
 def test_the_compiled_search_serves_n_gram_models_and_none(compiled, chosen, language_model, monkeypatch, caplog):
     assert chosen(language_model) is chosen(None) is compiled.PrefixBeam
-    assert chosen(Asked(language_model)) is prefixes.PrefixBeam
+    assert chosen(CountingModel(language_model)) is prefixes.PrefixBeam
     monkeypatch.setitem(sys.modules, "numba", None)
     assert chosen(language_model) is chosen(None) is prefixes.PrefixBeam
     assert not caplog.records
@@ -326,15 +326,15 @@ def test_python_serves_where_numba_fails_and_says_so(compiled, chosen, monkeypat
     assert f"Numba cannot be used ({type(failure).__name__}: {failure}), and beams take longer" in record.message
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, kept):
+@pytest.mark.parametrize("cached", [True, False])
+def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, cached):
     compiled.try_out()
-    assert compiled.is_kept()
-    monkeypatch.setattr(compiled, "is_kept", lambda: kept)
+    assert compiled.is_cached()
+    monkeypatch.setattr(compiled, "is_cached", lambda: cached)
     with caplog.at_level("INFO"):
         assert chosen(None) is compiled.PrefixBeam
     assert [record.message for record in caplog.records] == (
-        [] if kept else ["compiling the search over prefixes; this takes some ten seconds, once"]
+        [] if cached else ["compiling the search over prefixes; this takes some ten seconds, once"]
     )
 
 
@@ -381,9 +381,9 @@ for number in range(3000):
 @pytest.mark.usefixtures("compiled")
 def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
     """Numba looks at bounds only where it is told to when it compiles."""
-    told = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", BOUNDS], env=told, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    process = subprocess.run([sys.executable, "-c", BOUNDS], env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert any(tmp_path.rglob("*.nbi"))
 
 
@@ -412,9 +412,9 @@ def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
     slots = prefixes.slots_of(row, model.blank)
     ratios = (logits - logits.amax(-1, keepdim=True)).exp()
     for slot, own in zip(slots, ratios, strict=True):
-        wanted = {symbol: p for symbol, p in enumerate(own.tolist()) if p >= min_ratio and p > 0}
-        assert slot.blank[1] == pytest.approx(wanted.pop(model.blank, 0.0))
-        assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(wanted)
+        expected = {symbol: p for symbol, p in enumerate(own.tolist()) if p >= min_ratio and p > 0}
+        assert slot.blank[1] == pytest.approx(expected.pop(model.blank, 0.0))
+        assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(expected)
         assert [p for *_, p in slot.symbols] == sorted((p for *_, p in slot.symbols), reverse=True)
     assert certainty(logits.numpy()) == pytest.approx(row.base, abs=1e-9)
     assert certainty(logits.numpy()) == pytest.approx(float((logits.amax(-1) - logits.logsumexp(-1)).sum()), abs=1e-9)
@@ -434,7 +434,7 @@ def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch)
     assert set(extra.start()) == {4}
 
 
-class Asked:
+class CountingModel:
     """A language model that counts how often it is asked for words; ends are asked for anew each time."""
 
     def __init__(self, model):
@@ -447,11 +447,11 @@ class Asked:
 
 def test_what_words_add_is_remembered_from_batch_to_batch(model, language_model):
     source, settings = tokens([4, 6], SIZE, end=True), CtcBeamSettings(beam=4, language_model="lm", lm_weight=0.5)
-    asked = Asked(language_model)
-    first = ctc_beam(model, source, settings, asked)
-    times = asked.times
-    assert ctc_beam(model, source, settings, asked) == first and asked.times == times > 0
+    counting = CountingModel(language_model)
+    first = ctc_beam(model, source, settings, counting)
+    times = counting.times
+    assert ctc_beam(model, source, settings, counting) == first and counting.times == times > 0
     # Another weight, or another model, starts anew, and gives what it always gives.
     heavier = settings.model_copy(update={"lm_weight": 2.0})
-    assert ctc_beam(model, source, heavier, asked) == ctc_beam(model, source, heavier, Asked(language_model))
-    assert ctc_beam(model, source, settings, asked) == first
+    assert ctc_beam(model, source, heavier, counting) == ctc_beam(model, source, heavier, CountingModel(language_model))
+    assert ctc_beam(model, source, settings, counting) == first

@@ -35,21 +35,21 @@ def alone(row: int):
     return SOURCE[row][SOURCE[row] != PAD][None]
 
 
-def read(made, path: list[int]) -> list[int]:
-    return collapse(path, made.blank) if made.config.loss == "ctc" else [i for i in path if i != made.blank]
+def words_of(network, path: list[int]) -> list[int]:
+    return collapse(path, network.blank) if network.config.loss == "ctc" else [i for i in path if i != network.blank]
 
 
-def candidates(made, row: int, settings) -> dict[tuple[int, ...], float]:
+def candidates(network, row: int, settings) -> dict[tuple[int, ...], float]:
     """Outputs of each draw of one sentence with the mean log-probability of their symbols."""
-    memory = made.encode(alone(row))
-    mean, deviation = made.prior(memory)
-    noise = noise_table(settings.draws, made.config.max_positions, 3, settings.search_seed)
+    memory = network.encode(alone(row))
+    mean, deviation = network.prior(memory)
+    noise = noise_table(settings.draws, network.config.max_positions, 3, settings.search_seed)
     scores: dict[tuple[int, ...], float] = {}
     for draw in range(settings.draws):
         z = mean + settings.temperature * deviation * noise[draw, : mean.size(1)]
-        hidden, _ = made.hidden(memory, z=z)
-        best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
-        output = tuple(read(made, path.tolist()))
+        hidden, _ = network.hidden(memory, z=z)
+        best, path = network.logits(hidden)[0].log_softmax(-1).max(-1)
+        output = tuple(words_of(network, path.tolist()))
         scores[output] = max(scores.get(output, -math.inf), best.mean().item())
     return scores
 
@@ -138,7 +138,7 @@ def test_argmax_is_the_best_of_its_lengths(loss, ranked):
             hidden, mask = network.hidden(memory, length[None])
             best, path = network.logits(hidden)[0].log_softmax(-1).max(-1)
             assert len(path) == length and mask.all()
-            output = tuple(read(network, path.tolist()))
+            output = tuple(words_of(network, path.tolist()))
             every[output] = max(every.get(output, -math.inf), best.mean().item())
         if ranked:
             every = {
@@ -157,31 +157,35 @@ def test_one_length_is_the_predicted_one():
     assert [len(row) for row in hypotheses.tokens] == lengths
     for settings in ({"lengthening": 1.0}, {"length_quantile": 0.8}):
         longer = argmax({MODEL: network}, SOURCE, ArgmaxSettings(**settings))
-        given = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
-        assert [len(row) for row in longer.tokens] == network.length.predict(network.encode(SOURCE), **given).tolist()
+        arguments = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
+        assert [len(row) for row in longer.tokens] == network.length.predict(
+            network.encode(SOURCE), **arguments
+        ).tolist()
     with pytest.raises(ValueError, match="length_quantile"):
         ArgmaxSettings(lengths=2, length_quantile=0.6)
 
 
 @pytest.mark.parametrize("search", ["prior-mean", "delta", "score"])
 def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
-    made, network = model(seed=5), refiner("score", seed=3)
+    latent_model, network = model(seed=5), refiner("score", seed=3)
     more = {"refiner": network} if search == "score" else {}
     steps = 0 if search == "prior-mean" else 3
-    hypotheses = translate_batch(made, SOURCE, search, steps, trace=True, **more)
+    hypotheses = translate_batch(latent_model, SOURCE, search, steps, trace=True, **more)
     assert len(hypotheses.traces) == steps + 1 and hypotheses.traces[-1] == hypotheses.tokens
-    assert hypotheses.traces[0] == ctc_greedy(made, SOURCE).tokens
+    assert hypotheses.traces[0] == ctc_greedy(latent_model, SOURCE).tokens
     for row in range(4):
-        memory = made.encode(alone(row))
-        z = made.prior(memory)[0]
+        memory = latent_model.encode(alone(row))
+        z = latent_model.prior(memory)[0]
         for _ in range(steps):
             if search == "score":
                 z = z + network.direction(memory, z, memory.mask)
             else:
-                path = made.logits(made.hidden(memory, z=z)[0])[0].argmax(-1).tolist()
-                z = made.posterior(memory, torch.tensor([collapse(path, made.blank)], dtype=torch.int64))[0]
-        scores = made.logits(made.hidden(memory, z=z)[0])[0].log_softmax(-1)
-        assert hypotheses.tokens[row] == collapse(scores.argmax(-1).tolist(), made.blank)
+                path = latent_model.logits(latent_model.hidden(memory, z=z)[0])[0].argmax(-1).tolist()
+                z = latent_model.posterior(
+                    memory, torch.tensor([collapse(path, latent_model.blank)], dtype=torch.int64)
+                )[0]
+        scores = latent_model.logits(latent_model.hidden(memory, z=z)[0])[0].log_softmax(-1)
+        assert hypotheses.tokens[row] == collapse(scores.argmax(-1).tolist(), latent_model.blank)
         assert hypotheses.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)
 
 

@@ -30,7 +30,7 @@ def search(model, source=SOURCE, trace=False, scored=True, rescorer=None, **sett
 
 
 @torch.no_grad()
-def written_out(model, row: int, passes: int, length: int | None = None) -> tuple[list[list[int]], list[float]]:
+def by_hand(model, row: int, passes: int, length: int | None = None) -> tuple[list[list[int]], list[float]]:
     """Outputs of a sentence by itself after every pass, and their mean log-probabilities."""
     source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
     memory = model.encode(source)
@@ -62,7 +62,7 @@ def stopping_model(**more):
 def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
     hypotheses = search(model, source, passes=passes)
     for row in range(len(LENGTHS)):
-        outputs, scores = written_out(model, row, passes)
+        outputs, scores = by_hand(model, row, passes)
         assert hypotheses.tokens[row] == outputs[-1]
         assert hypotheses.scores[row] == pytest.approx(scores[-1], abs=1e-10)
     assert hypotheses.steps == [passes] * len(LENGTHS)
@@ -71,8 +71,8 @@ def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
 
 
 def test_one_pass_is_the_first_decoder_alone(model):
-    hypotheses, wanted = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
-    assert hypotheses.tokens == wanted.tokens and hypotheses.scores == wanted.scores
+    hypotheses, expected = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
+    assert hypotheses.tokens == expected.tokens and hypotheses.scores == expected.scores
     # Which the second decoder has no part in.
     changed = inat(seed=4)
     with torch.no_grad():
@@ -88,18 +88,18 @@ def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most
     network = stopping_model()
     hypotheses = search(network, source, passes=most, stop="adaptive", patience=patience, trace=True)
     for row in range(len(LENGTHS)):
-        outputs, scores = written_out(network, row, most)
+        outputs, scores = by_hand(network, row, most)
         repeats = [
             number
             for number in range(patience, most)
             if all(outputs[number] == outputs[number - back] for back in range(1, patience + 1))
         ]
-        wanted = repeats[0] + 1 if repeats else most
-        assert hypotheses.steps[row] == wanted
-        assert hypotheses.tokens[row] == outputs[wanted - 1]
-        assert hypotheses.scores[row] == pytest.approx(scores[wanted - 1], abs=1e-10)
-        told = [texts[row] for texts in hypotheses.traces]
-        assert told == outputs[:wanted] + [outputs[wanted - 1]] * (most - wanted)
+        steps = repeats[0] + 1 if repeats else most
+        assert hypotheses.steps[row] == steps
+        assert hypotheses.tokens[row] == outputs[steps - 1]
+        assert hypotheses.scores[row] == pytest.approx(scores[steps - 1], abs=1e-10)
+        trace = [texts[row] for texts in hypotheses.traces]
+        assert trace == outputs[:steps] + [outputs[steps - 1]] * (most - steps)
     # Sentences stop at different passes, so that the batch has shrunk more than once.
     assert len(set(hypotheses.steps)) > (2 if most > 3 else 0)
 
@@ -107,7 +107,7 @@ def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most
 def test_an_output_that_repeats_is_that_of_all_later_passes_where_no_states_are_carried():
     network = stopping_model(carry_states=False)
     hypotheses = search(network, passes=12, stop="adaptive")
-    stopped = [row for row, used in enumerate(hypotheses.steps) if used < 12]
+    stopped = [row for row, steps in enumerate(hypotheses.steps) if steps < 12]
     assert len(stopped) > 3 and len(set(hypotheses.steps)) > 1
     for row, passes in itertools.product(stopped, range(1, 13)):
         fixed = search(network, passes=passes).tokens[row]
@@ -118,7 +118,7 @@ def test_a_trace_has_the_output_of_every_pass(model):
     hypotheses = search(model, passes=4, trace=True)
     assert len(hypotheses.traces) == 4 and hypotheses.traces[-1] == hypotheses.tokens
     for row in range(len(LENGTHS)):
-        assert [texts[row] for texts in hypotheses.traces] == written_out(model, row, 4)[0]
+        assert [texts[row] for texts in hypotheses.traces] == by_hand(model, row, 4)[0]
 
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
@@ -131,16 +131,16 @@ def test_several_lengths_are_refined_by_themselves_and_the_best_wins(stop):
             lengths = network.length.likely(network.encode(source), 3)[0].tolist()
         candidates = []
         for length in lengths:
-            outputs, scores = written_out(network, row, 4, length)
-            used = 4
+            outputs, scores = by_hand(network, row, 4, length)
+            steps = 4
             if stop == "adaptive":
-                used = next((n + 1 for n in range(1, 4) if outputs[n] == outputs[n - 1]), 4)
-            candidates.append((scores[used - 1], outputs[used - 1], used, outputs[:used]))
+                steps = next((n + 1 for n in range(1, 4) if outputs[n] == outputs[n - 1]), 4)
+            candidates.append((scores[steps - 1], outputs[steps - 1], steps, outputs[:steps]))
         best = max(candidates)
         assert hypotheses.tokens[row] == best[1] and hypotheses.scores[row] == pytest.approx(best[0], abs=1e-10)
-        assert hypotheses.steps[row] == max(used for _, _, used, _ in candidates)
-        told = [texts[row] for texts in hypotheses.traces]
-        assert told == best[3] + [best[1]] * (4 - best[2])
+        assert hypotheses.steps[row] == max(steps for _, _, steps, _ in candidates)
+        trace = [texts[row] for texts in hypotheses.traces]
+        assert trace == best[3] + [best[1]] * (4 - best[2])
 
 
 def test_a_rescorer_ranks_lengths(model):
@@ -150,7 +150,7 @@ def test_a_rescorer_ranks_lengths(model):
         source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
         with torch.no_grad():
             lengths = model.length.likely(model.encode(source), 4)[0].tolist()
-            outputs = [written_out(model, row, 2, length)[0][-1] for length in lengths]
+            outputs = [by_hand(model, row, 2, length)[0][-1] for length in lengths]
             (ranked,) = rescored(teacher, source, [{tuple(one): 0.0 for one in outputs}])
         best = max(ranked, key=ranked.__getitem__)
         assert hypotheses.tokens[row] == list(best) and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-10)

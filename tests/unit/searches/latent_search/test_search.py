@@ -142,8 +142,8 @@ def test_only_empty_candidates_are_one(teacher, batch):
         # The teacher's probability of ending at once.
         source = one(batch, row).source
         hidden = teacher.hidden(teacher.encode(source), torch.zeros(1, 0, dtype=torch.int64))
-        wanted = teacher.logits(hidden)[0, -1].log_softmax(-1)[EOS].item()
-        assert hypotheses.scores[row] == pytest.approx(wanted, abs=1e-12)
+        expected = teacher.logits(hidden)[0, -1].log_softmax(-1)[EOS].item()
+        assert hypotheses.scores[row] == pytest.approx(expected, abs=1e-12)
 
 
 def test_lengthening_makes_all_candidates_longer(batch):
@@ -283,8 +283,8 @@ def test_delta_that_stands_still_stops(model, batch):
     plain = translate_batch(model, batch.source, "delta", 20, trace=True)
     assert hypotheses.tokens == plain.tokens
     assert min(hypotheses.steps) < 20
-    for row, used in enumerate(hypotheses.steps):
+    for row, steps in enumerate(hypotheses.steps):
         words = [step[row] for step in plain.traces]
         # Equal words before steps k and k + 1 mean equal latents after them, so that step k + 1 has no length.
         still = next((k + 2 for k in range(19) if words[k] == words[k + 1]), 20)
-        assert used == min(still, 20)
+        assert steps == min(still, 20)

@@ -26,7 +26,7 @@ def batch():
 
 
 @torch.no_grad()
-def read(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
+def best_words(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
     """The best words of latents at a length, and the mean log-probability of their symbols."""
     hidden, _ = model.hidden(memory, z, torch.tensor([length]))
     logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
@@ -52,7 +52,7 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
             length = max(1, place - 4 + words + round(plan.lengthening * words))
             lengths[length] = max(value, lengths.get(length, value))
         for length in sorted(lengths, key=lambda length: -lengths[length])[: plan.lengths]:
-            tokens, score = read(model, memory, z, length)
+            tokens, score = best_words(model, memory, z, length)
             if teacher is not None:
                 target = torch.tensor([list(tokens)], dtype=torch.int64)
                 score = teacher.log_probability(teacher.scoring_states(source), target).item() / (len(tokens) + 1)
@@ -93,7 +93,7 @@ def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
             z = mean + 2.0 * deviation * table[draw, : mean.size(1)]
             length = int(model.predict_lengths(memory, z))
             lengths.add((row, length))
-            tried.append(read(model, memory, z, length))
+            tried.append(best_words(model, memory, z, length))
         tokens, score = max(tried, key=lambda pair: pair[1])
         assert hypotheses.tokens[row] == list(tokens) and hypotheses.scores[row] == pytest.approx(score, abs=1e-10)
     assert len(lengths) > 4, "no sentence has draws of several lengths: nothing is tested"

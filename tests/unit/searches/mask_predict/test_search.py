@@ -22,7 +22,7 @@ BATCH = pairs([4, 1, 6, 9, 3], [1] * 5)
 MODEL = cmlm(seed=4)
 
 
-def found(model=MODEL, source=BATCH.source, trace=False, **fields):
+def search(model=MODEL, source=BATCH.source, trace=False, **fields):
     return run({"model": model}, source, MaskPredictSettings(**fields), trace=trace)
 
 
@@ -33,8 +33,8 @@ def by_hand(model, source, length: int, iterations: int, until: int = 100) -> tu
     for t in range(min(until, iterations)):
         count = length if t == 0 else math.floor(length * (iterations - t) / iterations)
         worst = sorted(range(length), key=lambda place: (chances[place], place))[:count] if t else range(length)
-        shown = torch.tensor([[MASK if place in worst else word for place, word in enumerate(words)]])
-        logits = model.scores(model.states(memory, shown, shown != 0))[0, :, 3:MASK].log_softmax(-1)
+        masked = torch.tensor([[MASK if place in worst else word for place, word in enumerate(words)]])
+        logits = model.scores(model.states(memory, masked, masked != 0))[0, :, 3:MASK].log_softmax(-1)
         for place in worst:
             words[place], chances[place] = int(logits[place].argmax()) + 3, float(logits[place].max())
     return words, chances
@@ -50,7 +50,7 @@ def likely(model, source, count: int) -> list[int]:
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 4, 10])
 def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, beam):
-    together = found(iterations=iterations, length_beam=beam)
+    together = search(iterations=iterations, length_beam=beam)
     changed = 0
     for row in range(5):
         source = one(BATCH, row).source
@@ -69,7 +69,7 @@ def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, b
 def test_a_larger_length_penalty_prefers_longer_outputs_and_scores_are_the_formula():
     lengths = []
     for penalty in (0.0, 1.0, 1.5, 3.0):
-        together = found(iterations=3, length_beam=4, length_penalty=penalty)
+        together = search(iterations=3, length_beam=4, length_penalty=penalty)
         for row in range(5):
             source, scores = one(BATCH, row).source, {}
             for length in likely(MODEL, source, 4):
@@ -90,11 +90,11 @@ def test_a_larger_length_penalty_prefers_longer_outputs_and_scores_are_the_formu
     [{}, {"lengthening": 0.5}, {"length_quantile": 0.8}, {"lengths": 4}, {"lengths": 4, "length_penalty": 2.0}],
 )
 def test_one_iteration_is_one_argmax(fields):
-    wanted = argmax({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
+    expected = argmax({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
     renamed = {"length_beam": fields.get("lengths", 1)} | {n: v for n, v in fields.items() if n != "lengths"}
-    once = found(iterations=1, **renamed)
-    assert once.tokens == wanted.tokens and once.scores == pytest.approx(wanted.scores, abs=1e-12)
-    assert once.candidates == wanted.candidates
+    once = search(iterations=1, **renamed)
+    assert once.tokens == expected.tokens and once.scores == pytest.approx(expected.scores, abs=1e-12)
+    assert once.candidates == expected.candidates
 
 
 @pytest.mark.parametrize("iterations", [1, 4])
@@ -103,7 +103,7 @@ def test_a_length_beam_of_one_is_the_plain_search(iterations):
         memory = MODEL.encode(BATCH.source)
         lengths = MODEL.length.predict(memory)
         words, chances, mask = mask_predict(MODEL, memory, lengths, iterations)
-    narrow = found(iterations=iterations, length_beam=1)
+    narrow = search(iterations=iterations, length_beam=1)
     assert narrow.tokens == [row[:n] for row, n in zip(words.tolist(), lengths.tolist(), strict=True)]
     assert narrow.scores == pytest.approx(((chances * mask).sum(1) / lengths).tolist(), abs=1e-12)
     assert narrow.candidates == [1] * 5
@@ -113,32 +113,32 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_
     with torch.no_grad():
         predicted = MODEL.length.predict(MODEL.encode(BATCH.source))
     settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
-    plain = found(iterations=3, length_beam=1)
+    plain = search(iterations=3, length_beam=1)
     same = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
     assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
-    wanted = [2, 5, 1, 7, 4]
-    others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(wanted))
-    for row, length in enumerate(wanted):
+    lengths = [2, 5, 1, 7, 4]
+    others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(lengths))
+    for row, length in enumerate(lengths):
         assert others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
 
 
 def test_a_wider_length_beam_finds_no_worse_score():
-    narrow, wide = (found(iterations=3, length_beam=beam) for beam in (1, 5))
+    narrow, wide = (search(iterations=3, length_beam=beam) for beam in (1, 5))
     assert all(one >= other - 1e-12 for one, other in zip(wide.scores, narrow.scores, strict=True))
     assert wide.tokens != narrow.tokens and max(wide.candidates) == 5
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_neither_batch_nor_padding_changes_an_output(beam, monkeypatch):
-    whole = found(iterations=4, length_beam=beam)
-    wider = found(source=padded(BATCH, 5).source, iterations=4, length_beam=beam)
-    alone = [found(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
+    whole = search(iterations=4, length_beam=beam)
+    wider = search(source=padded(BATCH, 5).source, iterations=4, length_beam=beam)
+    alone = [search(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
     assert wider.tokens == whole.tokens == [each.tokens[0] for each in alone]
     assert wider.scores == pytest.approx(whole.scores, abs=1e-10)
     assert [each.scores[0] for each in alone] == pytest.approx(whole.scores, abs=1e-10)
     # Sentences a few at a time, so that their candidates fit into memory.
     monkeypatch.setattr(module, "ROWS", 2 * beam)
-    parts = found(iterations=4, length_beam=beam)
+    parts = search(iterations=4, length_beam=beam)
     assert parts.tokens == whole.tokens and parts.scores == pytest.approx(whole.scores, abs=1e-10)
 
 
@@ -148,7 +148,7 @@ class Scripted:
     mask_symbol = MASK
 
     def __init__(self, table: list[list[tuple[int, float]]]):
-        self.table, self.seen = table, []
+        self.table, self.inputs = table, []
         self.length = SimpleNamespace(predict=lambda _memory, _quantile, _lengthening: torch.tensor([len(table[0])]))
 
     def encode(self, _source):
@@ -160,8 +160,8 @@ class Scripted:
 
     def states(self, _memory, target, _mask):
         """One-hot rows over passes and places, so that logits can be looked up."""
-        self.seen.append(target[0].tolist())
-        width, row = len(self.table[0]), len(self.seen) - 1
+        self.inputs.append(target[0].tolist())
+        width, row = len(self.table[0]), len(self.inputs) - 1
         states = torch.zeros(1, width, len(self.table) * width, dtype=torch.float64)
         for place in range(width):
             states[0, place, row * width + place] = 1
@@ -192,12 +192,12 @@ def test_a_case_worked_by_hand():
         [(4, 0.65), (8, 0.99), (3, 0.99), (3, 0.99), (3, 0.99)],
     ]
     model = Scripted(table)
-    result = found(model, torch.tensor([[5, 2]]), iterations=3, length_beam=1)
-    assert model.seen == [[MASK] * 5, [3, MASK, MASK, 5, MASK], [MASK, 7, 8, 5, 6]]
+    result = search(model, torch.tensor([[5, 2]]), iterations=3, length_beam=1)
+    assert model.inputs == [[MASK] * 5, [3, MASK, MASK, 5, MASK], [MASK, 7, 8, 5, 6]]
     assert result.tokens == [[4, 7, 8, 5, 6]]
     # The last probability counts, also where it is below the one before.
-    wanted = sum(math.log(p) for p in (0.65, 0.8, 0.75, 0.9, 0.95)) / 5
-    assert result.scores[0] == pytest.approx(wanted, abs=1e-12)
+    expected = sum(math.log(p) for p in (0.65, 0.8, 0.75, 0.9, 0.95)) / 5
+    assert result.scores[0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_numbers_of_places_that_are_masked_again():
@@ -213,23 +213,23 @@ def test_the_numbers_of_places_that_are_masked_again():
 
 def test_passes_that_mask_nothing_are_not_computed():
     model = Scripted([[(3, 0.6), (4, 0.7)]] * 8)
-    result = found(model, torch.tensor([[5, 2]]), iterations=8, length_beam=1)
+    result = search(model, torch.tensor([[5, 2]]), iterations=8, length_beam=1)
     # floor(2 (8 - t) / 8) is 1 for t = 1 … 4 and 0 afterwards.
-    assert len(model.seen) == 5 and result.tokens == [[3, 4]]
+    assert len(model.inputs) == 5 and result.tokens == [[3, 4]]
 
 
 def test_a_trace_has_what_every_pass_put_out_at_the_length_that_won(monkeypatch):
     """Whatever is decoded together: what pass t of T puts out is worked out by a loop over single places."""
     for rows in (1000, 6):
         monkeypatch.setattr(module, "ROWS", rows)
-        traced = found(iterations=4, length_beam=3, trace=True)
+        traced = search(iterations=4, length_beam=3, trace=True)
         assert (
-            len(traced.traces) == 4 and traced.traces[-1] == traced.tokens == found(iterations=4, length_beam=3).tokens
+            len(traced.traces) == 4 and traced.traces[-1] == traced.tokens == search(iterations=4, length_beam=3).tokens
         )
         for row in range(5):
             length, source = len(traced.tokens[row]), one(BATCH, row).source
-            wanted = [by_hand(MODEL, source, length, 4, until)[0] for until in (1, 2, 3, 4)]
-            assert [texts[row] for texts in traced.traces] == wanted
+            expected = [by_hand(MODEL, source, length, 4, until)[0] for until in (1, 2, 3, 4)]
+            assert [texts[row] for texts in traced.traces] == expected
 
 
 def test_of_equal_chances_the_first_are_masked_and_padding_never_is():
@@ -253,4 +253,4 @@ def test_a_rescorer_decides_among_lengths():
             scores[words] = float(teacher.log_probabilities(source, torch.tensor([words])).sum()) / (length + 1)
         best = max(scores, key=scores.__getitem__)
         assert tuple(ranked.tokens[row]) == best and ranked.scores[row] == pytest.approx(scores[best], abs=1e-9)
-    assert ranked.tokens != found(iterations=3, length_beam=4).tokens
+    assert ranked.tokens != search(iterations=3, length_beam=4).tokens

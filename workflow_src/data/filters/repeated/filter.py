@@ -25,12 +25,12 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         # Turned, so that a pair and the same pair the other way round differ.
         keys = sides | {"pairs": sides["source"] * np.uint64(0x9E3779B97F4A7C15) ^ sides["target"]}
         verdicts: list[Verdict] = [None] * len(pairs)
-        kept = np.arange(len(pairs))
+        remaining = np.arange(len(pairs))
         for name, limit in limits.items():
-            over = counts[name].add(keys[name][kept], limit)
-            for number in kept[over]:
+            over = counts[name].add(keys[name][remaining], limit)
+            for number in remaining[over]:
                 verdicts[number] = name
-            kept = kept[~over]
+            remaining = remaining[~over]
         return verdicts
 
     return judge

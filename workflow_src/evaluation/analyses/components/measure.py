@@ -40,15 +40,15 @@ def component_shares(points: np.ndarray) -> np.ndarray:
     return values / total if total > 0 else np.zeros_like(values)
 
 
-def enough(shares: np.ndarray, wanted: float) -> int:
-    """The fewest components that together hold at least `wanted` of the variance; 0 where there is none."""
+def enough(shares: np.ndarray, least_share: float) -> int:
+    """The fewest components that together hold at least `least_share` of the variance; 0 where there is none."""
     if not shares.any():
         return 0
     # A share that is reached exactly counts, whatever the sum rounds to.
-    return int(np.argmax(shares.cumsum() >= wanted - 1e-9)) + 1
+    return int(np.argmax(shares.cumsum() >= least_share - 1e-9)) + 1
 
 
-def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], wanted: float) -> dict[str, Any]:
+def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], least_share: float) -> dict[str, Any]:
     """Figures of a `SystemComponents`, from the means and variances of `posterior_latents`."""
     means = np.concatenate([mean for mean, _ in latents])
     shares = component_shares(means)
@@ -57,7 +57,7 @@ def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], wanted: float) -> 
         "latents": len(means),
         "width": means.shape[1],
         "shares": shares.tolist(),
-        "components": enough(shares, wanted),
+        "components": enough(shares, least_share),
         "participation": 1 / squares if squares else 0.0,
         "variance": float(means.var(axis=0).sum()),
         "noise": float(np.concatenate([variance for _, variance in latents]).sum(axis=1).mean()),

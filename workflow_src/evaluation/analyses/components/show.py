@@ -32,8 +32,8 @@ def show(content: Components, manifest: Manifest) -> list[Block]:
 
 
 def components_table(content: Components) -> Table:
-    held = f"components that hold {100 * content.share:g} %"
-    heads = ["", "latents", "Z", held, "participation ratio", "variance of the means", "mean variance of q"]
+    components_head = f"components that hold {100 * content.share:g} %"
+    heads = ["", "latents", "Z", components_head, "participation ratio", "variance of the means", "mean variance of q"]
     rows = [
         [
             one.system,

@@ -50,15 +50,15 @@ def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
     """BLEU in every convention, published BLEU and energies of what searches put out at the references' lengths."""
     report, entries = manifest.report, content.at_reference_lengths
     published = [report.expected_reference_lengths.get(f"{row.system}/{row.name}") for row in entries]
-    shown = any(value is not None for value in published)
+    with_published = any(value is not None for value in published)
     by_title = {metric.convention.title: metric for metric in conventions().values() if metric.convention}
     heads = ["", *by_title]
-    heads += [f"published ({_counted(manifest)})"] if shown else []
+    heads += [f"published ({_counted(manifest)})"] if with_published else []
     heads += _energy_heads(list(content.by_scorer(entries[0])))
     rows = []
     for row, value in zip(entries, published, strict=True):
         cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, metric.name)) for metric in by_title.values())]
-        cells += [_bleu(value)] if shown else []
+        cells += [_bleu(value)] if with_published else []
         rows.append(cells + _energy_cells(content, row))
     return Table(heads, rows)
 

@@ -15,7 +15,7 @@ from workflow_src.evaluation.report.markdown import signed
 def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
     """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
 
-    def shown(point: LatentPathsPoint, key: str, digits: int, write: Callable[[float, int], str]) -> str:
+    def with_error(point: LatentPathsPoint, key: str, digits: int, write: Callable[[float, int], str]) -> str:
         value = getattr(point, key)
         return "" if value is None else f"{write(value, digits)} ± {getattr(point, f'{key}_error'):.{digits}f}"
 
@@ -23,9 +23,9 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
         return f"{value:.{digits}f}"
 
     def cells(point: LatentPathsPoint) -> list[str]:
-        distances = [shown(point, key, 3, plain) for key in ("from_start", "step", "from_reference")]
-        densities = [shown(point, key, 2, signed) for key in ("log_prior", "log_posterior")]
-        cosine = shown(point, "cosine", 2, signed)
+        distances = [with_error(point, key, 3, plain) for key in ("from_start", "step", "from_reference")]
+        densities = [with_error(point, key, 2, signed) for key in ("log_prior", "log_posterior")]
+        cosine = with_error(point, "cosine", 2, signed)
         changed = "" if point.changed is None else f"{100 * point.changed:.0f}"
         return [*distances, *densities, cosine, str(point.moving) if point.steps else "", changed]
 

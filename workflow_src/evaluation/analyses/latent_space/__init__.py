@@ -75,9 +75,9 @@ class LatentSpace(Content):
                 raise ValueError(f"texts or outputs lack {name} or some of its subwords")
         if any(name not in panel.paths for name in self.searches for panel in self.panels):
             raise ValueError("a panel lacks a path that others have")
-        shown = {cell for panel in self.panels for row in panel.regions for cell in row}
-        shown = shown.union(*self.outputs.values(), () if self.end_symbol is None else (self.end_symbol,))
-        if missing := sorted(shown - set(self.pieces)):
+        ids = {cell for panel in self.panels for row in panel.regions for cell in row}
+        ids = ids.union(*self.outputs.values(), () if self.end_symbol is None else (self.end_symbol,))
+        if missing := sorted(ids - set(self.pieces)):
             raise ValueError(f"pieces lack the id {missing[0]}")
         return self
 

@@ -28,18 +28,18 @@ CHUNK = 256
 
 def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     (entry,) = inputs.searches
-    translator, wanted = inputs.translator(entry["system"]), settings.sentence
+    translator, number = inputs.translator(entry["system"]), settings.sentence
     networks: Mapping[str, Any] = translator.networks(entry_settings(entry, settings.steps))
     model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
-    sentences = inputs.sentences(settings.sentences if wanted is None else wanted + 1)
+    sentences = inputs.sentences(settings.sentences if number is None else number + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]
     targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
-    if wanted is None:
+    if number is None:
         place = choose(model, refiner, sources, targets, settings.positions, settings.steps, device)
-    elif wanted in sentences.numbers:
-        place = sentences.numbers.index(wanted)
+    elif number in sentences.numbers:
+        place = sentences.numbers.index(number)
     else:
-        raise ValueError(f"line {wanted} of {inputs.source}, counted from 0, is empty or not there; name another.")
+        raise ValueError(f"line {number} of {inputs.source}, counted from 0, is empty or not there; name another.")
     makers = _step_makers(entry, settings.steps, networks)
     sizes = (settings.steps, settings.resolution, settings.arrows)
     drawn = map_sentence(model, refiner, makers, sources[place], targets[place], *sizes, device)
@@ -67,8 +67,8 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
 def _step_makers(entry: dict[str, Any], steps: int, networks: Mapping[str, Any]) -> dict[str, StepMaker]:
     """Steps of the control of a search and of the search itself, by name."""
     names = [name for name in (searches()[entry["search"]].control, entry["search"]) if name]
-    wanted = {name: entry_settings(entry | {"search": name}, steps) for name in names}
-    return {name: step_maker(networks, settings) for name, settings in wanted.items()}
+    settings_by_name = {name: entry_settings(entry | {"search": name}, steps) for name in names}
+    return {name: step_maker(networks, settings) for name, settings in settings_by_name.items()}
 
 
 def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:

@@ -101,28 +101,28 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
 
     Raises ConfigError where these are not made.
     """
-    where, wanted = "analyses.reordering", settings.system
+    where, system = "analyses.reordering", settings.system
     systems = [one for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
     searches = [{"system": one.name, "aligned": ALIGNED in one.traits} for one in systems]
     if not (settings.enabled and searches):
         return Selection.of(rows=[])
-    if wanted is not None and wanted not in loaded.systems:
-        raise ConfigError(f"{where}.system", wanted, allowed=loaded.systems)
+    if system is not None and system not in loaded.systems:
+        raise ConfigError(f"{where}.system", system, allowed=loaded.systems)
     test = loaded.test_sets[0]
     decodes = [decode for decode in loaded.decodes if test in decode.splits]
     fits = [
         decode
         for decode in decodes
-        if (loaded.systems[decode.system].family.autoregressive if wanted is None else decode.system == wanted)
+        if (loaded.systems[decode.system].family.autoregressive if system is None else decode.system == system)
     ]
     if not fits and settings.enabled == "auto":
         return Selection.of(rows=[])
     if not fits:
-        kind = f"system {wanted}" if wanted else "an autoregressive system"
+        kind = f"system {system}" if system else "an autoregressive system"
         names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
         problem = f"no decode translates test by {kind}"
         hint = f"add one, or name a system that is decoded ({names})"
-        raise ConfigError(f"{where}.system", wanted, problem=problem, hint=hint)
+        raise ConfigError(f"{where}.system", system, problem=problem, hint=hint)
     decode = fits[0]
     details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], test)
     return Selection.of(searches, rows=[{"system": decode.system, "name": decode.name, "details": details}])

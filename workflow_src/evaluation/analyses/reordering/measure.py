@@ -51,10 +51,10 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
         figures, panel = _compared(inputs.translator(entry["system"]), entry, pairs, example)
         systems.append(entry | summary(figures, list(pairs.orders.values())))
         panels += [panel] if panel else []
-    shown = None
+    example_content = None
     if example is not None:
         names = subwords.names()["source"]
-        shown = {
+        example_content = {
             "sentence": pairs.numbers[example],
             "order": pairs.orders[example],
             "pieces": [names[i] for i in [*pairs.sources[example], EOS]],
@@ -67,7 +67,7 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
         "compared": len(pairs.orders),
         "translations": {key: inputs.rows[0][key] for key in ("system", "name")},
         "systems": systems,
-        "example": shown,
+        "example": example_content,
     }
 
 

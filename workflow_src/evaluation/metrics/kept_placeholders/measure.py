@@ -16,12 +16,12 @@ def segments(texts: Texts, _settings: Frozen) -> Segments:
     counts = []
     for source, reference, hypothesis in zip(texts.sources, texts.references, texts.hypotheses, strict=True):
         shared = Counter(spans(source)) & Counter(spans(reference))
-        kept = shared & Counter(spans(hypothesis))
-        counts.append((kept.total(), shared.total()))
+        kept_spans = shared & Counter(spans(hypothesis))
+        counts.append((kept_spans.total(), shared.total()))
     return Segments(np.array(counts, dtype=float).reshape(-1, 2), share)
 
 
 def share(sums: np.ndarray) -> np.ndarray:
     """Share of placeholders kept from sums (..., 2); 1 for texts without any."""
-    kept, shared = sums[..., 0], sums[..., 1]
-    return np.where(shared > 0, kept / np.maximum(shared, 1), 1.0)
+    kept_spans, shared = sums[..., 0], sums[..., 1]
+    return np.where(shared > 0, kept_spans / np.maximum(shared, 1), 1.0)
