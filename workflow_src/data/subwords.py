@@ -232,7 +232,8 @@ class Subwords:
             return [unescape(text) for text in texts]
         symbols = self._symbols(sources)
         if symbols is None:
-            raise ValueError("the recipe has placeholders, whose text is that of the sources: give these too.")
+            problem = "the recipe has placeholders, whose text is that of the sources"
+            raise ConfigError("sources", None, problem=problem, hint="give the lines that are translated")
         return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
     def _known(self, ids: list[int]) -> list[int]:
