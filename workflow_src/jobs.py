@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.config.base import parse
-from workflow_src.errors import InputError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.runtime import gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen
@@ -134,6 +134,11 @@ def log_progress(count: int, total: int, began: float, units: str) -> None:
     """Log how many `units` of a shard are done since `began` (`time.perf_counter`), and the minutes that are left."""
     rate = count / (time.perf_counter() - began)
     log.info("%d of %d, %.0f %s/s, %.1f minutes left", count, total, rate, units, (total - count) / rate / 60)
+
+
+def lacks_folder(system: str) -> ConfigError:
+    """The error of --bundles where they name no folder for a system that a job needs."""
+    return ConfigError("--bundles", problem=f'no folder for system "{system}"', hint=f"add {system}=FOLDER")
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:

@@ -192,7 +192,7 @@ def leaderboard(arguments: argparse.Namespace) -> None:
         try:
             text = page.read_text(encoding="utf-8")
         except UnicodeDecodeError as failure:
-            raise ValueError(f"{page} is not UTF-8 text: {failure}; name a Markdown file.") from failure
+            raise ArtifactError(page, f"is not UTF-8 text ({failure})", "name a Markdown file") from failure
         texts[page] = leaderboard_tables.fill(text, entries, str(page))
     for path, text in texts.items():
         with atomic(path) as file:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import read_json, sha256
 from workflow_src.records.checked import check_format
 from workflow_src.spec import BOS, EOS, PAD, UNK
@@ -214,7 +214,8 @@ class Subwords:
             return [unescape(text) for text in texts]
         symbols = self._symbols(sources)
         if symbols is None:
-            raise ValueError("the recipe has placeholders, whose text is that of the sources: give these too.")
+            problem = "the recipe has placeholders, whose text is that of the sources"
+            raise ConfigError("sources", None, problem=problem, hint="give the lines that are translated")
         return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
     def _without_symbols(self, ids: list[int]) -> list[int]:

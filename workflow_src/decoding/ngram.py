@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from workflow_src.errors import InputError
 from workflow_src.types import BOS, EOS, PAD, UNK
 
 # The least probability, of what no text holds.
@@ -114,10 +115,10 @@ class NgramModel:
 def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> NgramModel:
     """A model of `order` from sentences tokens[offsets[i]:offsets[i+1]] of ids below `size`.
 
-    Raises ValueError where there is no text.
+    Raises InputError where there is no text.
     """
     if len(tokens) == 0:
-        raise ValueError("a language model needs text, and the training text is empty; give one with sentences.")
+        raise InputError("the training text", "is empty, and a language model needs text", "give one with sentences")
     counted = _count(tokens, offsets, size, order)
     probabilities = np.zeros(0)
     tables: list[Table] = []

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from workflow_src.errors import ConfigError
 from workflow_src.spec import MODEL, Option, Search, SearchSettings, Weights
 
 # Roles that settings of searches name systems for: what ranks candidates, and what scores words while outputs grow.
@@ -57,26 +58,23 @@ StopUnchanged = Annotated[
 ]
 
 
-def check_one_length(lengths: int, quantile: float | None) -> None:
-    """Raises ValueError where several `lengths` are tried and a `length_quantile` gives one."""
+def check_one_length(quantile: float | None, name: str, lengths: int) -> None:
+    """Raises ConfigError where a `length_quantile` gives one length and several are tried (setting `name`)."""
     if lengths > 1 and quantile is not None:
-        raise ValueError(f"length_quantile gives one length, and lengths is {lengths}; remove one of the two")
+        problem = f"it gives one length, and {name} is {lengths}"
+        raise ConfigError("length_quantile", quantile, problem=problem, hint=f"remove it, or say {name}: 1")
 
 
 def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None) -> None:
-    """Raises ValueError where a `length_penalty` ranks nothing: one length (setting `name`), or beside a rescorer."""
+    """Raises ConfigError where a `length_penalty` ranks nothing: one length (setting `name`), or beside a rescorer."""
     if penalty == 1.0:
         return
     if lengths == 1:
-        raise ValueError(
-            f"length_penalty is {penalty:g} and ranks outputs of several lengths, and {name} is 1; raise {name}, or "
-            "say length_penalty 1"
-        )
+        problem = f"it ranks outputs of several lengths, and {name} is 1"
+        raise ConfigError("length_penalty", penalty, problem=problem, hint=f"raise {name}, or say length_penalty: 1")
     if rescorer is not None:
-        raise ValueError(
-            f"length_penalty is {penalty:g}, and the rescorer {rescorer!r} ranks outputs by scores of its own; say "
-            "length_penalty 1, or do without the rescorer"
-        )
+        problem = f"the rescorer {rescorer} ranks outputs by scores of its own"
+        raise ConfigError("length_penalty", penalty, problem=problem, hint="say 1, or do without the rescorer")
 
 
 class RefinementSettings(SearchSettings):

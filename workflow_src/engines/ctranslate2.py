@@ -15,6 +15,7 @@ from typing import Any
 
 from workflow_src.decoding.batches import Watch, longest_first
 from workflow_src.engines.ctranslate2_spec import library
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime.device import check_device
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Ranked
@@ -66,15 +67,14 @@ class Engine:
         affixes: Affixes | None = None,
     ):
         if compute_type not in COMPUTE_TYPES:
-            raise ValueError(f'unknown compute_type "{compute_type}"; allowed: {", ".join(COMPUTE_TYPES)}.')
+            raise ConfigError("compute_type", compute_type, allowed=COMPUTE_TYPES)
         ct2 = library()
         self.kind, index = device_and_index(device)
         supported = ct2.get_supported_compute_types(self.kind, index)
         if compute_type not in supported:
             allowed = ", ".join(sorted(supported & set(COMPUTE_TYPES)))
-            raise ValueError(
-                f"compute_type {compute_type} does not run on this {self.kind} with CTranslate2; allowed: {allowed}."
-            )
+            problem = f"it does not run on this {self.kind} with CTranslate2"
+            raise ConfigError("compute_type", compute_type, problem=problem, allowed=allowed)
         try:
             self.translator = ct2.Translator(
                 str(folder),
@@ -86,7 +86,8 @@ class Engine:
                 max_queued_batches=-1,
             )
         except RuntimeError as failure:
-            raise ValueError(f"CTranslate2 cannot load {folder}: {' '.join(str(failure).split())}") from None
+            problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
+            raise ArtifactError(folder, problem, "make it again") from None
         self.max_positions = max_positions
         self.source_pieces = pieces["source"]
         self.target_ids = {piece: number for number, piece in enumerate(pieces["target"])}

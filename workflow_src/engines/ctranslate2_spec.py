@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.spec import Export
 from workflow_src.types import BOS, EOS, PAD, UNK
 
@@ -25,16 +26,17 @@ FIX = 'install the extra "fast": pip install ctranslate2==4.8.5'
 
 
 def library() -> Any:
-    """The module ctranslate2. Raises ValueError where it is not installed."""
+    """The module ctranslate2. Raises ConfigError where it is not installed."""
     try:
         import ctranslate2
     except ImportError as failure:
-        raise ValueError(f"engine ctranslate2 needs a package that is not there ({failure}); {FIX}.") from None
+        problem = f"it needs a package that is not there ({failure})"
+        raise ConfigError("engine", "ctranslate2", problem=problem, hint=FIX) from None
     return ctranslate2
 
 
 def export(model: Any, subwords: Any, folder: Path) -> Export:
-    """Write a bundle's network to `folder`. Raises ValueError where the library is missing; see `write_model`."""
+    """Write a bundle's network to `folder`. Raises ConfigError where the library is missing; see `write_model`."""
     version = library().__version__
     write_model(model, subwords.names(), folder)
     return Export("model.bin", {"ctranslate2": version})
@@ -44,7 +46,8 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     """Write `model` (a Transformer) in float32 to `folder`, which must exist: model.bin, config.json, vocabularies.
 
     `pieces` are the names of all ids, in their order: {"source": …, "target": …}. Quantisation happens when the folder
-    is loaded. Raises ValueError for other models than a `transformer`, pieces that name two ids alike or are too few.
+    is loaded. Raises ValueError for other models than a `transformer`, InputError for pieces that name two ids alike
+    or are too few.
     """
     ct2 = library()
     if not hasattr(model, "target_embedding") or not hasattr(model, "output_bias"):
@@ -52,9 +55,10 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     sizes = {side: getattr(model, f"{side}_embedding").weight.size(0) for side in ("source", "target")}
     for side, size in sizes.items():
         if len(pieces[side]) != size or len(set(pieces[side])) != size:
-            raise ValueError(
-                f"the {side} vocabulary names {len(set(pieces[side]))} different subwords, the model has {size}: "
-                "use the subwords that the system was trained with."
+            raise InputError(
+                f"the {side} vocabulary",
+                f"names {len(set(pieces[side]))} different subwords, the model has {size}",
+                "use the subwords that the system was trained with",
             )
     spec = _spec(ct2, model)
     # The same tokens on both sides make one shared vocabulary file.

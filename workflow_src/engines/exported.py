@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.passes import Compiled, Pass, graph_key, make_pass, own_networks
+from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
@@ -197,9 +198,8 @@ class ExportedGraphs:
             except Exception as failure:
                 log.warning("%s cannot be read (%s); exporting it again", path, " ".join(str(failure).split())[:200])
         if importlib.util.find_spec(EXPORTER) is None:
-            raise ValueError(
-                f'{what} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast"); use engine eager.'
-            )
+            problem = f'{what} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast")'
+            raise ConfigError("engine", problem=problem, hint="use engine eager")
         log.info("exporting %s for ONNX Runtime into %s; this takes some seconds, once", what, path.parent)
         content = make()
         try:
@@ -239,16 +239,15 @@ class ExportedGraphs:
 
 
 def _run(session: Any, feed: Mapping[str, np.ndarray], what: Callable[[], str]) -> list[np.ndarray]:
-    """The outputs of a graph. Raises ValueError where it cannot compute them: sentences may be too long for it."""
+    """The outputs of a graph. Raises ConfigError where it cannot compute them: sentences may be too long for it."""
     try:
         return session.run(None, feed)
     except Exception as failure:
         if not type(failure).__module__.startswith("onnxruntime"):
             raise
         length, reason = feed["source"].shape[1], " ".join(str(failure).split())[:200]
-        raise ValueError(
-            f"ONNX Runtime cannot compute {what()} for a sentence of {length} subwords ({reason}); use engine eager."
-        ) from None
+        problem = f"ONNX Runtime cannot compute {what()} for a sentence of {length} subwords ({reason})"
+        raise ConfigError("engine", problem=problem, hint="use engine eager") from None
 
 
 class ExportedFunction:

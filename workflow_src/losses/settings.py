@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from workflow_src.errors import ConfigError
 from workflow_src.spec import BASE, MODEL, Frozen, Weights
 
 
@@ -46,10 +47,7 @@ class Budget(Frozen):
     @model_validator(mode="after")
     def _falls_after_it_was_held(self):
         if self.budget_until < self.budget_hold:
-            raise ValueError(
-                f"budget_until {self.budget_until:g} is before budget_hold {self.budget_hold:g}; raise budget_until to "
-                "at least budget_hold"
-            )
+            raise ConfigError("budget_until", self.budget_until, allowed=f"budget_hold, {self.budget_hold:g}, or more")
         return self
 
 

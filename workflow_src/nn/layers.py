@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.errors import ConfigError
 from workflow_src.nn.settings import StackConfig
 
 # Added to the scores of masked positions: exp(-1e4) is 0 in every precision, and 0 * finite is never NaN.
@@ -284,11 +285,13 @@ class Embedding(nn.Module):
 
 
 def check_length(length: int, limit: int) -> None:
-    """Raises ValueError for a sequence longer than the model has positions for; an exported graph does not look."""
+    """Raises ConfigError for a sequence longer than the model has positions for; an exported graph does not look."""
     if not torch.compiler.is_exporting() and length > limit:
-        raise ValueError(
-            f"a sentence has {length} subwords, the model has {limit} positions (model.max_positions): "
-            "split the sentence or train with more positions."
+        raise ConfigError(
+            "model.max_positions",
+            limit,
+            problem=f"a sentence has {length} subwords",
+            hint="split the sentence or train with more positions",
         )
 
 

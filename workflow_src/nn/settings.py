@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
 
 
@@ -22,9 +23,9 @@ class StackConfig(Frozen):
     @model_validator(mode="after")
     def _heads_divide(self):
         if self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} must be a multiple of heads {self.heads}")
+            raise ConfigError("dim", self.dim, allowed=f"a multiple of heads, {self.heads}")
         if self.dim % 2:
-            raise ValueError(f"dim {self.dim} must be even, because sinusoidal positions come in pairs")
+            raise ConfigError("dim", self.dim, problem="sinusoidal positions come in pairs", allowed="an even number")
         return self
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors
 from workflow_src.types import Symbols
 
@@ -96,15 +96,16 @@ def copy_places(
 ) -> list[str]:
     """`copy_matching` of another model's weights; `places` maps a name there to the names of parameters here.
 
-    Raises ValueError where the embeddings of the target have another shape: then hardly anything would be copied.
+    Raises ConfigError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
     other = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
     own = module.get_parameter("target_embedding.weight")
     if other is not None and other.shape != own.shape:
-        raise ValueError(
-            f"cannot start from weights with an embedding of {tuple(other.shape)}, this model's is "
-            f"{tuple(own.shape)}: both need the same subwords "
-            "and the same model.dim; change init_from or the preset."
+        raise ConfigError(
+            "init_from",
+            problem=f"its weights have an embedding of {tuple(other.shape)}, this model's is {tuple(own.shape)}; both "
+            "need the same subwords and the same model.dim",
+            hint="change it or the preset",
         )
     if places is None:
         return copy_matching(module, weights)

@@ -39,5 +39,6 @@ def checked(model: type[Content], content: Any, path: str, advice: str) -> Conte
         return model.model_validate(content)
     except pydantic.ValidationError as failure:
         error = failure.errors()[0]
-        reason = str(refused(error, place(error["loc"]) or "its content")).removesuffix(".")
+        wrong = refused(error, place(error["loc"]))
+        reason = str(wrong if wrong.setting else wrong.within("its content")).removesuffix(".")
         raise ArtifactError(path, f"cannot be used ({reason})", advice) from None

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NoReturn, TextIO
 
+from workflow_src.errors import InputError
+
 # What shells give a command that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -29,14 +31,14 @@ def command() -> Iterator[None]:
 
 
 def standard_output(instead: str = "") -> TextIO:
-    """Standard output. Raises ValueError where the caller has closed it; `instead` is what else would serve."""
+    """Standard output. Raises InputError where the caller has closed it; `instead` is what else would serve."""
     if sys.stdout is None:
-        raise ValueError(f"standard output is closed; redirect it to a file{instead}.")
+        raise InputError("standard output", "is closed", f"redirect it to a file{instead}")
     return sys.stdout
 
 
 def write(output: TextIO, lines: Iterable[str]) -> None:
-    """Write lines to standard output, flushed at the end. Raises ValueError where there is no room for them."""
+    """Write lines to standard output, flushed at the end. Raises InputError where there is no room for them."""
     for line in lines:
         with _room():
             output.write(f"{line}\n")
@@ -56,7 +58,8 @@ def _room() -> Iterator[None]:
 
 def _refuse(failure: OSError) -> NoReturn:
     _drop_output()
-    raise ValueError(f"standard output cannot be written: {failure.strerror}; make room, or write elsewhere.") from None
+    problem = f"cannot be written: {failure.strerror}"
+    raise InputError("standard output", problem, "make room, or write elsewhere") from None
 
 
 def _drop_output() -> None:

@@ -22,6 +22,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from workflow_src.errors import ArtifactError, ConfigError
+
 log = logging.getLogger("continuum")
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -57,7 +59,7 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
     `names` maps what CUDA_VISIBLE_DEVICES calls a GPU to what its lock is called; default: all that are visible. Waits
     until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
 
-    Raises ValueError when more are wanted than there are, and GpuBusy, which names the holders, when the time is up.
+    Raises ConfigError when more are wanted than there are, and GpuBusy, which names the holders, when the time is up.
     """
     if os.environ.get(LEASED) is not None and os.environ.get(LEASED) == os.environ.get(VISIBLE):
         return None
@@ -65,9 +67,11 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
     if not names:
         return None
     if count > len(names):
-        raise ValueError(
-            f"setting runtime.devices asks for {count} GPUs, {len(names)} are visible here ({', '.join(names)}); lower "
-            f"it, or let {VISIBLE} name more."
+        raise ConfigError(
+            "runtime.devices",
+            count,
+            problem=f"{len(names)} GPUs are visible here ({', '.join(names)})",
+            hint=f"lower it, or let {VISIBLE} name more",
         )
     began, reported = time.monotonic(), -SAY_EVERY
     while True:
@@ -135,13 +139,13 @@ def _installed() -> list[str]:
 def folder() -> Path:
     """The folder of the locks: CONTINUUM_DEVICE_LOCKS, or a folder that all users of the machine share.
 
-    Raises ValueError when it cannot be made.
+    Raises ArtifactError when it cannot be made.
     """
     if os.environ.get(FOLDER):
         return _create(Path(os.environ[FOLDER]))
     try:
         return _create(Path(DEFAULT_FOLDER))
-    except ValueError as failure:
+    except ArtifactError as failure:
         # A container may have nothing that can be written but where TMPDIR says.
         other = Path(tempfile.gettempdir(), Path(DEFAULT_FOLDER).name)
         log.warning("warning: %s Jobs are kept apart by %s until then.", failure, other)
@@ -164,9 +168,10 @@ def _create(path: Path) -> Path:
             if not path.is_dir():
                 raise
     except OSError as failure:
-        raise ValueError(
-            f"folder {path} for the locks of GPUs cannot be made ({failure.strerror}); name another one, which all who "
-            f"share the GPUs can write, in {FOLDER}."
+        raise ArtifactError(
+            path,
+            f"cannot be made ({failure.strerror})",
+            f"name another folder for the locks of GPUs, which all who share the GPUs can write, in {FOLDER}",
         ) from None
     return path
 
@@ -224,14 +229,14 @@ def _lock(path: Path) -> int | None:
         return None
     except OSError as failure:
         os.close(file)
-        raise ValueError(
-            f"the disk of {path} has no locks ({failure.strerror}); name a folder on another one in {FOLDER}."
+        raise ArtifactError(
+            path, f"is on a disk without locks ({failure.strerror})", f"name a folder on another disk in {FOLDER}"
         ) from None
     return file
 
 
 def _open(path: Path) -> int:
-    """The open file of a lock, created if missing. Raises ValueError when this user cannot open it."""
+    """The open file of a lock, created if missing. Raises ArtifactError when this user cannot open it."""
     for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
         # Without O_CREAT for a file that exists: in a folder for everybody, Linux then refuses files of others.
         try:
@@ -245,9 +250,10 @@ def _open(path: Path) -> int:
         if flags & os.O_CREAT:
             os.fchmod(file, 0o666)
         return file
-    raise ValueError(
-        f"the lock {path} of a GPU cannot be opened ({lacking.strerror}); name another folder, which all who share "
-        f"the GPUs can write, in {FOLDER}."
+    raise ArtifactError(
+        path,
+        f"is the lock of a GPU, and cannot be opened ({lacking.strerror})",
+        f"name another folder, which all who share the GPUs can write, in {FOLDER}",
     )
 
 

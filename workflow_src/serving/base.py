@@ -22,7 +22,7 @@ from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import EAGER
-from workflow_src.errors import ConfigError, DeclarationError, short_repr
+from workflow_src.errors import ConfigError, DeclarationError, InputError, short_repr
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
@@ -247,11 +247,11 @@ class BaseTranslator(ABC):
     def trace(
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
     ) -> list[list[str]]:
-        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ValueError without any steps."""
+        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ConfigError without any steps."""
         settings, others = self.settings(search, **fields)
         declared = registry.search_of(settings)
         if not declared.traceable:
-            raise ValueError(f"search {declared.name} has no refinement steps to show.")
+            raise ConfigError("search", declared.name, problem="it has no refinement steps to show")
         hypotheses = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
         if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
@@ -273,9 +273,9 @@ class BaseTranslator(ABC):
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`, each as a whole, `batch` of them at a time.
 
-        `systems` are translators for the roles that settings name systems for. Raises ValueError for a search that the
-        bundle has not, and for a line that is longer than the model's positions, named by its number (counted from
-        `first_line`).
+        `systems` are translators for the roles that settings name systems for. Raises ConfigError for a search that the
+        bundle has not, and InputError for a line that is longer than the model's positions, named by its number
+        (counted from `first_line`).
 
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
         text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
@@ -367,16 +367,18 @@ class BaseTranslator(ABC):
         Missing fields get the bundle's defaults for the search, or else the search's own. The text "none" replaces a
         default of the bundle by None, where None is the search's default.
 
-        Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
-        of range, or that have no effect (only of `fields`: settings may go with `systems` of `search`).
+        Raises ConfigError for a search that the bundle has not, and for settings that the search has not, that are out
+        of range, or that have no effect (only of `fields`: settings may go with `systems` of `search`); InputError for
+        a system that translates nothing.
         """
         if isinstance(search, SearchSettings):
             if fields:
-                raise ValueError(f"{next(iter(fields))} is given beside settings; change the settings instead.")
+                hint = "change the settings instead"
+                raise ConfigError(next(iter(fields)), problem="it is given beside settings", hint=hint)
             return self._completed(search), {}
         defaults = self.description["defaults"]
         if not self.searches:
-            raise ValueError(f"{self.description['system']} is no system that translates; give the bundle of one.")
+            raise InputError(self.description["system"], "is no system that translates", "give the bundle of one")
         declared = self._search(search or defaults["search"])
         kind, systems = declared.settings, {}
         for name in fields:
@@ -438,10 +440,8 @@ class BaseTranslator(ABC):
         limit = self._positions() - 1
         for number, source in enumerate(sources, first_line):
             if len(source) > limit:
-                raise ValueError(
-                    f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
-                    "sentences."
-                )
+                problem = f"has {len(source)} subwords, the model takes at most {limit}"
+                raise InputError(f"line {number}", problem, "split it into sentences")
 
 
 @contextlib.contextmanager

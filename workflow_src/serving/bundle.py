@@ -15,7 +15,7 @@ from workflow_src import registry
 from workflow_src.config.experiment import Removal
 from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.decoding.settings import at_least
-from workflow_src.errors import ArtifactError, short_repr
+from workflow_src.errors import ArtifactError, ConfigError, short_repr
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
@@ -93,7 +93,7 @@ class Description(Lenient):
     @model_validator(mode="after")
     def _a_network_of_its_own(self):
         if all(network.role != MODEL for network in self.models.values()):
-            raise ValueError(f"no network has the role {MODEL}")
+            raise ConfigError("models", problem=f"none has the role {MODEL}")
         return self
 
 

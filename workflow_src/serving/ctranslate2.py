@@ -15,7 +15,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Engine, device_and_index
 from workflow_src.engines.ctranslate2_imported import ImportedModel, Pieces
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
 from workflow_src.registry import engines, families, search_of
@@ -101,14 +101,16 @@ class CTranslate2Translator(BaseTranslator):
         ranked: bool = False,
         watch: Watch | None = None,
     ) -> Hypotheses:
-        """As for bundles. Raises ValueError for a search that the library cannot compute."""
+        """As for bundles. Raises ConfigError for a search that the library cannot compute."""
         check_batch(batch)
         check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
         declared = engines()[self.description["engine"]]
         reason = declared.serves(self._families[0][1], search, settings)
-        if reason or trace:
-            raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
+        if reason:
+            raise ConfigError("engine", declared.name, problem=f"it {reason}")
+        if trace:
+            raise ConfigError("engine", declared.name, problem="it keeps no traces", hint="use the bundle")
         self._check_room(settings, sources, batch)
         decode = self._decoder(len(sources) > batch)
         return decode(sources, settings, batch, scored, ranked, watch)

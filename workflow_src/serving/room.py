@@ -7,6 +7,7 @@ import dataclasses
 
 import torch
 
+from workflow_src.errors import ConfigError
 from workflow_src.registry import search_of
 from workflow_src.runtime import memory
 from workflow_src.spec import SearchSettings, Sizes
@@ -16,7 +17,7 @@ SMALL = 2**28
 
 
 def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> None:
-    """Raises ValueError where the hypotheses of a batch need more memory than is free.
+    """Raises ConfigError where the hypotheses of a batch need more memory than is free.
 
     What is counted is a lower bound: a search that passes may still run out of memory.
     """
@@ -37,10 +38,12 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     value = bisect.bisect_left(range(1, getattr(settings, largest)), True, key=too_much)
     batch = bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)
     cures = [f"{name} to {most}" for name, most in ((largest, value), ("batch", batch)) if most]
-    values = ", ".join(f"{name} {getattr(settings, name)}" for name in names)
+    others = ", ".join(f"{name} {getattr(settings, name)}" for name in names if name != largest)
     count = "1 sentence" if sizes.sentences == 1 else f"{sizes.sentences} sentences"
-    raise ValueError(
-        f"search {search.name} with {values} needs at least {needed / 1e9:,.1f} GB of memory for {count} of "
-        f"{sizes.length} subwords together, and {free / 1e9:,.1f} GB are free; lower "
-        f"{' or '.join(cures) or f'{largest} and batch'}."
+    raise ConfigError(
+        largest,
+        getattr(settings, largest),
+        problem=f"search {search.name}{others and f' with {others}'} needs at least {needed / 1e9:,.1f} GB of memory "
+        f"for {count} of {sizes.length} subwords together, and {free / 1e9:,.1f} GB are free",
+        hint=f"lower {' or '.join(cures) or f'{largest} and batch'}",
     )

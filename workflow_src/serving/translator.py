@@ -63,7 +63,7 @@ class Translator(BaseTranslator):
         `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
-        ValueError for a device that this machine lacks or an engine that cannot serve.
+        ConfigError for a device that this machine lacks or an engine that cannot serve.
         """
         folder = check_folder(folder)
         check_threads(threads)
@@ -72,7 +72,8 @@ class Translator(BaseTranslator):
             imported = any(registry.families()[part["family"]].imported for part in description["models"].values())
             # A model that was made elsewhere has no other engine.
             if engine != "auto" and not (imported and engine == EAGER):
-                raise ValueError(f"engine {engine} is for bundles, and {folder} is a folder of another; remove it.")
+                problem = f"it is for bundles, and {folder} is the folder of another engine"
+                raise ConfigError("engine", engine, problem=problem, hint="remove it")
             opens = registry.import_object(registry.engines()[description["engine"]].open)
             return opens.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
@@ -165,7 +166,7 @@ class Translator(BaseTranslator):
     ) -> dict[str, nn.Module]:
         """The networks that a search works with, by role.
 
-        Raises ValueError for a role that nothing fills, and for a search that the networks were not trained for.
+        Raises ConfigError for a role that nothing fills, and for a search that the networks were not trained for.
         """
         if systems:
             return self._find(settings, systems)
@@ -179,7 +180,8 @@ class Translator(BaseTranslator):
         check_roles(systems, settings)
         for name, family in self._families:
             if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
-                raise ValueError(f"search {declared.name} of family {family.name} {reason}.")
+                problem = f"search {declared.name} of family {family.name} {reason}"
+                raise ConfigError("search", declared.name, problem=problem)
         needed = registry.needs(settings)
         carried = bundle.roles(self.description)
         others = registry.of_the_family(settings, carried)
@@ -191,35 +193,32 @@ class Translator(BaseTranslator):
             elif role in carried and getattr(settings, name) == self.description["defaults"].get(name):
                 named[role] = self.models[carried[role]]
             elif getattr(settings, name) is not None:
-                raise ValueError(
-                    f'{name} is "{getattr(settings, name)}", and its bundle is not given; open it with '
-                    f"Translator.load, and give the translator as {name}."
+                raise ConfigError(
+                    name,
+                    getattr(settings, name),
+                    problem="its bundle is not open",
+                    hint=f"open it with Translator.load, and give the translator as {name}",
                 )
         own = [(self.models[name], family) for name, family in self._families]
         return registry.fill(needed, own, named)
 
     def _network_of(self, other: BaseTranslator, name: str, role: Role) -> nn.Module:
-        """The network of another system that fills a role."""
+        """The network of another system that fills a role. Raises ConfigError for one that cannot."""
         system = other.description["system"]
         if not other.models:
-            raise ValueError(
-                f"the {name} is the folder of another engine, which scores no given text; give its bundle."
-            )
+            problem = "it is the folder of another engine, which scores no given text"
+            raise ConfigError(name, system, problem=problem, hint="give its bundle")
         network, family = other._families[0]
         has = family.traits - family.lacks(getattr(other.models[network], "config", None))
         if role.trait is not None and role.trait not in has:
             fitting = " or ".join(
                 family_name for family_name, candidate in registry.families().items() if role.trait in candidate.traits
             )
-            raise ValueError(
-                f'the {name} must be a system that {phrase(role.trait)}, and "{system}" is none; give the bundle of '
-                f"one of family {fitting}."
-            )
+            problem = f"no system that {phrase(role.trait)}"
+            raise ConfigError(name, system, problem=problem, hint=f"give the bundle of one of family {fitting}")
         if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:
-            raise ValueError(
-                f'the {name} "{system}" was trained with other subwords than this system; give one trained on the same '
-                "recipe."
-            )
+            problem = "it was trained with other subwords than this system"
+            raise ConfigError(name, system, problem=problem, hint="give one trained on the same recipe")
         if family.imported and other.subwords.placeholders is not None:
             raise ConfigError(name, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
         return other.models[network]

@@ -138,7 +138,7 @@ def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
 def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
     """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils.
 
-    Raises ConfigError for an unknown engine, ValueError for one that does not compute such a model.
+    Raises ConfigError for an unknown engine, and for one that does not compute such a model.
     """
     search = distilling_search()
     settings = inputs.settings.search_settings()
@@ -158,7 +158,7 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     library = distilling[inputs.engine] if named else next(iter(distilling.values()))
     reason = library.serves(family, search, settings)
     if named and reason:
-        raise ValueError(f"engine {library.name} {reason}.")
+        raise ConfigError("--engine", library.name, problem=f"it {reason}")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
     if not named and (reason or not (exact and library.installed())):
         return own

@@ -167,10 +167,10 @@ def run(inputs: Inputs) -> str:
         if too_long:
             raise refusal(too_long, inputs)
         if empty:
-            raise ValueError(
-                f"no pair of {inputs.source} and {inputs.target} is left to train on: "
-                f"{', '.join(f'{count} {reason}' for reason, count in dropped.items())} "
-                f"(recipe.max_length is {max_length})."
+            raise ArtifactError(
+                f"{inputs.source} and {inputs.target}",
+                f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in dropped.items())}",
+                f"check them, and recipe.max_length, which is {max_length}",
             )
 
     summary = {

@@ -16,12 +16,12 @@ from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
-from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, lacks_folder, log, recorded, start
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
@@ -80,13 +80,12 @@ def gpu(requested: str) -> str | None:
 def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
     """The protocols to measure under; a GPU that is there comes first.
 
-    Raises ValueError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
+    Raises ConfigError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
     measured once.
     """
     if "gpu" in requested and device is None:
-        raise ValueError(
-            "setting speed.protocols has gpu, but there is none here (or runtime.device is cpu); remove it."
-        )
+        problem = "there is no GPU here, or runtime.device is cpu"
+        raise ConfigError("speed.protocols", list(requested), problem=problem, hint="remove gpu")
     names = [name for name in dict.fromkeys(requested) if name != "gpu"]
     if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
         names.remove("cpu-all-threads")
@@ -108,8 +107,7 @@ def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, preci
         # Systems that rank candidates work in the same process.
         for system in row.systems:
             if system not in by_system:
-                names = ", ".join(sorted(by_system)) or "none"
-                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; given: {names}.')
+                raise lacks_folder(system)
         if row.engine not in by_engine:
             settings = {key: row.handed[key] for key in ENGINE_SETTINGS if key in row.handed}
             by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
@@ -181,8 +179,6 @@ def measure(
 ) -> dict[str, Any]:
     """Everything that is measured under one protocol."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
-    if not lines:
-        raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
     with contextlib.ExitStack() as stack:
         timers, left_out = start_workers(rows, folders, protocol, precision, lines, stack)
         rows = [row for row in rows if row.engine in timers]
@@ -227,6 +223,8 @@ def run(inputs: Inputs) -> str:
     decodes = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in inputs.settings.rows]
     rows = [SpeedRow.of(row) for row in decodes]
     lines = list(itertools.islice(read_lines(inputs.source), speed.sentences))
+    if not lines:
+        raise ArtifactError(inputs.source, "has no sentences to measure speed with", "give a text that is not empty")
     folders = read_folders(inputs.bundles, inputs.exports)
     measured = [
         measure(protocol, rows, speed, lines, folders, machine.precision)

@@ -271,17 +271,18 @@ def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCo
 
 
 def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
-    """Raises ValueError for a sentence that is longer than the model's positions.
+    """Raises ArtifactError for a sentence that is longer than the model's positions.
 
     Test sentences, which are translated after all training, are refused before it, too.
     """
     for part in corpora:
         longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1
         if longest > limit:
-            raise ValueError(
-                f"{part.prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} "
-                "positions; raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
-                "recipe.normalisation.max_characters (dev, test)."
+            raise ArtifactError(
+                part.prefix,
+                f"has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions",
+                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+                "recipe.normalisation.max_characters (dev, test)",
             )
 
 

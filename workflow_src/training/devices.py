@@ -7,6 +7,7 @@ import os
 
 import torch
 
+from workflow_src.errors import ConfigError
 from workflow_src.jobs import lease_devices
 from workflow_src.runtime import gpus, processes, torchrun
 
@@ -33,8 +34,8 @@ def own_device(device: str, group: processes.Processes) -> str:
         return device
     visible = torch.cuda.device_count()
     if visible < torchrun.local_size():
-        raise ValueError(
-            f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {visible} are visible here; lower it."
+        raise ConfigError(
+            "runtime.devices", torchrun.local_size(), problem=f"{visible} GPUs are visible here", hint="lower it"
         )
     # With a number in the setting there is one process on each machine.
     own = device if ":" in device else f"cuda:{local}"

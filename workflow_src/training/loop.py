@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import Pairs, epoch_batches
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.nn.layers import compile_stacks
 from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import memory
@@ -213,7 +214,7 @@ class Trainer:
             rows = self.corpus.epoch_rows(self.seed, progress.epoch)
             batches = epoch_batches(self.corpus, size, self.seed, progress.epoch, rows=rows)
             if not len(self.corpus):
-                raise ValueError(f"the training corpus {self.corpus.prefix} has no pairs; encode it again.")
+                raise ArtifactError(self.corpus.prefix, "has no pairs to train on", "encode it again")
             while progress.position < len(batches):
                 rows = batches[progress.position]
                 part = Part(rows, progress.epoch, progress.position, number % self.updater.parts)
@@ -236,7 +237,7 @@ class Trainer:
     def _collect(self) -> None:
         """Read the figures of the last updates from the device; count the time, and the updates that were skipped.
 
-        Raises ValueError when too many were skipped. This happens before a state is saved: the last one is whole.
+        Raises InputError when too many were skipped. This happens before a state is saved: the last one is whole.
         """
         first = self.progress.step - len(self.pending) + 1
         pending, self.pending = self.pending, []
@@ -266,11 +267,12 @@ class Trainer:
             total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
             factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
             state = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
-            raise ValueError(
-                f"training diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were "
-                f"skipped; lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
+            raise InputError(
+                "training",
+                f"diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were skipped",
+                f"lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
                 f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
-                f"{config.max_skipped}. {state}."
+                f"{config.max_skipped}. {state}",
             )
 
     def _mark(self) -> tuple[int, int, float]:

@@ -174,9 +174,10 @@ def _hold(folder: Path) -> None:
             # Users that share the folder may go on with this training, whatever the umask is.
             os.fchmod(file, 0o666)
     except PermissionError:
-        raise ValueError(
-            f"the lock {path} of a training's state cannot be opened: it is another user's; ask for write access to it "
-            f"and to {folder}, or delete it when that user's training has ended."
+        raise ArtifactError(
+            path,
+            "is the lock of a training's state, and cannot be opened: it is another user's",
+            f"ask for write access to it and to {folder}, or delete it when that user's training has ended",
         ) from None
     began, reported = time.monotonic(), False
     while True:
@@ -190,9 +191,10 @@ def _hold(folder: Path) -> None:
         holder = os.pread(file, 200, 0).decode(errors="replace").strip() or "another process"
         if time.monotonic() - began > WAIT:
             os.close(file)
-            raise ValueError(
-                f"the training state {folder} is in use by {holder}; two trainings of one system would destroy each "
-                f"other's states: wait until that one has ended, or end it; if its machine is gone, delete {path}."
+            raise ArtifactError(
+                folder,
+                f"is a training state that {holder} uses, and two trainings of one system would destroy each other's",
+                f"wait until that one has ended, or end it; if its machine is gone, delete {path}",
             )
         if not reported:
             log.info("waiting for %s, which has the training state %s", holder, folder)

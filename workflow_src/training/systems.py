@@ -12,7 +12,7 @@ from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
 from workflow_src.jobs import log
 from workflow_src.nn.weights import copy_matching, load_weights, weights_of
@@ -137,30 +137,34 @@ def write_system(
 
 
 def load_base(family: Family, weights: Path | None) -> nn.Module | None:
-    """The frozen system that a family is built on. Raises ValueError where it is missing or not needed."""
+    """The frozen system that a family is built on. Raises ConfigError where it is missing or not needed."""
     role = family.needs.get(BASE)
     if role is None:
         if weights is not None:
-            raise ValueError(f"a system of family {family.name} is built on no other; remove --base.")
+            problem = f"a system of family {family.name} is built on no other"
+            raise ConfigError("--base", str(weights), problem=problem, hint="remove it")
         return None
     if weights is None:
         if role.optional:
             return None
-        raise ValueError(f"a system of family {family.name} needs --base, the weights of one that is {role.trait}.")
+        problem = f"a system of family {family.name} is built on another"
+        raise ConfigError("--base", problem=problem, hint=f"add the weights of one that is {role.trait}")
     return load_system(weights, role.trait)[0]
 
 
 def load_roles(family: Family, files: Mapping[str, Path], subwords: Subwords) -> dict[str, nn.Module]:
     """The frozen systems in the roles that a family needs beside its base, from weights by role.
 
-    Raises ValueError where one is missing or not needed, ArtifactError for other subwords in a role that must agree.
+    Raises ConfigError where one is missing or not needed, ArtifactError for other subwords in a role that must agree.
     """
     others = {name: role for name, role in family.needs.items() if name != BASE}
     if unknown := sorted(set(files) - set(others)):
-        raise ValueError(f"a system of family {family.name} needs no {unknown[0]}; remove it from --roles.")
+        problem = f"no role of family {family.name}"
+        raise ConfigError("--roles", unknown[0], problem=problem, allowed=others, hint="remove it")
     for name, role in others.items():
         if name not in files and not role.optional:
-            raise ValueError(f"a system of family {family.name} needs --roles {name}=FILE, weights of a system.")
+            problem = f"a system of family {family.name} needs {name}"
+            raise ConfigError("--roles", problem=problem, hint=f"add {name}=FILE, the weights of a system")
     loaded = {name: load_system(path, others[name].trait) for name, path in files.items()}
     for name, (_, description) in loaded.items():
         if "subwords" in others[name].agree:
@@ -179,7 +183,7 @@ def start_from(
     """Start from the weights `initial`, from those of the base, or at random, as the family says.
 
     Weights that are used `untrained`, or continued, must be all of the model's, and of a model with the same settings.
-    Raises ArtifactError where they are not, ValueError where a family needs some and there are none.
+    Raises ArtifactError where they are not, ConfigError where a family needs some and there are none.
     """
     tensors = load_tensors(initial) if initial else None
     description = description_if_any(initial) if initial else None
@@ -194,9 +198,8 @@ def start_from(
         copied = None
     if copied is None:
         if family.continues is not None:
-            raise ValueError(
-                f"a system of family {family.name} continues one that is trained; give its weights by --initial."
-            )
+            problem = f"a system of family {family.name} continues one that is trained"
+            raise ConfigError("--initial", problem=problem, hint="add the weights of that one")
         return
     if initial:
         whole = untrained or family.continues is not None

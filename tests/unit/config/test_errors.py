@@ -136,7 +136,11 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
         ),
         (
             {"systems": {"teacher": {"model": {"heads": 3}}}},
-            {"setting": "systems.teacher.model", "problem": "dim 32 must be a multiple of heads 3"},
+            {
+                "setting": "systems.teacher.model.dim",
+                "value": 32,
+                "allowed": "a multiple of heads, 3",
+            },
         ),
         (
             {"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}},

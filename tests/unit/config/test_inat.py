@@ -33,10 +33,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {},
             {"passes": 2, "patience": 2},
-            {
-                "setting": "decodes[0]",
-                "problem": "patience is 2, and stop is fixed; remove patience, or say stop: adaptive",
-            },
+            {"setting": "decodes[0].patience", "value": 2, "problem": "stop is fixed"},
         ),
         (
             {},
@@ -46,16 +43,13 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {},
             {"passes": 3, "stop": "adaptive", "patience": 3},
-            {
-                "setting": "decodes[0]",
-                "problem": "patience is 3, and of 3 passes at most 2 repeat the one before; say fewer, or stop: fixed",
-            },
+            {"setting": "decodes[0].patience", "value": 3, "problem": "of 3 passes at most 2 repeat the one before"},
         ),
         ({}, {"passes": 2, "lengths": 0}, {"setting": "decodes[0].lengths", "allowed": "1 or more"}),
         (
             {},
             {"passes": 2, "lengths": 2, "length_quantile": 0.5},
-            {"setting": "decodes[0]", "mentions": ("length_quantile", "2")},
+            {"setting": "decodes[0].length_quantile", "value": 0.5, "mentions": ("lengths is 2",)},
         ),
         (
             {},
@@ -75,7 +69,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {"objective": {"corruptions": ["swap", "swap"]}},
             {"passes": 2},
-            {"setting": "systems.one.objective.corruptions", "problem": "corruptions names swap, swap; name each once"},
+            {"setting": "systems.one.objective.corruptions", "value": ["swap", "swap"], "allowed": "each once"},
         ),
         (
             {"objective": {"corruptions": []}},

@@ -111,11 +111,7 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
         (
             {"iterations": 4, "length_quantile": 0.6},
             {},
-            {
-                "setting": "decodes[1]",
-                "problem": "length_quantile gives one length, and length_beam is 5; say length_beam: 1, or "
-                "remove length_quantile",
-            },
+            {"setting": "decodes[1].length_quantile", "value": 0.6, "mentions": ("length_beam is 5",)},
         ),
         (
             {"iterations": 4},
@@ -139,20 +135,12 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
         (
             {"iterations": 4, "length_beam": 1, "length_penalty": 1.5},
             {},
-            {
-                "setting": "decodes[1]",
-                "problem": "length_penalty is 1.5 and ranks outputs of several lengths, and length_beam is 1; "
-                "raise length_beam, or say length_penalty 1",
-            },
+            {"setting": "decodes[1].length_penalty", "value": 1.5, "mentions": ("length_beam is 1",)},
         ),
         (
             {"iterations": 4, "rescorer": "teacher", "tune": {"length_penalty": [1.0, 1.5]}},
             {},
-            {
-                "setting": "decodes[1].tune",
-                "problem": "length_penalty is 1.5, and the rescorer 'teacher' ranks outputs by scores of its "
-                "own; say length_penalty 1, or do without the rescorer",
-            },
+            {"setting": "decodes[1].tune.length_penalty", "value": 1.5, "mentions": ("the rescorer teacher",)},
         ),
         (
             {"system": "teacher", "iterations": 4},

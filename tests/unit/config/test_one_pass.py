@@ -87,10 +87,7 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
         (
             {"model": {"latent_dim": 4}},
             {"search": "ctc-greedy"},
-            {
-                "setting": "systems.one.model",
-                "problem": "latent_dim is 4 where latent is none; say latent: vae with a width above 0, or neither",
-            },
+            {"setting": "systems.one.model.latent_dim", "value": 4, "problem": "latent is none"},
         ),
         (
             {"model": {"loss": "axes"}},

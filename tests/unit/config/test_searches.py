@@ -235,10 +235,11 @@ def test_presets_have_an_end_symbol():
         assert load_experiment(experiment).systems["lvm"].model.end_symbol
 
 
-def test_a_budget_that_ends_before_it_falls_is_refused_in_a_sentence():
+def test_a_budget_that_ends_before_it_falls_is_refused():
     with pytest.raises(ConfigError) as caught:
         load_experiment("demo", systems={"lvm": {"objective": {"budget_hold": 0.5}}})
-    assert caught.value.setting == "systems.lvm.objective" and "budget_until" in caught.value.problem
+    assert caught.value.setting == "systems.lvm.objective.budget_until"
+    assert (caught.value.value, caught.value.allowed) == (0.4, "budget_hold, 0.5, or more")
 
 
 def test_the_papers_rows_are_all_there_with_their_published_figures():

@@ -8,6 +8,7 @@ from workflow_src.config.recipe import NormalisationConfig, PlaceholderKind, Sub
 from workflow_src.data import learn_subwords, placeholders, subwords
 from workflow_src.data.normalise import Normaliser, clean
 from workflow_src.data.placeholders import SYMBOLS, Placeholders
+from workflow_src.errors import ConfigError
 
 KINDS = get_args(PlaceholderKind)
 METHODS = [("sentencepiece", "unigram"), ("sentencepiece", "bpe"), ("subword-nmt", "bpe")]
@@ -175,8 +176,9 @@ def test_symbols_are_shown_by_number():
 
 
 def test_reading_without_sources_is_refused(learned):
-    with pytest.raises(ValueError):
+    with pytest.raises(ConfigError) as refused:
         learned.decode_target(learned.encode_target(["a"]))
+    assert (refused.value.setting, refused.value.value) == ("sources", None)
 
 
 def test_merges_and_pieces_hold_no_symbols(learned):

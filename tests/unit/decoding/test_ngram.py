@@ -18,7 +18,7 @@ import pytest
 
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import _discounts, estimate
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.searches.ctc_beam.prefixes import REMEMBERED
 from workflow_src.types import BOS, EOS, UNK
 
@@ -316,8 +316,9 @@ def test_fields_may_be_parted_by_any_blanks(tmp_path):
 
 
 def test_without_text_there_is_no_model():
-    with pytest.raises(ValueError, match="needs text"):
+    with pytest.raises(InputError) as refused:
         counted([], 3)
+    assert refused.value.subject == "the training text"
 
 
 @pytest.mark.skipif(not IRSTLM.is_file() and not shutil.which("irstlm"), reason="irstlm is not installed")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, refiner, translate_batch
+from refusals import fields_of
 
 from workflow_src.config.display import words
+from workflow_src.errors import ConfigError
 from workflow_src.registry import searches
 
 MODELS = {
@@ -79,8 +81,10 @@ def test_settings_say_it_once():
     assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
     # Tables tell what is on by its name.
     assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
-    with pytest.raises(ValueError, match=r"stop_unchanged and stop_threshold 0.1 both say when a sentence stops"):
-        settings(steps=3, stop_unchanged=True, stop_threshold=0.1)
+    with pytest.raises(ConfigError) as refused:
+        settings.checked({"steps": 3, "stop_unchanged": True, "stop_threshold": 0.1})
+    fields = {"setting": "stop_threshold", "value": 0.1, "mentions": ("stop_unchanged",)}
+    assert fields_of(refused.value, fields) == fields
     assert searches()["delta"].varies(settings(steps=3, stop_unchanged=True)) == "with stop_unchanged"
 
 

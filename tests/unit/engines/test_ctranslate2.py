@@ -1,15 +1,15 @@
 """CTranslate2 with our weights: the same tokens and scores as our own search, for every kind of model it can hold."""
 
-import re
-
 import pytest
 import torch
+from refusals import fields_of
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.batches import search_all
 from workflow_src.engines import ctranslate2, ctranslate2_spec
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.engines.onnxruntime import int8_is_safe
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.searches.beam.search import beam_search
@@ -133,18 +133,27 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
 
 def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
-    with pytest.raises(ValueError, match=r'compute_type "int4".*float32, int8, float16'):
+    with pytest.raises(ConfigError) as refused:
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="int4")
-    with pytest.raises(ValueError, match=r"compute_type float16 .*\bcpu\b.*allowed: "):
+    fields = {"setting": "compute_type", "value": "int4", "allowed": ("float16", "float32", "int8")}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ConfigError) as refused:
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="float16")
-    with pytest.raises(ValueError, match=re.escape(str(tmp_path))):
+    fields = {"setting": "compute_type", "value": "float16", "mentions": ("cpu",)}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ArtifactError) as refused:
         ctranslate2.Engine(tmp_path, pieces(model), 40)
+    assert refused.value.path == str(tmp_path)
     short = pieces(model) | {"target": pieces(model)["target"][:-1]}
-    with pytest.raises(ValueError, match=rf"target vocabulary .*\b{SOURCE - 1}\b"):
+    with pytest.raises(InputError) as refused:
         write_model(model, short, tmp_path)
+    fields = {"subject": "the target vocabulary", "mentions": (f" {SOURCE - 1} ",)}
+    assert fields_of(refused.value, fields) == fields
     with pytest.raises(ValueError, match=r"transformer only.*Linear"):
         write_model(torch.nn.Linear(2, 2), {}, tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
-    with pytest.raises(ValueError, match="pip install ctranslate2"):
+    with pytest.raises(ConfigError) as refused:
         ctranslate2_spec.library()
+    fields = {"setting": "engine", "value": "ctranslate2", "hint": ctranslate2_spec.FIX}
+    assert fields_of(refused.value, fields) == fields

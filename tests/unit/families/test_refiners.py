@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 from miniatures import gradients, lvm, one, padded, pairs, refiner
+from refusals import fields_of
 
+from workflow_src.errors import ConfigError
 from workflow_src.nn.weights import weights_of
 
 LENGTHS = [3, 5, 1]
@@ -150,5 +152,7 @@ def test_starts_from_the_decoder(kind):
 @pytest.mark.parametrize("kind", ["score", "energy"])
 def test_too_many_positions_are_refused_by_number(place, kind):
     memory, z, mask = place
-    with pytest.raises(ValueError, match=r"\b5\b.*\b4\b.*max_positions"):
+    with pytest.raises(ConfigError) as refused:
         refiner(kind, max_positions=4).direction(memory, z, mask)
+    fields = {"setting": "model.max_positions", "value": 4, "mentions": ("5",)}
+    assert fields_of(refused.value, fields) == fields

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src.errors import ArtifactError
 from workflow_src.runtime import gpus
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -115,7 +116,7 @@ def test_a_part_is_not_kept_while_the_rest_is_missing(job):
 def test_more_than_there_are_is_refused_at_once(job):
     process, output = job(3, "0,1", seconds=1000)
     assert process.wait() == 1
-    assert output.startswith("refused setting runtime.devices asks for 3 GPUs, 2 are visible here (0, 1); lower it")
+    assert output.startswith("refused runtime.devices is 3: 2 GPUs are visible here (0, 1); lower it")
 
 
 def test_a_process_started_by_the_holder_does_not_wait_for_it(locks, monkeypatch):
@@ -203,10 +204,9 @@ def test_where_the_machines_folder_cannot_be_made_jobs_use_that_for_temporary_fi
 def test_a_folder_that_cannot_be_made_is_named(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(gpus.FOLDER, str(tmp_path / "file/locks"))
-    with pytest.raises(
-        ValueError, match=r"file/locks for the locks of GPUs cannot be made \(.*in CONTINUUM_DEVICE_LOCKS"
-    ):
+    with pytest.raises(ArtifactError) as refused:
         gpus.folder()
+    assert refused.value.path == str(tmp_path / "file/locks") and gpus.FOLDER in refused.value.fix
 
 
 @pytest.mark.parametrize("mode", [None, 0o644], ids=["as it is made", "as an umask had it"])
@@ -238,8 +238,9 @@ def test_a_link_in_place_of_a_lock_is_not_followed(locks, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("dear")
     (locks / "0.lock").symlink_to(victim)
-    with pytest.raises(ValueError, match=r"the lock \S+/0\.lock of a GPU cannot be opened"):
+    with pytest.raises(ArtifactError) as refused:
         gpus.lease(1, {"0": "0"}, 0)
+    assert refused.value.path == str(locks / "0.lock") and gpus.FOLDER in refused.value.fix
     assert victim.read_text() == "dear"
 
 

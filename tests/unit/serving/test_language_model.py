@@ -21,7 +21,7 @@ from workflow_src.config import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
@@ -295,17 +295,19 @@ def test_greedy_needs_no_language_model(bundles):
 
 
 def test_a_language_model_translates_nothing(bundles):
-    with pytest.raises(ValueError, match="no system that translates"):
+    with pytest.raises(InputError) as refused:
         load(bundles.lm).translate(LINES)
+    assert refused.value.subject == "lm"
 
 
 def test_what_is_no_language_model_is_refused(bundles):
-    with pytest.raises(
-        ValueError, match='the language_model must be a system that is a language model, and "ctc" is none'
-    ):
+    with pytest.raises(ConfigError) as refused:
         load(bundles.plain).translate(LINES, language_model=load(bundles.plain), **BEAM)
-    with pytest.raises(ValueError, match="its bundle is not given"):
+    fields = {"setting": "language_model", "value": "ctc", "problem": "no system that is a language model"}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ConfigError) as refused:
         load(bundles.carrying).translate(LINES, language_model="unknown", **BEAM)
+    assert (refused.value.setting, refused.value.value) == ("language_model", "unknown")
 
 
 def test_an_arpa_file_of_the_users_serves(bundles, tiny, training_words, run_stage, refused, tmp_path):

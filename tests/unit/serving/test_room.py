@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import fields_of
 
 from workflow_src import registry
+from workflow_src.errors import ConfigError
 from workflow_src.runtime import memory
 from workflow_src.serving import room
 from workflow_src.serving.translator import Translator
@@ -52,22 +54,25 @@ def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
     search = registry.searches()[name]
     setting = search.settings.named("holds")[0]
     monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
-    with pytest.raises(ValueError, match=f"^search {name} with {setting} 900000000") as refused:
+    with pytest.raises(ConfigError) as refused:
         room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
-    match = re.search(rf" and 2\.0 GB are free; lower {setting} to (\d+)( or batch to \d)?\.$", str(refused.value))
+    fields = {"setting": setting, "value": 900_000_000, "mentions": (f"search {name}", "2.0 GB are free")}
+    assert fields_of(refused.value, fields) == fields
+    match = re.fullmatch(rf"lower {setting} to (\d+)( or batch to \d)?", refused.value.hint)
     assert match, refused.value
     fits = int(match[1])
     room.check_room(settings_of(name, **{setting: fits}), dataclasses.replace(SIZES, sentences=4), CPU)
-    with pytest.raises(ValueError, match="GB are free"):
+    with pytest.raises(ConfigError):
         room.check_room(settings_of(name, **{setting: fits + 1}), dataclasses.replace(SIZES, sentences=4), CPU)
 
 
 def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
     settings = settings_of("beam", beam=500)
-    with pytest.raises(ValueError, match=r"for 64 sentences of 30 subwords.* or batch to \d+\.$") as refused:
+    with pytest.raises(ConfigError) as refused:
         room.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
-    fits = int(re.search(r"batch to (\d+)", str(refused.value))[1])
+    assert "64 sentences of 30 subwords" in refused.value.problem
+    fits = int(re.search(r" or batch to (\d+)$", refused.value.hint)[1])
     room.check_room(settings, dataclasses.replace(SIZES, sentences=fits), CPU)
 
 
@@ -151,7 +156,8 @@ def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
 
 
 def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators):
-    with pytest.raises(ValueError, match=r"samples 500000000 needs at least [\d,.]+ GB"):
+    with pytest.raises(ConfigError) as refused:
         translators["score"].translate(
             ["Der Hund."], "latent-search", lengths=1, samples=500_000_000, steps=0, rescorer=None
         )
+    assert (refused.value.setting, refused.value.value) == ("samples", 500_000_000)

@@ -270,10 +270,10 @@ def test_samples_are_those_that_change_most(run):
 def test_a_latent_space_of_another_width_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("latent_space")
-    assert "latents are 4 wide, and a picture has 2 dimensions; set model.latent_dim to 2" in capsys.readouterr().err
+    assert "model.latent_dim is 4: a picture has 2 dimensions; allowed: 2." in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run("latent_space", sentence=99)
-    assert "line 99 of" in capsys.readouterr().err
+    assert "analyses.latent_space.sentence is 99: " in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import shutil
 import pytest
 from refusals import fields_of
 
-from workflow_src.errors import ConfigError
+from workflow_src.engines.ctranslate2_spec import FIX
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
 
@@ -117,16 +118,20 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
     error = refused("export_engine", ["--engine", "ctranslate2", *words])
     assert "holds lvm; " in error and "transformer only" in error
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
+    with pytest.raises(ConfigError) as failure:
         Translator.load(exported, "cpu", "float16", 1)
+    assert (failure.value.setting, failure.value.value) == ("compute_type", "float16")
     translator = Translator.load(exported, "cpu", threads=1)
-    with pytest.raises(ValueError, match=r"line 7 has \d+ subwords, the model takes at most 59"):
+    with pytest.raises(InputError) as failure:
         translator.search(["Hund " * 60], translator.settings()[0], first_line=7)
+    fields = {"subject": "line 7", "mentions": (" 59",)}
+    assert fields_of(failure.value, fields) == fields
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     words[3] = str(teacher[0])
-    assert "needs a package that is not there" in refused("export_engine", ["--engine", "ctranslate2", *words])
-    with pytest.raises(ValueError, match='install the extra "fast"'):
+    assert refused("export_engine", ["--engine", "ctranslate2", *words]).startswith("engine is 'ctranslate2': ")
+    with pytest.raises(ConfigError) as failure:
         Translator.load(exported, "cpu", threads=1)
+    assert (failure.value.setting, failure.value.hint) == ("engine", FIX)
 
 
 def test_a_damaged_folder_is_refused(exported, tmp_path):

@@ -192,7 +192,7 @@ def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(model
 
 def test_nothing_left_to_train_on(models, texts, capsys):
     error = run(models, texts, "train", 2, 1, capsys)
-    assert "no pair of" in error and "5 source-too-long" in error and "recipe.max_length is 2" in error
+    assert "have no pair left" in error and "5 source-too-long" in error and "recipe.max_length, which is 2" in error
 
 
 def test_texts_that_do_not_match(models, texts, capsys):

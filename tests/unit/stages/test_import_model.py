@@ -17,7 +17,7 @@ from workflow_src.config.recipe import NormalisationConfig, SubwordsConfig
 from workflow_src.data import learn_subwords, subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.families.ctranslate2 import CTranslate2Config, files
 from workflow_src.families.ctranslate2.sizes import weights_of
 from workflow_src.records.atomic import read_json, sha256, write_json
@@ -300,7 +300,7 @@ def test_weights_are_those_of_the_model(outside, tiny, systems):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda folder: (folder / "model.bin").write_bytes(b"nothing"), "CTranslate2 cannot load"),
+        (lambda folder: (folder / "model.bin").write_bytes(b"nothing"), "cannot be loaded by CTranslate2"),
         (lambda folder: (folder / "both.spm").write_bytes(b"nothing"), "is no SentencePiece model"),
         (lambda folder: write_json(folder / "shared_vocabulary.json", ["a", "b"]), "vocabulary knows"),
         (lambda folder: write_json(folder / "shared_vocabulary.json", {"a": 1}), "is no list of tokens"),
@@ -324,8 +324,9 @@ def test_tokens_that_the_model_has_not_are_refused(outside, other_subwords, refu
 def test_long_lines_are_refused_by_number_or_cut(imported):
     translator = Translator.load(imported, "cpu", threads=1)
     lines = ["der Hund", "Hund " * 80]
-    with pytest.raises(ValueError, match="line 7 has 4"):
+    with pytest.raises(InputError) as refused:
         translator.search(lines, translator.settings()[0], first_line=6)
+    assert refused.value.subject == "line 7" and refused.value.problem.startswith("has 4")
     texts = translator.translate(lines)
     assert texts[0] == translator.translate(lines[:1])[0] and texts[1]
 

@@ -8,8 +8,10 @@ import time
 import psutil
 import pytest
 import torch
+from refusals import fields_of
 
 from workflow_src import jobs
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow
@@ -159,16 +161,18 @@ def test_protocols_follow_the_machine():
     assert names(protocols, None, 1) == [("cpu-1-thread", "cpu", 1)]
     assert names(["cpu-all-threads"], "cuda:1", 4) == [("gpu", "cuda:1", 1), ("cpu-all-threads", "cpu", 4)]
     assert names(["cpu-1-thread", "gpu"], "cuda", 4)[0] == ("gpu", "cuda", 1)
-    with pytest.raises(ValueError, match=r"speed.protocols has gpu, but there is none here"):
+    with pytest.raises(ConfigError) as refused:
         measure_speed.protocols(["gpu"], None, 4)
+    fields = {"setting": "speed.protocols", "value": ["gpu"]}
+    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize(
     ("text", "bundle", "message"),
     [
         ("a\n", "teacher", '"teacher" is not of the form NAME=PATH'),
-        ("a\n", "teacher=t", 'needs the bundle of system "lvm"; given: teacher'),
-        ("", "teacher=t", "no sentences to measure speed with"),
+        ("a\n", "teacher=t", '--bundles: no folder for system "lvm"; add lvm=FOLDER.'),
+        ("", "teacher=t", "has no sentences to measure speed with"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, in_process, capsys, text, bundle, message):
@@ -195,10 +199,13 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
 
 
 def test_a_worker_that_refuses_or_dies_says_so():
-    with pytest.raises(ValueError, match="is no bundle"):
+    with pytest.raises(ArtifactError) as refused:
         Worker(worker.make, _order("/nowhere/at/all"))
-    with pytest.raises(ValueError, match=r"the process that measures continuum ended by itself \(exit code 1\)"):
+    assert refused.value.path == "/nowhere/at/all"
+    with pytest.raises(InputError) as ended:
         Worker(os._exit, _order("x"))
+    fields = {"subject": "the process that measures continuum", "mentions": ("exit code 1",)}
+    assert fields_of(ended.value, fields) == fields
 
 
 def thread_settings(order):

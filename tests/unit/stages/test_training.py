@@ -301,9 +301,8 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
 
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
-    assert refused("train", training_words("score", out)) == (
-        "a system of family score needs --base, the weights of one that is latent."
-    )
+    error = refused("train", training_words("score", out))
+    assert error.startswith("--base: ") and "family score" in error and "latent" in error
     assert refused("train", training_words("score", out, base=systems["transformer"])) == (
         f"{systems['transformer']} is of family transformer; lvm or nat or lanmt is needed here."
     )

@@ -21,6 +21,7 @@ from pretended_cuda import environment, pretended
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
 from workflow_src.config.experiment import RuntimeConfig
+from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
@@ -507,8 +508,9 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(ValueError, match=r"setting runtime.devices asks for 1 GPUs, 0 are visible here"):
+    with pytest.raises(ConfigError) as refused:
         devices.own_device("cuda", Watched())
+    assert (refused.value.setting, refused.value.value) == ("runtime.devices", 1)
     assert tries == [("cuda", 1, devices.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
     assert gathered == [(True, None), (True, None), (False, ("GPU-a",))]
 

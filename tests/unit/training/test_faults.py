@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import fields_of
 
 from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.errors import InputError
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.memory import OutOfMemory, is_out_of_memory
@@ -147,16 +149,16 @@ def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_tr
     good.run()
     before = contents(good.states.folder)
     trainer = make_trainer("transformer", state="s", wrap=spoiled(range(7, 40), NAN), **more)
-    with pytest.raises(ValueError) as stopped:
+    with pytest.raises(InputError) as stopped:
         trainer.run()
     number = 8 + limit
     batches = [r for epoch in range(3) for r in epoch_batches(tiny.train, 150, 1, epoch)]
     rows = ", ".join(map(str, batches[number - 1]))
-    message = str(stopped.value)
-    assert message.startswith(f"training diverged: update {number} had loss nan, gradient norm nan (epoch ")
-    assert f" {rows} of {tiny.train.prefix}), and {limit + 1} in a row, " in message
-    assert "lower training.learning_rate (0.005), set or lower training.clip_norm (1.0) or look at" in message
-    assert message.endswith(f"training.max_skipped is {limit}. The state of update 6 is untouched.")
+    problem, fix = stopped.value.problem, stopped.value.fix
+    assert problem.startswith(f"diverged: update {number} had loss nan, gradient norm nan (epoch ")
+    assert f" {rows} of {tiny.train.prefix}), and {limit + 1} in a row, " in problem
+    assert fix.startswith("lower training.learning_rate (0.005), set or lower training.clip_norm (1.0) or look at")
+    assert fix.endswith(f"training.max_skipped is {limit}. The state of update 6 is untouched")
     assert contents(trainer.states.folder) == before
     # With other data, the state goes on.
     assert make_trainer("transformer", state="s", **more).run().step == 40
@@ -165,8 +167,10 @@ def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_tr
 def test_one_update_in_so_many_may_be_skipped_and_no_more(make_trainer):
     more = {"max_steps": 60, "max_skipped": 2, "validate_every": 100}
     trainer = make_trainer("transformer", wrap=spoiled(range(0, 60, 2), NAN), **more)
-    with pytest.raises(ValueError, match=r"update 5 had loss nan.* and 1 in a row, 3 in all were skipped"):
+    with pytest.raises(InputError) as stopped:
         trainer.run()
+    fields = {"subject": "training", "mentions": ("update 5 ", "1 in a row", "3 in all")}
+    assert fields_of(stopped.value, fields) == fields
     # 2 and one of 20: the 5th at update 60.
     allowed = make_trainer("transformer", wrap=spoiled({1, 11, 30, 50, 59}, NAN), **more)
     assert allowed.run().skipped == 5

@@ -11,6 +11,7 @@ from workflow_src.data import encoded
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.training import loop, state
@@ -390,8 +391,9 @@ def test_a_corpus_without_pairs_is_refused(make_trainer, tmp_path):
     encoded.write(tmp_path / "none", [], [], {})
     empty = EncodedCorpus.open(tmp_path / "none")
     trainer = make_trainer("transformer", corpus=Mixture({"a": empty}, {"a": 0.5}))
-    with pytest.raises(ValueError, match=r"the training corpus .* has no pairs; encode it again"):
+    with pytest.raises(ArtifactError) as refused:
         trainer.run()
+    assert refused.value.path == str(trainer.corpus.prefix)
 
 
 def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):

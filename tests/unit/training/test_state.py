@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src.errors import ArtifactError
 from workflow_src.runtime.device import choose
 from workflow_src.training import state
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
@@ -184,8 +185,9 @@ def test_a_lock_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(state.os, "open", refused)
-    with pytest.raises(ValueError, match=r"the lock \S+mine\.lock of a training's state cannot be opened: it is"):
+    with pytest.raises(ArtifactError) as error:
         StateFolder(tmp_path / "mine", "mine")
+    assert error.value.path == str(tmp_path / "mine.lock")
 
 
 HOLDER = """
@@ -224,10 +226,11 @@ def _let_go(folder: Path) -> None:
 def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):
     running = holder(60)
     monkeypatch.setattr(state, "WAIT", 0.2)
-    sentence = rf"the training state \S+state is in use by process {running.pid} on \S+; .*, delete \S+state\.lock\.$"
     before = sorted(folder.iterdir())
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ArtifactError) as refused:
         StateFolder(folder, "another")
+    assert refused.value.path == str(folder) and f"process {running.pid} on " in refused.value.problem
+    assert refused.value.fix.endswith(f"delete {folder.resolve()}.lock")
     assert sorted(folder.iterdir()) == before
     running.kill()
     running.wait()

@@ -16,7 +16,7 @@ from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.jobs import Machine
+from workflow_src.jobs import Machine, lacks_folder
 
 if TYPE_CHECKING:
     import torch
@@ -67,11 +67,11 @@ class Inputs:
         return self.entries.get("rows", [])
 
     def translator(self, system: str) -> Translator:
-        """The bundle of a system, opened once. Raises ValueError where it has no folder."""
+        """The bundle of a system, opened once. Raises ConfigError where it has no folder."""
         from workflow_src.serving.translator import Translator
 
         if system not in self.folders:
-            raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
+            raise lacks_folder(system)
         if system not in self._opened:
             on = self.machine
             # Engines that are installed on this machine change no analysis.
@@ -89,12 +89,14 @@ class Inputs:
         return tuple(read_aligned(self.source, self.target, self.reference))
 
     def sentences(self, count: int) -> Sentences:
-        """The first `count` lines, but for those that are empty on a side. Raises ValueError where nothing is left."""
+        """The first `count` lines without those that are empty on a side. Raises ArtifactError where none is left."""
         columns = self.columns()
         rows = list(enumerate(zip(*columns, strict=True)))[:count]
         chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
         if not chosen:
-            raise ValueError(f"the first {len(rows)} lines of {self.source} or of its translation are empty.")
+            raise ArtifactError(
+                self.source, f"has no sentence with a translation in its first {len(rows)} lines", "take more lines"
+            )
         return Sentences(len(columns[0]), *map(list, zip(*chosen, strict=True)))
 
 

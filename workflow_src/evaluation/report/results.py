@@ -13,7 +13,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.variants import VARIANTS
@@ -103,7 +103,7 @@ class Row(Strict):
         for name in type(self).model_fields:
             value = getattr(self, name)
             if name.endswith("_ci") and value and value[0] > value[1]:
-                raise ValueError(f"{name} must be [low, high] with low not above high")
+                raise ConfigError(name, list(value), allowed="[low, high] with low not above high")
         return self
 
 

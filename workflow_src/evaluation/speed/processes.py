@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from workflow_src.errors import InputError
 from workflow_src.evaluation.speed.rows import About, Order, SpeedRow, Timing
 from workflow_src.evaluation.speed.timing import RowTimes
 
@@ -40,6 +41,11 @@ def _environment(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _refusal(failure: Exception) -> ValueError:
+    """What `Worker` raises for it: errors of input keep their fields, other errors may be none that can be pickled."""
+    return failure if isinstance(failure, InputError) else ValueError(str(failure))
+
+
 def _serve(make: Make, order: Order, connection: Any) -> None:
     """In the worker: make what times, then answer calls until the pipe closes."""
     # RuntimeErrors are what libraries raise that miss a library of theirs or memory.
@@ -47,7 +53,7 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
         timer, about = make(order)
         connection.send(("done", about))
     except (ValueError, OSError, RuntimeError) as failure:
-        connection.send(("refused", str(failure)))
+        connection.send(("refused", _refusal(failure)))
         return
     while True:
         try:
@@ -57,14 +63,14 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
         try:
             connection.send(("done", getattr(timer, method)(*arguments)))
         except (ValueError, OSError, RuntimeError) as failure:
-            connection.send(("refused", str(failure)))
+            connection.send(("refused", _refusal(failure)))
 
 
 class Worker:
     """A process that times rows; `about` describes its device.
 
-    `make(order)` runs in the process and must be a function of a module. Raises ValueError with the worker's own
-    sentence when it refuses something, and when it ends by itself.
+    `make(order)` runs in the process and must be a function of a module. Raises the worker's own error, a ValueError,
+    when it refuses something, and InputError when it ends by itself.
     """
 
     def __init__(self, make: Make, order: Order):
@@ -106,11 +112,12 @@ class Worker:
             kind, value = self._connection.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(10)
-            raise ValueError(
-                f"the process that measures {self.name} ended by itself (exit code {self._process.exitcode}); a fault "
-                "is shown above, a killed process (-9) mostly lacks memory."
+            raise InputError(
+                f"the process that measures {self.name}",
+                f"ended by itself (exit code {self._process.exitcode})",
+                "a fault is shown above, a killed process (-9) mostly lacks memory",
             ) from None
         if kind == "refused":
             self.close()
-            raise ValueError(value)
+            raise value
         return value

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, Timing, own_engine, step_series
 from workflow_src.spec import SearchSettings
 
@@ -282,12 +283,12 @@ def measure(
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
     later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` take them,
     one an engine. `report` gets in words how long all rounds take, before the first one, and what is left after each.
-    Raises ValueError when there are no lines or no rows.
+    Raises ValueError when there are no lines, and ConfigError when there are no rows.
     """
     if not lines:
         raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
     if not rows:
-        raise ValueError("there are no rows to measure; the experiment needs decodes.")
+        raise ConfigError("decodes", problem="there are no rows to measure", hint="add some")
     measured = Measured({row.key: RowTimes() for row in rows}, [], 0)
     # The first calls of each row build caches and choose kernels; they belong to no round.
     for row in rows:

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from workflow_src.decoding.settings import lengths_refusal
+from workflow_src.errors import ConfigError
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
 
@@ -53,7 +54,7 @@ class InatObjectiveConfig(Frozen):
     @classmethod
     def _different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise ValueError(f"corruptions names {', '.join(value)}; name each once")
+            raise ConfigError("", allowed="each once")
         return value
 
 

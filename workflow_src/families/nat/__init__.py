@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import lengths_refusal
+from workflow_src.errors import ConfigError
 from workflow_src.losses.settings import Budget
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import (
@@ -68,10 +69,8 @@ class NatConfig(StackConfig):
     @model_validator(mode="after")
     def _latents_have_a_width(self):
         if (self.latent == "vae") != (self.latent_dim > 0):
-            raise ValueError(
-                f"latent_dim is {self.latent_dim} where latent is {self.latent}; say latent: vae with a "
-                "width above 0, or neither"
-            )
+            hint = "say latent: vae with a width above 0, or neither"
+            raise ConfigError("latent_dim", self.latent_dim, problem=f"latent is {self.latent}", hint=hint)
         return self
 
 

@@ -15,6 +15,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.arpa import ABSENT, read_arpa
 from workflow_src.decoding.ngram import NgramModel, Table, estimate
+from workflow_src.errors import ArtifactError
 from workflow_src.families.ngram import NgramConfig
 
 log = logging.getLogger("continuum")
@@ -95,9 +96,10 @@ def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:
     pieces = subwords.names()["target"]
     arpa = read_arpa(path, {piece: i for i, piece in enumerate(pieces)}, subwords.target_size)
     if arpa.model.order != order:
-        raise ValueError(
-            f"{path} has n-grams of up to {arpa.model.order} words, model.order is {order}; set model.order to "
-            f"{arpa.model.order}."
+        raise ArtifactError(
+            path,
+            f"has n-grams of up to {arpa.model.order} words, model.order is {order}",
+            f"set model.order to {arpa.model.order}",
         )
     if arpa.left_out:
         log.info("%d n-grams of %s were left out: the subwords lack a word of them", arpa.left_out, path)

@@ -33,7 +33,7 @@ class ArgmaxSettings(SearchSettings):
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        check_one_length(self.lengths, self.length_quantile)
+        check_one_length(self.length_quantile, "lengths", self.lengths)
         check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
         return self
 

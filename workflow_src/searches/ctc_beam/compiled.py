@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.searches.ctc_beam.prefixes import SMALLEST, VANISHED, Output
+from workflow_src.searches.ctc_beam.prefixes import SMALLEST, Output, vanished
 from workflow_src.searches.ctc_beam.slots import LEAST, Probable, Row, below
 from workflow_src.types import EOS, UNK
 
@@ -517,7 +517,7 @@ class PrefixBeam:
             limit,
         )
         if not len(outputs[0]):
-            raise ValueError(VANISHED)
+            raise vanished()
         return outputs
 
 

@@ -19,15 +19,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workflow_src.errors import ConfigError
 from workflow_src.searches.ctc_beam import slots
 from workflow_src.searches.ctc_beam.slots import Row
 from workflow_src.types import EOS, LanguageModel
 
 # Continuations that are cached across sentences, at most: some 40 MB.
 REMEMBERED = 2**17
-VANISHED = "no translation has a probability any more: use smaller values of lm_weight and word_bonus."
 # Below this, probabilities are scaled before they vanish.
 SMALLEST = 1e-100
+
+
+def vanished() -> ConfigError:
+    """The error of a sentence that is left without a translation."""
+    problem = "no translation has a probability any more"
+    return ConfigError("lm_weight", problem=problem, hint="use smaller values of lm_weight and word_bonus")
 
 
 class Slot(NamedTuple):
@@ -227,7 +233,7 @@ def _scaled(beam: Beam, scale: float) -> tuple[Beam, float]:
     if most >= SMALLEST:
         return beam, scale
     if not most:
-        raise ValueError(VANISHED)
+        raise vanished()
     gone = log(most)
     return [(score - gone, prefix, ended / most, open_ / most) for score, prefix, ended, open_ in beam], scale + gone
 
@@ -264,7 +270,7 @@ def _after(
     continued, opens = _longer(symbols, beam, prefixes, max(beam)[0] + blank[0] - gap, most)
     continued += _unchanged(blank, beam, prefixes, opens)
     if not continued:
-        raise ValueError(VANISHED)
+        raise vanished()
     if gap < inf:
         least = max(continued)[0] - gap
         continued = [continuation for continuation in continued if continuation[0] >= least]

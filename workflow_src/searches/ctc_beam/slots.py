@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workflow_src.errors import InputError
+
 # Symbols with lower logits may not be put out.
 LEAST = -1e30
 
@@ -48,8 +50,10 @@ def probable(logits: np.ndarray, min_ratio: float) -> Probable:
 
 def _whole(row: Row) -> Row:
     if not row.counts.all():
-        raise ValueError(
-            "the model forbids every symbol of a slot, or its logits are not numbers: look at its training."
+        raise InputError(
+            "the model",
+            "forbids every symbol of a slot, or its logits are not numbers",
+            "look at its training",
         )
     return row
 

@@ -12,6 +12,7 @@ from workflow_src.decoding.settings import (
     refinement_label,
     varies,
 )
+from workflow_src.errors import ConfigError
 from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
 
 
@@ -25,10 +26,8 @@ class DeltaSettings(SearchSettings):
     @model_validator(mode="after")
     def _stops_for_one_reason(self):
         if self.stop_unchanged and self.stop_threshold is not None:
-            raise ValueError(
-                f"stop_unchanged and stop_threshold {self.stop_threshold:g} both say when a sentence stops; remove one "
-                "of the two"
-            )
+            problem = "stop_unchanged says, too, when a sentence stops"
+            raise ConfigError("stop_threshold", self.stop_threshold, problem=problem, hint="remove one of the two")
         return self
 
 

@@ -15,6 +15,7 @@ from workflow_src.decoding.settings import (
     ranked_graph,
     ranking_weights,
 )
+from workflow_src.errors import ConfigError
 from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -44,20 +45,19 @@ class IterativeRefinementSettings(SearchSettings):
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        check_one_length(self.lengths, self.length_quantile)
+        check_one_length(self.length_quantile, "lengths", self.lengths)
         check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
         return self
 
     @model_validator(mode="after")
     def _fixed_passes_need_no_patience(self):
         if self.stop == "fixed" and self.patience > 1:
-            raise ValueError(f"patience is {self.patience}, and stop is fixed; remove patience, or say stop: adaptive")
+            hint = "remove it, or say stop: adaptive"
+            raise ConfigError("patience", self.patience, problem="stop is fixed", hint=hint)
         # The default is allowed with any number of passes.
         if self.patience > 1 and self.patience >= self.passes:
-            raise ValueError(
-                f"patience is {self.patience}, and of {self.passes} passes at most {self.passes - 1} repeat the one "
-                "before; say fewer, or stop: fixed"
-            )
+            problem = f"of {self.passes} passes at most {self.passes - 1} repeat the one before"
+            raise ConfigError("patience", self.patience, problem=problem, hint="say fewer, or stop: fixed")
         return self
 
 

@@ -10,6 +10,7 @@ from workflow_src.decoding.settings import (
     Lengthening,
     LengthPenalty,
     LengthQuantile,
+    check_one_length,
     check_penalty,
     ranking_weights,
     without_roles,
@@ -33,11 +34,7 @@ class MaskPredictSettings(SearchSettings):
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        if self.length_beam > 1 and self.length_quantile is not None:
-            raise ValueError(
-                f"length_quantile gives one length, and length_beam is {self.length_beam}; say length_beam: 1, or "
-                "remove length_quantile"
-            )
+        check_one_length(self.length_quantile, "length_beam", self.length_beam)
         check_penalty(self.length_penalty, "length_beam", self.length_beam, self.rescorer)
         return self
 

@@ -87,10 +87,10 @@ DAMAGED = {
         "(remove_repetitions is 'some'; allowed: none, subwords, words)",
     ),
     "energies": (analysed.raw("energies", reference={}), "(reference.sentences: missing)"),
-    "a path": (_without("latent_space", "panels", 0, "delta"), "a panel lacks a path"),
-    "an output": (_without("latent_space", "outputs", "score"), "texts or outputs lack score"),
-    "a text": (_without("latent_space", "texts", "prior"), "texts or outputs lack prior"),
-    "a piece": (_without("latent_space", "pieces", "9"), "pieces lack the id 9"),
+    "a path": (_without("latent_space", "panels", 0, "delta"), "(panels: one lacks a path"),
+    "an output": (_without("latent_space", "outputs", "score"), "(outputs.score: "),
+    "a text": (_without("latent_space", "texts", "prior"), "(outputs.prior: "),
+    "a piece": (_without("latent_space", "pieces", "9"), "(pieces: they lack the id 9)"),
     "labels": (_without("reordering", "example", "target_pieces"), "(example.target_pieces: missing)"),
 }
 

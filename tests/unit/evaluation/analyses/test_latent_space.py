@@ -4,9 +4,11 @@ import miniatures
 import pytest
 import torch
 from miniatures import translate_batch
+from refusals import fields_of
 
 from workflow_src.decoding.latent import best_tokens
 from workflow_src.decoding.refinement import delta_step, gradient_step
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.latent_space import measure as latent_space
 from workflow_src.types import EOS
 
@@ -152,9 +154,13 @@ def test_a_sentence_that_changes_is_preferred_to_one_of_the_right_length(models)
     assert latent_space.choose(model, Mover(), sources, references, 30, 1, CPU) == 1
 
 
-def test_what_cannot_be_drawn_is_refused_in_a_sentence(models):
-    with pytest.raises(ValueError, match="none of 1 sentences has a reference of at most 2 subwords; raise"):
+def test_what_cannot_be_drawn_is_refused_by_its_setting(models):
+    with pytest.raises(ConfigError) as refused:
         latent_space.choose(*models, [SOURCE], [REFERENCE], 2, 1, CPU)
+    fields = {"setting": "analyses.latent_space.positions", "value": 2}
+    assert fields_of(refused.value, fields) == fields
     wide = miniatures.lvm(), miniatures.refiner("score")
-    with pytest.raises(ValueError, match=r"latents are 3 wide, .*; set model.latent_dim to 2"):
+    with pytest.raises(ConfigError) as refused:
         latent_space.map_sentence(*wide, makers(*wide), SOURCE, REFERENCE, 1, 5, 3, CPU)
+    fields = {"setting": "model.latent_dim", "value": 3, "allowed": ("2",)}
+    assert fields_of(refused.value, fields) == fields

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.speed import summary, timing
 from workflow_src.evaluation.speed.rows import SpeedRow, Timing, step_series
 from workflow_src.nn.settings import StackConfig, decoder_layer
@@ -249,8 +250,9 @@ def test_baseline_prefers_beam_four_then_the_largest():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="no sentences"):
         timing.measure({}, ROWS, [], SPEED)
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ConfigError) as refused:
         timing.measure({}, [], ["a"], SPEED)
+    assert refused.value.setting == "decodes"
     with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; known: lvm'):
         timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SPEED)
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from workflow_src.decoding.latent import LengthChoice
 from workflow_src.decoding.refinement import delta_step, refine
+from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.lanmt.model import start
 from workflow_src.families.lanmt.objective import Elbo
@@ -264,8 +265,9 @@ def test_a_teacher_gives_encoders_decoders_and_embeddings():
     assert start(model, None, None, None) is None
     other = lanmt(seed=9)
     assert set(start(other, weights_of(lanmt(seed=2)), "lanmt", None)) == set(dict(other.named_parameters()))
-    with pytest.raises(ValueError, match="embedding of"):
+    with pytest.raises(ConfigError) as refused:
         start(model, weights_of(transformer(target_size=12)), "transformer", None)
+    assert refused.value.setting == "init_from"
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])

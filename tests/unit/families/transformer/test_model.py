@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 from miniatures import one, padded, pairs, transformer
+from refusals import fields_of
 
+from workflow_src.errors import ConfigError
 from workflow_src.types import BOS, EOS, PAD
 
 KINDS = [(norm, joint) for norm in ("pre", "post") for joint in (False, True)]
@@ -118,13 +120,15 @@ def test_too_many_positions_are_refused_by_number():
     model, _ = make("pre", False, max_positions=8)
     fits = pairs([7], [7])
     assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
-    message = r"\b9\b.*\b8\b.*max_positions"
+    fields = {"setting": "model.max_positions", "value": 8, "mentions": ("9",)}
     for long in (pairs([8], [1]), pairs([1], [8])):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ConfigError) as refused:
             model.log_probabilities(long.source, long.target)
+        assert fields_of(refused.value, fields) == fields
     decoder = model.start(model.encode(fits.source))
     with torch.no_grad():
         for _ in range(8):
             decoder.step(torch.tensor([BOS]))
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ConfigError) as refused:
             decoder.step(torch.tensor([BOS]))
+    assert fields_of(refused.value, fields) == fields

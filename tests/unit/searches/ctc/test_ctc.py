@@ -19,6 +19,7 @@ from miniatures import nat, tokens, transformer
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
 from workflow_src.searches.ctc_beam.search import beam_of, ctc_beam
@@ -341,20 +342,22 @@ def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypat
 @pytest.mark.parametrize("search", searches())
 def test_rows_that_leave_the_range_of_numbers_are_refused(search):
     row = row_of([[(3, 0.0), (SIZE - 1, value)] for value in (-200.0, -600.0, -1.0)])
-    with pytest.raises(ValueError, match="lm_weight and word_bonus"):
+    with pytest.raises(ConfigError) as refused:
         search(SIZE - 1, 1, None, None, 0.0, -900.0)(row)
+    assert refused.value.setting == "lm_weight" and "word_bonus" in refused.value.hint
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_slots_without_a_symbol_are_refused(value):
     logits = torch.zeros(1, 3, SIZE)
     logits[0, 1] = value
-    message = "every symbol of a slot"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError) as refused:
         rows_of_tensors(logits, torch.tensor([3]), 0.1, False)
+    assert refused.value.subject == "the model"
     for search in (one.values[0] for one in searches() if one.values[0]):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError) as refused:
             rows_of_arrays(logits.numpy(), np.array([3]), 0.1, False, search.probable)
+        assert refused.value.subject == "the model"
 
 
 BOUNDS = """

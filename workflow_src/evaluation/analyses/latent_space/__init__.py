@@ -72,13 +72,13 @@ class LatentSpace(Content):
     def _complete(self) -> "LatentSpace":
         for name in ("prior", "posterior", *self.searches):
             if name not in self.texts or len(self.outputs.get(name, ())) < len(self.panels):
-                raise ValueError(f"texts or outputs lack {name} or some of its subwords")
+                raise ConfigError(f"outputs.{name}", problem="it, a part of it or its entry in texts is missing")
         if any(name not in panel.paths for name in self.searches for panel in self.panels):
-            raise ValueError("a panel lacks a path that others have")
+            raise ConfigError("panels", problem="one lacks a path that others have")
         ids = {cell for panel in self.panels for row in panel.regions for cell in row}
         ids = ids.union(*self.outputs.values(), () if self.end_symbol is None else (self.end_symbol,))
         if missing := sorted(ids - set(self.pieces)):
-            raise ValueError(f"pieces lack the id {missing[0]}")
+            raise ConfigError("pieces", problem=f"they lack the id {missing[0]}")
         return self
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from workflow_src.decoding.latent import best_tokens, latent_mask
 from workflow_src.decoding.refinement import StepMaker, gradient_step, refine
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.inputs import Inputs
 from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
 from workflow_src.evaluation.analyses.networks import entry_settings
@@ -39,7 +40,12 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     elif number in sentences.numbers:
         place = sentences.numbers.index(number)
     else:
-        raise ValueError(f"line {number} of {inputs.source}, counted from 0, is empty or not there; name another.")
+        raise ConfigError(
+            "analyses.latent_space.sentence",
+            number,
+            problem=f"this line of {inputs.source}, counted from 0, is empty or not there",
+            hint="name another",
+        )
     makers = _step_makers(entry, settings.steps, networks)
     sizes = (settings.steps, settings.resolution, settings.arrows)
     drawn = map_sentence(model, refiner, makers, sources[place], targets[place], *sizes, device)
@@ -145,13 +151,15 @@ def choose(
     """Index of the sentence to show, among those whose reference has at most `longest` subwords.
 
     One that refinement changes comes first, then one whose reference has the predicted length, then the one changed at
-    most positions, then the first. Raises ValueError where all references are longer or empty.
+    most positions, then the first. Raises ConfigError where all references are longer or empty.
     """
     short = [i for i, reference in enumerate(references) if sources[i][:-1] and 1 <= len(reference) <= longest]
     if not short:
-        raise ValueError(
-            f"none of {len(references)} sentences has a reference of at most {longest} subwords; raise "
-            "analyses.latent_space.positions or its sentences."
+        raise ConfigError(
+            "analyses.latent_space.positions",
+            longest,
+            problem=f"none of {len(references)} sentences has a reference of at most so many subwords",
+            hint="raise it, or analyses.latent_space.sentences",
         )
 
     def rank(i: int) -> tuple[bool, bool, int, int]:
@@ -181,16 +189,14 @@ def map_sentence(
     each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
     ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
     search, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
-    panel is of its latent, and outputs keep their end symbols. Raises ValueError for latents of another width.
+    panel is of its latent, and outputs keep their end symbols. Raises ConfigError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     target = model.whole_target(torch.tensor([list(reference)], device=device))
     mask = torch.ones_like(target, dtype=torch.bool)
     mean, deviation = model.prior(memory, mask)
     if mean.size(-1) != 2:
-        raise ValueError(
-            f"latents are {mean.size(-1)} wide, and a picture has 2 dimensions; set model.latent_dim to 2."
-        )
+        raise ConfigError("model.latent_dim", mean.size(-1), problem="a picture has 2 dimensions", allowed=[2])
     posterior, _ = model.posterior(memory, target, mask)
     paths = {name: path(mean, make(memory, mask), steps) for name, make in makers.items()}
     ends = {"prior": mean, "posterior": posterior} | {name: z[-1:] for name, z in paths.items()}
