@@ -1117,6 +1117,20 @@ def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):
     assert last_line(skipped, 1)[0] == 1
 
 
+@pytest.mark.parametrize("mark", ["runs", "graphs"])
+def test_make_collects_every_file_with_marked_tests(mark):
+    """Its targets name few files: collecting all tests takes half a minute."""
+    (words,) = re.findall(
+        rf"^test-{mark}: setup\n\t.*? -m \S*{mark}.*? (tests/.*)$", (PROJECT / "Makefile").read_text(), re.M
+    )
+    collected = {path for word in words.split() for path in PROJECT.glob(word)}
+    pattern = re.compile(rf"mark\.{mark}\b" + ("|smoke_run" if mark == "runs" else ""))
+    marked = {
+        path for path in (PROJECT / "tests").rglob("test_*.py") if pattern.search(path.read_text(encoding="utf-8"))
+    }
+    assert marked and all(collected & {path, *path.parents} for path in marked)
+
+
 # A whole run with the real stages
 
 
