@@ -127,7 +127,7 @@ def test_settings_that_analyses_keep_tell_entries_of_one_system_apart():
 def test_bad_input_is_one_sentence(run, tiny, capsys):
     with pytest.raises(SystemExit):
         run(SETTINGS, "teacher", "lvm")
-    assert 'no folder for system "score"' in capsys.readouterr().err
+    assert 'system "score"' in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(SETTINGS, "teacher", "lvm", "score", reference="train.en")
     assert "dev.de has 8" in capsys.readouterr().err

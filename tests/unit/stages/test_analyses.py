@@ -429,7 +429,7 @@ def test_a_missing_bundle_is_told_in_a_sentence(name, run, capsys):
         run(name, bundles=("energy",))
     assert left.value.code == 1
     system = "score" if name in ("samples", "latent_space") else "lvm"
-    assert f'no folder for system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
+    assert f'system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
 
 
 @pytest.fixture

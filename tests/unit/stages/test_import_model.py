@@ -147,7 +147,7 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
         for shard, part in enumerate(parts):
             words = distill_words(imported / "bundle.json", other_subwords, source, part, shard, shards)
             summary = run_stage("distill", words)
-        assert summary.endswith(", 1 too long and left empty")
+        assert summary.endswith(" empty") and ", 1 too long" in summary
         words = ["--settings", '{"beam": 4}', "--shards", *map(str, parts), "--model", str(imported / "bundle.json")]
         words += ["--subwords", str(other_subwords), "--source", str(source)]
         words += ["--output-text", str(tmp_path / "train.en"), "--output-scores", str(tmp_path / "scores.txt")]
@@ -165,7 +165,7 @@ def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, out
     source = tmp_path / "train.de"
     source.write_text("der Hund {}\n" + "{name} Hund " * 80 + "\n", encoding="utf-8")
     words = distill_words(tmp_path / "bundle/bundle.json", tmp_path / "subwords", source, tmp_path / "train.jsonl")
-    assert ", 1 too long and left empty; of 1 placeholders, " in run_stage("distill", words)
+    assert "empty; of 1 placeholders, " in run_stage("distill", words)
 
 
 def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_subwords):
