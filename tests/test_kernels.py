@@ -70,7 +70,7 @@ def test_no_update_waits_for_the_gpu(case, precision, accumulate, machine, monke
     parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
     for step in (0, 4):
         torch.cuda.set_sync_debug_mode("error")
-        figures = updater(step, parts)
+        figures = updater.update(step, parts)
         torch.cuda.set_sync_debug_mode("default")
         assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
         machine.counts.clear()

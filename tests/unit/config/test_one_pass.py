@@ -107,7 +107,7 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
         (
             {"model": {"loss": "axe"}},
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
-            {"setting": "decodes[0]", "mentions": ("length_quantile", "2")},
+            {"setting": "decodes[0].length_quantile", "mentions": ("2",)},
         ),
         # What latents and length heads alone have; a preset may say it, too.
         (

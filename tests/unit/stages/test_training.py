@@ -269,7 +269,7 @@ def _without_header(path):
         (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system"),
         (
             lambda f: f.with_name("config.json").write_text(f.with_name("config.json").read_text().replace("16", "15")),
-            "lvm.model: dim 15 must be a multiple",
+            "lvm.model.dim is 15",
         ),
     ],
     ids=["missing", "damaged", "others", "a bit", "no description", "empty description", "a list", "wrong description"],
