@@ -747,6 +747,7 @@ def test_another_number_of_decoding_jobs_decodes_anew(finished, hollow_project, 
     assert scheduled(*words, project=hollow_project, folder=finished) == expected
 
 
+@pytest.mark.runs
 def test_decodes_in_shards(hollow_project, tmp_path):
     whole = sharded(tmp_path, 3)
     expected = jobs(Plan(read_configuration(whole)))
@@ -768,6 +769,7 @@ def test_decodes_in_shards(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
 
 
+@pytest.mark.runs
 def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
     words = ("distilled", "--configfile", SMOKE)
     process = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
@@ -796,6 +798,7 @@ def own_text(folder):
     (folder / "mine.yaml").write_text(yaml.safe_dump(own))
 
 
+@pytest.mark.runs
 def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_project, tmp_path):
     for name in ("train", "dev", "news", "talks"):
         for code in ("de", "en"):
@@ -821,6 +824,7 @@ def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_pr
     assert scheduled(*words(), project=hollow_project, folder=tmp_path) == {}
 
 
+@pytest.mark.runs
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
@@ -836,6 +840,7 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
+@pytest.mark.runs
 def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
     for code in ("de", "en"):
         (tmp_path / f"train.{code}").write_text("one line\n")
@@ -858,6 +863,7 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
 
 
+@pytest.mark.runs
 def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
@@ -882,6 +888,7 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     assert planned(first | {"score": {"minimum": 0.6}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
 
 
+@pytest.mark.runs
 def test_files_dated_in_the_future(hollow_project, tmp_path):
     """Own text serves as it is; Snakemake would fail after a job that reads such a file, so it does not begin."""
     own_text(tmp_path)

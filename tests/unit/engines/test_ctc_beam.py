@@ -80,6 +80,7 @@ class Carried:
         self.scorer = scorer
 
 
+@pytest.mark.graphs
 @pytest.mark.usefixtures("graphs")
 def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, monkeypatch):
     """Several widths and ratios share a graph; alone and in padded batches, with a language model and without."""

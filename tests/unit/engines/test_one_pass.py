@@ -35,10 +35,8 @@ CASES = {
 TOGETHER = ("ctc-greedy, blank penalty", "argmax")
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(name, marks=() if name == "ctc-greedy, blank penalty" else pytest.mark.graphs) for name in CASES],
-)
+@pytest.mark.graphs
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("graphs")
 def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     from workflow_src.engines.onnxruntime import open_networks
