@@ -136,9 +136,9 @@ def log_progress(count: int, total: int, began: float, units: str) -> None:
     log.info("%d of %d, %.0f %s/s, %.1f minutes left", count, total, rate, units, (total - count) / rate / 60)
 
 
-def lacks_folder(system: str) -> ConfigError:
-    """The error of --bundles where they name no folder for a system that a job needs."""
-    return ConfigError("--bundles", problem=f'no folder for system "{system}"', hint=f"add {system}=FOLDER")
+def missing_folder(system: str, option: str = "--bundles") -> ConfigError:
+    """The error of an option that names no folder for a system that a job needs."""
+    return ConfigError(option, problem=f'no folder for system "{system}"', hint=f"add {system}=FOLDER")
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:

@@ -59,7 +59,7 @@ def saved_rates(plan: Plan) -> Rates | None:
 def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> Rates:
     """The rates of this machine; missing ones are measured, in about half a minute.
 
-    `again`: measure all. Raises ConfigError where PyTorch is missing or the measuring fails.
+    `again`: measure all. Raises InputError where PyTorch is missing or the measuring fails.
     """
     request = _request(plan, length)
     keys, by_key = _keys(request), {} if again else _rates_by_key()

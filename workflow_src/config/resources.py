@@ -188,16 +188,16 @@ class Requests:
             return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model = system.training, system.model
         averaged = training.average_last if training.keep == "average" else 1
-        weights = self._weights_mb(name, copies=4 + averaged + 4)
-        activations = 0.0
+        weights_mb = self._weights_mb(name, copies=4 + averaged + 4)
+        activations_mb = 0.0
         if not self.gpu:
             positions = training.batch_tokens / training.accumulate
-            activations = 4 * positions * layers(system) * (24 * model.dim + 6 * _feed_forward(model)) / 1e6
+            activations_mb = 4 * positions * layers(system) * (24 * model.dim + 6 * _feed_forward(model)) / 1e6
         operations = updates(system) * training.batch_tokens * operations_a_position(system, self.plan)
         rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
         minutes = STARTING_MINUTES + 2 * operations / (rate * self.devices * self.nodes) / 60
         # Every process of a node has weights of its own; positions are shared out.
-        return self.devices * (self._process + weights) + activations / self.nodes, minutes
+        return self.devices * (self._process + weights_mb) + activations_mb / self.nodes, minutes
 
     def _distillation(self, teacher: str, pairs: int, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
@@ -206,15 +206,15 @@ class Requests:
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )
         # The source is read whole; hypotheses are what a batch holds.
-        source = pairs * self.length * 6 / 1e6
-        hypotheses = settings.batch * search_of(search).width(search)
-        return self._process + source + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
+        source_mb = pairs * self.length * 6 / 1e6
+        hypotheses_mb = self._hypotheses_mb(teacher, settings.batch * search_of(search).width(search))
+        return self._process + source_mb + self._weights_mb(teacher, 3) + hypotheses_mb, minutes
 
     def _scoring(self, system: str, shards: int) -> tuple[float, float]:
         """A shard of the training pairs, scored in parallel passes."""
         operations = scoring_operations(self.plan, self.plan.system(system), self.pairs / shards, self.length)
-        memory = self._weights_mb(system, 3) + self._hypotheses_mb(system, self.plan.likelihood(system).batch)
-        return self._process + self.pairs * 16 / 1e6 + memory, self._minutes(operations)
+        model_mb = self._weights_mb(system, 3) + self._hypotheses_mb(system, self.plan.likelihood(system).batch)
+        return self._process + self.pairs * 16 / 1e6 + model_mb, self._minutes(operations)
 
     def _held_out(self) -> float:
         """Sentences of the larger one of dev and test."""

@@ -144,19 +144,19 @@ def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split
         for row in rows:
             translations[pairs[row][0]].append((pairs[row][1], row))
         # One row for each key sentence, in the order of these sentences.
-        distinct_rows = [draw.choice(sorted(choices))[1] for _, choices in sorted(translations.items())]
+        chosen_rows = [draw.choice(sorted(choices))[1] for _, choices in sorted(translations.items())]
         distinct = len({pairs[row] for row in rows})
         split.dropped["repeated"] += len(rows) - distinct
-        split.dropped["other_translation"] += distinct - len(distinct_rows)
-        fitting = [row for row in distinct_rows if row not in too_long]
-        if waiting and fitting and len(distinct_rows) <= settings.largest_group:
+        split.dropped["other_translation"] += distinct - len(chosen_rows)
+        fitting = [row for row in chosen_rows if row not in too_long]
+        if waiting and fitting and len(chosen_rows) <= settings.largest_group:
             held_out = getattr(split, waiting[0])
             held_out.append(draw.choice(fitting))
-            split.dropped["held_out_group"] += len(distinct_rows) - 1
+            split.dropped["held_out_group"] += len(chosen_rows) - 1
             if len(held_out) == getattr(settings, waiting[0]):
                 waiting.pop(0)
         else:
-            split.train += distinct_rows
+            split.train += chosen_rows
     if waiting or not split.train:
         raise ArtifactError(
             "the corpus",

@@ -103,7 +103,7 @@ class BpeSide:
 
 
 class Subwords:
-    """The subword models of a recipe, as `learn` wrote them.
+    """The subword models of a recipe, as `learn_subwords.learn` wrote them.
 
     Where the recipe has `placeholders`, spans such as URLs are symbols of the vocabulary in ids, and text again in what
     is decoded with its `sources`.
@@ -175,7 +175,7 @@ class Subwords:
     def decode_source(self, ids: list[list[int]], sources: Sequence[str] | None = None) -> list[str]:
         """Text of every sentence of ids, whose placeholders are those of `sources`; never fails on what a model wrote.
 
-        Raises ValueError without sources where the models have placeholders.
+        Raises ConfigError without sources where the models have placeholders.
         """
         return self._decoded(self._source, ids, sources)
 
@@ -184,14 +184,14 @@ class Subwords:
 
         Symbols that a source has no placeholder for are dropped.
         """
-        return self._decoded(self._target, [self._without_symbols(sentence) for sentence in ids], sources)
+        return self._decoded(self._target, [self._in_vocabulary(sentence) for sentence in ids], sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
         """What became of each source's placeholders in its translation (see `Placeholders.outcomes`); None without
         placeholders."""
         if self.placeholders is None:
             return None
-        texts = self._target.decode([self._without_symbols(sentence) for sentence in ids])
+        texts = self._target.decode([self._in_vocabulary(sentence) for sentence in ids])
         return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
@@ -218,7 +218,7 @@ class Subwords:
             raise ConfigError("sources", None, problem=problem, hint="give the lines that are translated")
         return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
 
-    def _without_symbols(self, ids: list[int]) -> list[int]:
+    def _in_vocabulary(self, ids: list[int]) -> list[int]:
         """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
         return [i for i in ids if i < self._target.size]
 
@@ -229,7 +229,7 @@ class Subwords:
 
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
-        return self._target.pieces(self._without_symbols(ids))
+        return self._target.pieces(self._in_vocabulary(ids))
 
     def pieces_source(self, ids: list[int]) -> list[str]:
         return self._source.pieces(ids)
@@ -240,7 +240,7 @@ class Subwords:
         Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
         placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._without_symbols(sentence), keep=self._repeatable) for sentence in ids]
+        return [collapse(self._in_vocabulary(sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
     def _repeatable(self) -> frozenset[int]:
@@ -253,7 +253,10 @@ class Subwords:
 def read_side(
     method: str, folder: Path, name: str, threads: int = 1, reserved: frozenset[str] = RESERVED
 ) -> BpeSide | SentencePieceSide:
-    """The model `name` of a folder: "joint", "source" or "target". Raises ArtifactError for a damaged file."""
+    """The model `name` of a folder: "joint", "source" or "target".
+
+    Raises ArtifactError for a damaged SentencePiece model.
+    """
     if method == "subword-nmt":
         codes, vocabulary = ((folder / f"{name}.{ending}").read_bytes().decode("utf-8") for ending in ENDINGS[1:])
         return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)

@@ -1,4 +1,4 @@
-"""Latent inference as one function of source ids, for engines that compile: what `latent.translate_batch` computes."""
+"""Latent inference as one function of source ids, for engines that compile: `refinement.translate_batch`."""
 
 from __future__ import annotations
 

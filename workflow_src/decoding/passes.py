@@ -163,7 +163,7 @@ def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
 def places(lengths: Tensor, limit: int, bound: int | None = None) -> tuple[Tensor, Tensor]:
     """Places (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of those that an output has.
 
-    `bound` as in `largest`. Raises ValueError for a length above `limit`.
+    `bound` as in `largest`. Raises ConfigError for a length above `limit`.
     """
     width = largest(lengths, limit, bound)
     check_length(width, limit)

@@ -185,7 +185,7 @@ def refined(
     )
 
 
-def along_direction(
+def search_along_direction(
     models: Mapping[str, Any], source: Tensor, settings: RefinementSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """The search of score and energy networks: `refined` by `direction_steps`."""

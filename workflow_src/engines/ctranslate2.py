@@ -72,9 +72,8 @@ class Engine:
         self.kind, index = device_and_index(device)
         supported = ct2.get_supported_compute_types(self.kind, index)
         if compute_type not in supported:
-            allowed = ", ".join(sorted(supported & set(COMPUTE_TYPES)))
             problem = f"it does not run on this {self.kind} with CTranslate2"
-            raise ConfigError("compute_type", compute_type, problem=problem, allowed=allowed)
+            raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         try:
             self.translator = ct2.Translator(
                 str(folder),

@@ -122,7 +122,7 @@ class ExportedGraphs:
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
-        `networks` by role are what a search works with beside the graph, such as a language model. Raises ValueError
+        `networks` by role are what a search works with beside the graph, such as a language model. Raises ConfigError
         for sentences that are longer than the graph can compute.
         """
         if self.int8 and len(sources) > 1:

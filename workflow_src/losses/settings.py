@@ -47,7 +47,7 @@ class Budget(Frozen):
     @model_validator(mode="after")
     def _falls_after_it_was_held(self):
         if self.budget_until < self.budget_hold:
-            raise ConfigError("budget_until", self.budget_until, allowed=f"budget_hold, {self.budget_hold:g}, or more")
+            raise ConfigError("budget_until", self.budget_until, allowed=f"{self.budget_hold:g} (budget_hold) or more")
         return self
 
 

@@ -42,7 +42,7 @@ class WordEmbedding(nn.Module):
         self.max_positions = max_positions
 
     def forward(self, words: Tensor) -> Tensor:
-        """Raises ValueError for sequences of more than `max_positions`."""
+        """Raises ConfigError for sequences of more than `max_positions`."""
         check_length(words.size(1), self.max_positions)
         return dropout(embedded(words, self.weight) * self.scale, self.dropout, self.training)
 

@@ -23,7 +23,7 @@ class StackConfig(Frozen):
     @model_validator(mode="after")
     def _heads_divide(self):
         if self.dim % self.heads:
-            raise ConfigError("dim", self.dim, allowed=f"a multiple of heads, {self.heads}")
+            raise ConfigError("dim", self.dim, allowed=f"a multiple of {self.heads} (heads)")
         if self.dim % 2:
             raise ConfigError("dim", self.dim, problem="sinusoidal positions come in pairs", allowed="an even number")
         return self

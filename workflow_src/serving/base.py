@@ -424,7 +424,7 @@ class BaseTranslator(ABC):
         return settings
 
     def _check_room(self, settings: SearchSettings, sources: Sequence[Sequence[int]], batch: int) -> None:
-        """Raises ValueError for a beam beyond the vocabulary, and where hypotheses do not fit into memory."""
+        """Raises ConfigError for a beam beyond the vocabulary, and where hypotheses do not fit into memory."""
         vocabulary = self.subwords.target_size
         check_beams(settings, vocabulary)
         if longest := max(map(len, sources), default=0):

@@ -125,10 +125,10 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
     for name in description["searches"]:
         if name not in registry.searches():
             raise ArtifactError(folder, f"has the search {name}, which is not declared here", AGAIN)
-    names = description["searches"]
-    if names and (default := description["defaults"].get("search")) not in names:
+    search_names = description["searches"]
+    if search_names and (default := description["defaults"].get("search")) not in search_names:
         raise ArtifactError(
-            folder / DESCRIPTION, f"has defaults.search {short_repr(default)}, none of {', '.join(names)}", AGAIN
+            folder / DESCRIPTION, f"has defaults.search {short_repr(default)}, none of {', '.join(search_names)}", AGAIN
         )
     if "engine" in description:
         engine = registry.engines().get(description["engine"])
@@ -178,13 +178,13 @@ def describe(
         search = registry.searches()[name]
         return any(member.refuses(config, search, at_least(search)) for member, config in configs)
 
-    names = [name for name in searches(families) if not refused(name)]
-    default = next((name for name in family.searches if name in names), None)
+    search_names = [name for name in searches(families) if not refused(name)]
+    default = next((name for name in family.searches if name in search_names), None)
     needed = [owners.get(("family", member.name)) for member in [*families, *others]] + [
-        owners.get(("search", name)) for name in names
+        owners.get(("search", name)) for name in search_names
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
-    about = {"searches": names, "defaults": {"search": default} if default else {}}
+    about = {"searches": search_names, "defaults": {"search": default} if default else {}}
     return about | ({"plugins": list(plugins.values())} if plugins else {})
 
 

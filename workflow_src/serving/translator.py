@@ -180,7 +180,7 @@ class Translator(BaseTranslator):
         check_roles(systems, settings)
         for name, family in self._families:
             if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
-                problem = f"search {declared.name} of family {family.name} {reason}"
+                problem = f"with family {family.name} it {reason}"
                 raise ConfigError("search", declared.name, problem=problem)
         needed = registry.needs(settings)
         carried = bundle.roles(self.description)

@@ -12,7 +12,7 @@ from workflow_src.config.manifest import differing, words
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.inputs import pick
 from workflow_src.evaluation.speed.rows import row_settings
-from workflow_src.jobs import DeviceJobInputs, lacks_folder, recorded, start
+from workflow_src.jobs import DeviceJobInputs, missing_folder, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import searches, settings_of
@@ -58,7 +58,7 @@ def run(inputs: Inputs) -> str:
     entries = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
     needed = {entry["system"] for entry in entries}
     for system in sorted(needed - set(inputs.bundles)):
-        raise lacks_folder(system)
+        raise missing_folder(system)
     translators = load(inputs.bundles, needed, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [

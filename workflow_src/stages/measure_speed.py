@@ -21,7 +21,7 @@ from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
-from workflow_src.jobs import DeviceJobInputs, lacks_folder, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
@@ -103,11 +103,12 @@ def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, preci
     """What the process of each engine opens and measures, by engine."""
     by_engine: dict[str, Order] = {}
     for row in rows:
-        by_system = folders[kind_of(row, folders)]
+        kind = kind_of(row, folders)
+        by_system = folders[kind]
         # Systems that rank candidates work in the same process.
         for system in row.systems:
             if system not in by_system:
-                raise lacks_folder(system)
+                raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "--exports")
         if row.engine not in by_engine:
             settings = {key: row.handed[key] for key in ENGINE_SETTINGS if key in row.handed}
             by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)

@@ -41,7 +41,7 @@ _lock_files: dict[Path, int] = {}
 class StateFolder:
     """The folder of one training's states, for this process alone until it ends.
 
-    Raises ValueError when another process has it.
+    Raises ArtifactError when another process has it, or its lock is another user's.
     """
 
     def __init__(self, folder: str | Path, fingerprint: str):

@@ -139,7 +139,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
             {
                 "setting": "systems.teacher.model.dim",
                 "value": 32,
-                "allowed": "a multiple of heads, 3",
+                "allowed": "a multiple of 3 (heads)",
             },
         ),
         (

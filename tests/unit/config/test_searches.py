@@ -239,7 +239,7 @@ def test_a_budget_that_ends_before_it_falls_is_refused():
     with pytest.raises(ConfigError) as caught:
         load_experiment("demo", systems={"lvm": {"objective": {"budget_hold": 0.5}}})
     assert caught.value.setting == "systems.lvm.objective.budget_until"
-    assert (caught.value.value, caught.value.allowed) == (0.4, "budget_hold, 0.5, or more")
+    assert (caught.value.value, caught.value.allowed) == (0.4, "0.5 (budget_hold) or more")
 
 
 def test_the_papers_rows_are_all_there_with_their_published_figures():

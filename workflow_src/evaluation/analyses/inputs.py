@@ -16,7 +16,7 @@ from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.jobs import Machine, lacks_folder
+from workflow_src.jobs import Machine, missing_folder
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class Inputs:
         from workflow_src.serving.translator import Translator
 
         if system not in self.folders:
-            raise lacks_folder(system)
+            raise missing_folder(system)
         if system not in self._opened:
             on = self.machine
             # Engines that are installed on this machine change no analysis.
@@ -94,9 +94,9 @@ class Inputs:
         rows = list(enumerate(zip(*columns, strict=True)))[:count]
         chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
         if not chosen:
-            raise ArtifactError(
-                self.source, f"has no sentence with a translation in its first {len(rows)} lines", "take more lines"
-            )
+            lines = "line" if len(rows) == 1 else f"{len(rows)} lines"
+            fix = "raise the analysis's sentences, or name another sentence"
+            raise ArtifactError(self.source, f"has no sentence with a translation in its first {lines}", fix)
         return Sentences(len(columns[0]), *map(list, zip(*chosen, strict=True)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
@@ -117,7 +117,7 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
 
     The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
     largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
-    no experiments, and ConfigError for one whose results hold its non-autoregressive outputs in other ways only.
+    no experiments, and InputError for one whose results hold its non-autoregressive outputs in other ways only.
     """
     if not experiments:
         raise ValueError("there is nothing to compare; give at least one experiment.")
@@ -201,12 +201,10 @@ def _check_removal(results: Results, removed: Removal | None) -> None:
     variants = sorted({row.repetitions_removed for row in others})
     missing = sorted({row.removal(removed) for row in others} - set(variants))
     if missing:
-        raise ConfigError(
-            "--remove-repetitions",
-            missing[0],
-            problem=f"the results of {results.experiment} have no such rows",
-            allowed=", ".join(variants),
-            hint="or make its report again",
+        raise InputError(
+            f"the results of {results.experiment}",
+            f"have no rows with --remove-repetitions {missing[0]}, only {', '.join(variants)}",
+            "make its report again, or choose one of these",
         )
 
 

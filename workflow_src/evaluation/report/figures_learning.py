@@ -53,9 +53,9 @@ def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     """Title, logs and curves of every panel that has something to draw."""
     by_order = sorted(logs, key=lambda log: log.system.order)
     losses = list(dict.fromkeys(log.system.loss_title for log in by_order))
-    drawn_keys = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
+    keys_without_own_panel = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
     logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
-    own = [key for key in logged if key.startswith("dev_") and key not in drawn_keys]
+    own = [key for key in logged if key.startswith("dev_") and key not in keys_without_own_panel]
     words = {key: key.removeprefix("dev_").replace("_", " ") for key in own}
     titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own]
     loss: Curves = [("loss", 0, "")]

@@ -42,7 +42,10 @@ def _environment(threads: int) -> Iterator[None]:
 
 
 def _refusal(failure: Exception) -> ValueError:
-    """What `Worker` raises for it: errors of input keep their fields, other errors may be none that can be pickled."""
+    """What `Worker` raises for it: errors of input keep their fields.
+
+    Others become a ValueError with their text: not all can be pickled.
+    """
     return failure if isinstance(failure, InputError) else ValueError(str(failure))
 
 

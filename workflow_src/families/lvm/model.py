@@ -71,7 +71,7 @@ class LatentVariableModel(nn.Module):
     # 2. Prior and posterior.
 
     def positions(self, target_mask: Tensor) -> Tensor:
-        """Position codes (T, D) for a mask (B, T). Raises ValueError beyond the model's positions."""
+        """Position codes (T, D) for a mask (B, T). Raises ConfigError beyond the model's positions."""
         length = target_mask.size(1)
         codes = self.target_embedding.positions
         check_length(length, codes.size(0))

@@ -9,7 +9,7 @@ from refusals import fields_of
 from reports import assert_tables_fit, squeezed
 
 from workflow_src.cli import main
-from workflow_src.errors import ConfigError
+from workflow_src.errors import InputError
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.comparison import compare, markdown, tables
 from workflow_src.evaluation.report.results import validate, write_results
@@ -129,10 +129,10 @@ def test_results_without_what_is_compared_are_named(tmp_path):
     words_only = results("words-only", rows)
     teacher = results("alone", [row("teacher", "transformer", "beam", 1, 40.0, beam=4)])
     experiments = [validate(content, "here") for content in (FIRST, teacher, words_only)]
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(InputError) as refused:
         compare(experiments)
-    fields = {"setting": "--remove-repetitions", "value": "subwords", "allowed": "none, words"}
-    assert fields_of(refused.value, fields) == fields and "words-only" in refused.value.problem
+    fields = {"subject": "the results of words-only", "mentions": ("subwords", "none, words")}
+    assert fields_of(refused.value, fields) == fields
     assert compare(experiments[1:], "words").cells["BLEU"]["score", "score, L = 4", "distilled"][1].mean == 30.0
     for content in (teacher, words_only):
         write_results(tmp_path / f"{content['experiment']}.json", content)

@@ -72,7 +72,7 @@ class LatentSpace(Content):
     def _complete(self) -> "LatentSpace":
         for name in ("prior", "posterior", *self.searches):
             if name not in self.texts or len(self.outputs.get(name, ())) < len(self.panels):
-                raise ConfigError(f"outputs.{name}", problem="it, a part of it or its entry in texts is missing")
+                raise ConfigError("outputs", problem=f"they or texts lack {name} or some of its subwords")
         if any(name not in panel.paths for name in self.searches for panel in self.panels):
             raise ConfigError("panels", problem="one lacks a path that others have")
         ids = {cell for panel in self.panels for row in panel.regions for cell in row}
