@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from workflow_src import jobs
-from workflow_src.config.recipe import NormalisationConfig, SubwordsConfig
-from workflow_src.data import learn_subwords
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.records.atomic import write_json
 from workflow_src.registry import families
@@ -74,7 +74,7 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
     (corpus / "dev.reference.en").write_bytes((corpus / "dev.en").read_bytes())
     normalisation = NormalisationConfig().model_dump(mode="json")
     write_json(corpus / "corpus.json", {"normalisation": normalisation})
-    learned = learn_subwords.learn(
+    learned = subwords.learn(
         SubwordsConfig(vocabulary_size=62, joint=True), corpus / "train.de", corpus / "train.en", root / "subwords"
     )
     for split in ("train", "dev"):

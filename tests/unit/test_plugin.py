@@ -15,8 +15,8 @@ import wordbag
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS

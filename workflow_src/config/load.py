@@ -18,11 +18,11 @@ from workflow_src.config.compose import (
     read_yaml,
     with_training_presets,
 )
-from workflow_src.config.datasets import DatasetConfig, GeneratorConfig
+from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.metrics import Measured, check_pythons, resolve
-from workflow_src.config.recipe import READS_TEXT, NormalisationConfig
+from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.systems import check_augmented, resolve_systems
 from workflow_src.config.tokenisers import bleu_tokeniser

@@ -8,10 +8,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, system_behind, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families, filters

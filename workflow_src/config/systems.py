@@ -7,8 +7,8 @@ from typing import Any
 from workflow_src.config import texts
 from workflow_src.config.base import parse
 from workflow_src.config.compose import merge, read_preset
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.config.resolved import System
 from workflow_src.errors import ConfigError
 from workflow_src.registry import (

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from workflow_src.config.recipe import NormalisationConfig, PlaceholderKind
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.tokenisers import spaced
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 

@@ -8,24 +8,30 @@ escapes.py). Ids 0 to 3 are PAD, BOS, EOS and UNK in every vocabulary; encoding 
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
+from workflow_src.data.learn_subwords import JOINER, SPECIALS, learn_model
+from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.atomic import read_json, sha256
+from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
 from workflow_src.records.checked import check_format
+from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
 
 FORMAT = 1
 # Of model files.
 ENDINGS = ("model", "codes", "vocabulary")
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-JOINER = "@@"
 # A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
 ALONE = 8
 _NIBBLES = frozenset(NIBBLES)
@@ -103,7 +109,7 @@ class BpeSide:
 
 
 class Subwords:
-    """The subword models of a recipe, as `learn_subwords.learn` wrote them.
+    """The subword models of a recipe, as `learn` wrote them.
 
     Where the recipe has `placeholders`, spans such as URLs are symbols of the vocabulary in ids, and text again in what
     is decoded with its `sources`.
@@ -265,3 +271,115 @@ def read_side(
         return SentencePieceSide(path.read_bytes(), threads, reserved)
     except RuntimeError as failure:
         raise ArtifactError(path, f"is no SentencePiece model ({failure})", "copy or learn it again") from None
+
+
+def learn(
+    settings: SubwordsConfig,
+    source_file: str | Path,
+    target_file: str | Path,
+    folder: str | Path,
+    threads: int = 1,
+    placeholders: Sequence[PlaceholderKind] = (),
+) -> Subwords:
+    """Learn subwords from two line-aligned texts and write them to `folder`, subwords.json last.
+
+    The result does not depend on the machine or on `threads`. `vocabulary_size` counts everything: specials, nibbles,
+    characters and longer pieces; two vocabularies of that size each where they are not joint. Where it is auto, it
+    follows from the number of lines, and is less where the text allows no more, and more where characters need it.
+
+    With `placeholders`, kinds of spans, the models have symbols for these, and learn from the text without those that
+    both sides have.
+
+    Raises ValueError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
+    the vocabulary is larger than the text allows or too small for its characters.
+    """
+    lines = check_parallel(source_file, target_file)
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        read_from = [Path(source_file), Path(target_file)]
+        if placeholders:
+            read_from = _without_placeholders(read_from, Placeholders(placeholders), building / "texts")
+        source, target = read_from
+        texts = {"joint": [source, target]} if settings.joint else {"source": [source], "target": [target]}
+        symbols = SYMBOLS if placeholders else ()
+        sizes = {}
+        for name, files in texts.items():
+            for ending, content in learn_model(settings, name, files, lines, symbols).items():
+                with atomic(building / f"{name}.{ending}", "wb") as file:
+                    file.write(content)
+            sizes[name] = read_side(settings.method, building, name, threads).size
+        shutil.rmtree(building / "texts", ignore_errors=True)
+        description = _describe(settings, sizes, building, source_file, target_file, placeholders)
+        # Models lie in place before subwords.json does; without it the folder counts as absent.
+        folder.mkdir(exist_ok=True)
+        (folder / "subwords.json").unlink(missing_ok=True)
+        for old in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+            old.unlink()
+        for name in description["files"]:
+            os.replace(building / name, folder / name)
+        write_json(folder / "subwords.json", description)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return Subwords.load(folder, threads)
+
+
+def copy(
+    settings: SubwordsConfig, placeholders: Sequence[PlaceholderKind], description: Path, folder: str | Path
+) -> Subwords:
+    """Copy the subwords that `description`, a subwords.json, is of to `folder`; weights trained with them fit.
+
+    What `settings` state must be what the subwords were learned with; what they leave open follows the subwords.
+    Raises ConfigError where a stated setting or `placeholders` differ.
+    """
+    own, folder = Subwords.load(description.parent), Path(folder)
+    before = own.description
+    learned_with = before["provenance"]["settings"]
+    for name, value in settings.model_dump(mode="json", exclude_unset=True).items():
+        if learned_with[name] != value:
+            problem = f"{description} has another"
+            raise ConfigError(f"recipe.subwords.{name}", value, problem=problem, allowed=[learned_with[name]])
+    if list(placeholders) != before.get("placeholders", []):
+        allowed = [before.get("placeholders", [])]
+        raise ConfigError("recipe.placeholders", list(placeholders), problem="subwords have others", allowed=allowed)
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in before["files"]:
+        copy_file(description.parent / name, folder / name)
+    block = provenance(learned_with, {"subwords": description}, before["files"])
+    write_json(folder / "subwords.json", before | {"provenance": block})
+    return Subwords.load(folder)
+
+
+def _describe(
+    settings: SubwordsConfig,
+    sizes: dict[str, int],
+    building: Path,
+    source_file: str | Path,
+    target_file: str | Path,
+    placeholders: Sequence[PlaceholderKind],
+) -> dict[str, Any]:
+    files = {path.name: sha256(path) for path in sorted(building.iterdir())}
+    more = {"placeholders": list(placeholders)} if placeholders else {}
+    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint, **more}
+    return {
+        **kind,
+        "files": files,
+        "sizes": {side: sizes["joint" if settings.joint else side] for side in ("source", "target")},
+        "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
+        "digest": fingerprint({**kind, "files": files}),
+        "provenance": provenance(
+            settings.model_dump(mode="json") | more, {"source": source_file, "target": target_file}, files
+        ),
+    }
+
+
+def _without_placeholders(texts: list[Path], placeholders: Placeholders, folder: Path) -> list[Path]:
+    """Copies of two line-aligned texts in `folder`, without placeholders that both sides have."""
+    copies = [folder / name for name in ("source", "target")]
+    with atomic(copies[0]) as source_copy, atomic(copies[1]) as target_copy:
+        for source, target in zip(*map(read_lines, texts), strict=True):
+            symbols = placeholders.symbols(source, target)
+            source_copy.write(placeholders.without(source, symbols) + "\n")
+            target_copy.write(placeholders.without(target, symbols) + "\n")
+    return copies

@@ -14,8 +14,8 @@ from typing import Any
 from torch import nn
 
 from workflow_src import registry
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal, removal
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.placeholders import numbered
 from workflow_src.data.repetitions import collapse_repetitions

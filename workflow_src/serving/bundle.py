@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from workflow_src import registry
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.decoding.settings import at_least
 from workflow_src.errors import ArtifactError, ConfigError, short_repr
 from workflow_src.families.build import build

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, start

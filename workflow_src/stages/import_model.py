@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.base import parse
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.families.build import sizes_of

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.recipe import PlaceholderKind, SubwordsConfig
-from workflow_src.data import learn_subwords
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.data import subwords
 from workflow_src.jobs import JobInputs, start
 
 
@@ -28,9 +29,9 @@ def run(inputs: Inputs) -> str:
     kinds = inputs.settings.placeholders
     settings = SubwordsConfig.model_validate(inputs.settings.model_dump(exclude={"placeholders"}, exclude_unset=True))
     if inputs.subwords_from:
-        copied = learn_subwords.copy(settings, kinds, inputs.subwords_from, inputs.output_folder)
+        copied = subwords.copy(settings, kinds, inputs.subwords_from, inputs.output_folder)
         return f"copied {copied.source_size:,} source and {copied.target_size:,} target subwords"
-    learned = learn_subwords.learn(settings, inputs.source, inputs.target, inputs.output_folder, inputs.threads, kinds)
+    learned = subwords.learn(settings, inputs.source, inputs.target, inputs.output_folder, inputs.threads, kinds)
     if learned.joint:
         return f"learned {learned.source_size:,} subwords for both languages"
     return f"learned {learned.source_size:,} subwords for the source, {learned.target_size:,} for the target"

@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, Split, raw_names, reference_stem
-from workflow_src.config.recipe import NormalisationConfig, PlaceholderKind
+from workflow_src.config.datasets import TEST, NormalisationConfig, Split, raw_names, reference_stem
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words

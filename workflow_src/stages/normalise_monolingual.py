@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.recipe import NormalisationConfig, PlaceholderKind
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.cleaning import BATCH, Step, clean, report, steps_of
 from workflow_src.data.drops import left_out, words

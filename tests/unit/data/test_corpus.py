@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from workflow_src.config.base import parse
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
-from workflow_src.config.datasets import DatasetConfig
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.errors import ArtifactError, ConfigError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.normalise import BLANK, JOINER, LIKE_JOINER, Normaliser, clean, drop_reason, romanian
 
 # Any text a UTF-8 file can hold, with the characters that normalisation is about far more often than by chance.

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflow_src.config.recipe import NormalisationConfig, PlaceholderKind, SubwordsConfig
-from workflow_src.data import learn_subwords, placeholders, subwords
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.data import placeholders, subwords
 from workflow_src.data.normalise import Normaliser, clean
 from workflow_src.data.placeholders import SYMBOLS, Placeholders
 from workflow_src.errors import ConfigError
@@ -68,7 +69,7 @@ def learned(request, tmp_path_factory):
     (folder / "de").write_text("\n".join(SOURCE) + "\n", encoding="utf-8")
     (folder / "en").write_text("\n".join(TARGET) + "\n", encoding="utf-8")
     config = SubwordsConfig(method=method, model=model, joint=joint, vocabulary_size="auto")
-    return learn_subwords.learn(config, folder / "de", folder / "en", folder / "subwords", placeholders=KINDS)
+    return subwords.learn(config, folder / "de", folder / "en", folder / "subwords", placeholders=KINDS)
 
 
 @pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import Split
-from workflow_src.config.recipe import SubwordsConfig
-from workflow_src.data import learn_subwords
+from workflow_src.config.datasets import Split, SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits, key
 from workflow_src.errors import ArtifactError
 
@@ -167,7 +166,7 @@ def test_subwords_of_dev_and_test_never_outnumber_the_bound(method, tmp_path):
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in parts["train"]), encoding="utf-8")
     model, size = ("bpe", 900) if method == "subword-nmt" else ("unigram", 600)
     recipe = SubwordsConfig(method=method, model=model, vocabulary_size=size)
-    learned = learn_subwords.learn(recipe, tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
+    learned = subwords.learn(recipe, tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
     held_out = [first for first, _ in parts["dev"] + parts["test"]]
     lengths = [len(ids) for ids in learned.encode_source(held_out)]
     assert max(lengths) <= 41

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workflow_src.config.recipe import SubwordsConfig
-from workflow_src.data import learn_subwords
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -44,7 +44,7 @@ def texts(tmp_path_factory):
 
 def learn(texts, folder, method="sentencepiece", model="unigram", joint=True, size=None, **more):
     settings = SubwordsConfig(method=method, model=model, joint=joint, vocabulary_size=size or SIZES[method], **more)
-    return learn_subwords.learn(settings, texts / "de", texts / "en", folder)
+    return subwords.learn(settings, texts / "de", texts / "en", folder)
 
 
 @pytest.fixture(scope="module", params=[(*m, joint) for m in METHODS for joint in (True, False)], ids=str)
@@ -189,7 +189,7 @@ def test_same_files_whatever_the_threads(texts, tmp_path, method, model):
     settings = SubwordsConfig(method=method, model=model, vocabulary_size=SIZES[method])
     digests = set()
     for threads in (1, 2, 3):
-        segmenter = learn_subwords.learn(settings, texts / "de", texts / "en", tmp_path / str(threads), threads)
+        segmenter = subwords.learn(settings, texts / "de", texts / "en", tmp_path / str(threads), threads)
         digests.add(json.dumps([segmenter.digest, segmenter.description["files"]]))
     assert len(digests) == 1
 

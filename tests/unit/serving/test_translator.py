@@ -15,8 +15,8 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
-from workflow_src.config.recipe import SubwordsConfig
-from workflow_src.data import learn_subwords
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.errors import ArtifactError, ConfigError
@@ -843,7 +843,7 @@ def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch
     settings = SubwordsConfig(vocabulary_size="auto")
     paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
     own = translators["lvm"]
-    learned = learn_subwords.learn(settings, *paths, placeholders=("tags", "variables"))
+    learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
     translator = type(own)(own.description, own.models, learned, own.runtime)
     # What a model writes: a translation with symbols, one that lacks a span, and one with a symbol too many.
     written = learned.encode_target(["the <b>dog</b>", "see", "%1 %2"], ["<b> </b>", "", "%1 %2"])

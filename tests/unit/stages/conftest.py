@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.types import BOS, PAD

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from workflow_src import jobs
-from workflow_src.config.recipe import SubwordsConfig
-from workflow_src.data import learn_subwords, subwords
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.stages import encode
@@ -20,7 +20,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned")
     (folder / "de").write_text("der Hund schläft\nein Buch und dann ja\nwer liest\n" * 3, encoding="utf-8")
     (folder / "en").write_text("the dog sleeps\nit reads and yes so was\nwho will be nothing\n" * 3, encoding="utf-8")
-    learn_subwords.learn(SubwordsConfig(vocabulary_size=50), folder / "de", folder / "en", folder / "subwords")
+    subwords.learn(SubwordsConfig(vocabulary_size=50), folder / "de", folder / "en", folder / "subwords")
     return folder / "subwords"
 
 
@@ -223,7 +223,7 @@ def test_placeholders_of_training_pairs_need_a_partner_and_those_of_dev_do_not(t
         (tmp_path / code).write_text("".join(f"{line}\n" for line in lines))
     settings = SubwordsConfig(vocabulary_size="auto")
     paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
-    learned = learn_subwords.learn(settings, *paths, placeholders=("tags", "variables"))
+    learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
     first, second, third = SYMBOLS[:3]
 
     def pieces(split):

@@ -13,8 +13,8 @@ import sentencepiece
 import torch
 from refusals import fields_of
 
-from workflow_src.config.recipe import NormalisationConfig, SubwordsConfig
-from workflow_src.data import learn_subwords, subwords
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
 from workflow_src.errors import ConfigError, InputError
@@ -47,7 +47,7 @@ def other_subwords(tiny, tmp_path_factory):
     """Subwords of the recipe, which are not the model's."""
     folder = tmp_path_factory.mktemp("recipe") / "subwords"
     settings = SubwordsConfig(vocabulary_size=55, joint=True)
-    learn_subwords.learn(settings, tiny.corpus / "train.de", tiny.corpus / "train.en", folder)
+    subwords.learn(settings, tiny.corpus / "train.de", tiny.corpus / "train.en", folder)
     return folder
 
 
@@ -160,7 +160,7 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
 def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, outside, run_stage, tmp_path):
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    learn_subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
     run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
     source = tmp_path / "train.de"
     source.write_text("der Hund {}\n" + "{name} Hund " * 80 + "\n", encoding="utf-8")
@@ -221,7 +221,7 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
 def test_it_ranks_no_ids_that_stand_for_placeholders(tiny, tiny_bundles, outside, run_stage, tmp_path, line):
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    learned = learn_subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+    learned = subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
     run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
     rescorer = Translator.load(tmp_path / "bundle", "cpu", "float32", 1, engine="eager")
     own = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
@@ -353,7 +353,7 @@ def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside
     """Whatever the model makes of a span, an output that has it gets it back by its symbol."""
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    learn_subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
+    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
     words = import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle", **normalisation)
     run_stage("import_model", words)
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)

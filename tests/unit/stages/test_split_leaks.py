@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import Split
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig, Split
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.splits import key
 from workflow_src.stages.normalise import divided, normalised

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.config.recipe import SubwordsConfig
-from workflow_src.data import encoded, learn_subwords
+from workflow_src.data import encoded, subwords
 from workflow_src.families.build import build
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.stages import distill
@@ -515,7 +515,7 @@ def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
 
 def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_words, tmp_path):
     learnt = SubwordsConfig(vocabulary_size=55, joint=True)
-    learn_subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
+    subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     message = (
         f"{systems['transformer']} was trained with 62 source and 62 target subwords, these subwords have 55 and 55; "
         "use the subwords that the system was trained with."
@@ -531,7 +531,7 @@ def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_wor
 
 def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_words, refused, tmp_path):
     learnt = SubwordsConfig(vocabulary_size=55, joint=True)
-    learn_subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
+    subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
     error = refused("train", words)

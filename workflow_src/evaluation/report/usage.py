@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import RowInfo
-from workflow_src.config.recipe import NormalisationConfig
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from reports import manifest, speed, timed
 
-from workflow_src.config.recipe import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric, settings_of
