@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -219,6 +219,12 @@ def smoke_run(tmp_path_factory, request) -> Path:
             _run_smoke(folder)
             finished.touch()
     return folder
+
+
+def copy_of_run(run: Path, names: Iterable[str], folder: Path) -> None:
+    """Copy folders of a run, and what Snakemake keeps of its jobs, to `folder`, which goes on from there."""
+    for name in (*names, ".snakemake/metadata"):
+        shutil.copytree(run / name, folder / name)
 
 
 def _run_smoke(folder: Path) -> None:

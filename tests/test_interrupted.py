@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import PROJECT, command_and_environment, log_contains, snakemake, snakemake_started, wait_for
+from conftest import PROJECT, command_and_environment, copy_of_run, log_contains, snakemake, snakemake_started, wait_for
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
@@ -24,8 +23,7 @@ DATA = ("results/smoke/raw", "results/smoke/corpus", "results/smoke/subwords", "
 @pytest.mark.slow
 def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     # The data are there, with what Snakemake keeps of the jobs that made them.
-    for name in (*DATA, ".snakemake/metadata"):
-        shutil.copytree(smoke_run / name, tmp_path / name)
+    copy_of_run(smoke_run, DATA, tmp_path)
     running = snakemake_started(*WORDS, folder=tmp_path)
     log = tmp_path / LOG
     try:
@@ -101,8 +99,7 @@ class Terminal:
 @pytest.mark.slow
 def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
     """The training saves its state, and the same command gives the weights of an uninterrupted run."""
-    for name in (*DATA, ".snakemake/metadata"):
-        shutil.copytree(smoke_run / name, tmp_path / name)
+    copy_of_run(smoke_run, DATA, tmp_path)
     # Nothing but Ctrl-C saves a state.
     words, environment = command_and_environment(
         *WORDS, "--config", "systems={teacher: {training: {save_every: 1000}}}"

@@ -19,7 +19,7 @@ import pytest
 import sacrebleu
 import smoke_check
 import yaml
-from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, dry_run, snakemake
+from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, copy_of_run, dry_run, snakemake
 
 from workflow_src import registry
 from workflow_src.cli import read_configuration
@@ -1150,9 +1150,8 @@ def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
 
 @pytest.mark.slow
 def test_the_other_families_go_on_from_its_teacher(smoke_run, tmp_path):
-    for name in ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher"):
-        shutil.copytree(smoke_run / "results/smoke" / name, tmp_path / "results/smoke" / name)
-    shutil.copytree(smoke_run / ".snakemake/metadata", tmp_path / ".snakemake/metadata")
+    parts = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher")
+    copy_of_run(smoke_run, [f"results/smoke/{part}" for part in parts], tmp_path)
     words = ("--cores", "2", "--configfile", str(experiment_file("smoke-families")))
     plan = Plan(load_experiment("smoke-families"))
     # The rule train_teacher trains its LSTM.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ import psutil
 import pytest
 import wordbag
 import yaml
-from conftest import PROJECT, log_contains, snakemake, snakemake_started, wait_for
+from conftest import PROJECT, copy_of_run, log_contains, snakemake, snakemake_started, wait_for
 
 from workflow_src.records.atomic import read_json
 
@@ -77,8 +76,7 @@ WORDS = ("--cores", "2", "--configfile", "outside.yaml")
 def run(tmp_path_factory, smoke_run) -> Path:
     """The folder of a whole run, in which the training was stopped once."""
     folder = tmp_path_factory.mktemp("outside")
-    for name in (*(f"{SHARED}/{part}" for part in READY), ".snakemake/metadata"):
-        shutil.copytree(smoke_run / name, folder / name)
+    copy_of_run(smoke_run, [f"{SHARED}/{part}" for part in READY], folder)
     wordbag.write(folder)
     (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
     running = snakemake_started(*WORDS, folder=folder, forked=True)

@@ -264,7 +264,8 @@ def read_side(
     Raises ArtifactError for a damaged SentencePiece model.
     """
     if method == "subword-nmt":
-        codes, vocabulary = ((folder / f"{name}.{ending}").read_bytes().decode("utf-8") for ending in ENDINGS[1:])
+        codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
+        vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
         return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)
     path = folder / f"{name}.model"
     try:
