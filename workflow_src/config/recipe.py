@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -120,6 +122,17 @@ class RecipeConfig(Frozen):
     def placeholder_kinds(self) -> tuple[PlaceholderKind, ...]:
         """Kinds of spans that translations have as the source has them; none where that is off."""
         return self.placeholders.kinds if self.placeholders else ()
+
+    def copied_subwords(self) -> SubwordsConfig | None:
+        """What the subwords of `subwords_from` were learned with; None where there are none to read yet."""
+        if self.subwords_from is None:
+            return None
+        try:
+            description = json.loads(Path(self.subwords_from, "subwords.json").read_text(encoding="utf-8"))
+            return SubwordsConfig.model_validate(description["provenance"]["settings"])
+        except (OSError, ValueError, LookupError, TypeError):
+            # Missing until another run learns them; the stage that copies them refuses a damaged file.
+            return None
 
     @model_validator(mode="after")
     def _direction(self):

@@ -184,8 +184,8 @@ class Loaded:
         `monolingual`: target tokens of translated text of the source language; None: as many as `tokens`. Tokens count
         end symbols. For estimates and requests: jobs take the numbers from the texts themselves.
         """
-        subwords = self.config.recipe.subwords.sized(pairs)
-        recipe = self.config.recipe.model_copy(update={"subwords": subwords})
+        recipe = self.config.recipe
+        recipe = recipe.model_copy(update={"subwords": recipe.copied_subwords() or recipe.subwords.sized(pairs)})
         systems = {
             name: dataclasses.replace(system, training=system.training.sized(system.epoch_tokens(tokens, monolingual)))
             for name, system in self.systems.items()

@@ -14,6 +14,7 @@ from refusals import fields_of
 
 from workflow_src.cli.work import numbered, sizes
 from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.costs import sized
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.resources import Requests
@@ -148,21 +149,38 @@ def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
     assert other.settings_training("teacher") != plan.settings_training("teacher")
 
 
-def test_of_copied_subwords_only_stated_settings_are_handed_over():
-    own = {"joint": False, "vocabulary_size": 700}
+def plan_of_own_texts(**more) -> Plan:
+    """A plan of one teacher on files of the user's, with `more` in the recipe."""
     parts = {code: [{"texts": {"de": f"{code}.de", "en": f"{code}.en"}}] for code in ("train", "dev", "test")}
     dataset = {"name": "own", "languages": ["de", "en"], **parts}
     recipe = {"name": "own", "dataset": dataset, "source": "de", "target": "en"}
+    systems = {"teacher": {"family": "transformer", "preset": "tiny", "training": {"max_steps": 1}}}
+    decodes = [{"system": "teacher", "search": "greedy"}]
+    return Plan(load({"experiment": "own", "recipe": recipe | more, "systems": systems, "decodes": decodes}))
+
+
+def test_of_copied_subwords_only_stated_settings_are_handed_over():
+    own = {"joint": False, "vocabulary_size": 700}
 
     def subword_settings(**more) -> dict[str, object]:
-        systems = {"teacher": {"family": "transformer", "preset": "tiny", "training": {"max_steps": 1}}}
-        decodes = [{"system": "teacher", "search": "greedy"}]
-        content = {"experiment": "own", "recipe": recipe | more, "systems": systems, "decodes": decodes}
-        return json.loads(Plan(load(content)).settings_subwords())
+        return json.loads(plan_of_own_texts(**more).settings_subwords())
 
     assert subword_settings(subwords_from="elsewhere") == {}
     assert subword_settings(subwords_from="elsewhere", subwords=own) == own
     assert subword_settings(subwords=own).keys() == SubwordsConfig.model_fields.keys()
+
+
+def test_estimates_count_the_copied_subwords(tmp_path):
+    def estimated() -> SubwordsConfig:
+        return sized(plan_of_own_texts(subwords_from=str(tmp_path)), pairs=1000, length=10).recipe.subwords
+
+    assert estimated() == SubwordsConfig()  # nothing to read yet
+    settings = SubwordsConfig(vocabulary_size=700, joint=False)
+    description = {"provenance": {"settings": settings.model_dump(mode="json")}}
+    (tmp_path / "subwords.json").write_text(json.dumps(description))
+    assert estimated() == settings
+    (tmp_path / "subwords.json").write_text("{}")
+    assert estimated() == SubwordsConfig()
 
 
 def test_a_larger_corpus_asks_for_more_time_and_memory():
