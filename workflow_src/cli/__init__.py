@@ -153,10 +153,10 @@ def clean(arguments: argparse.Namespace) -> None:
 
 def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison, page
-    from workflow_src.evaluation.report.results import read_results
+    from workflow_src.evaluation.report.results import read_results, results_path
     from workflow_src.records.atomic import atomic
 
-    results = [read_results(comparison.results_path(name)) for name in arguments.experiments]
+    results = [read_results(results_path(name)) for name in arguments.experiments]
     removed = arguments.remove_repetitions
     compared = comparison.compare(results, removed)
     context = {
@@ -260,7 +260,7 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
     part.set_defaults(run=clean)
     part = commands.add_parser("compare", help="compare finished experiments on one page")
-    part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
+    part.add_argument("experiments", nargs="+", help="names of finished experiments, their folders, or results.json files")
     part.add_argument(
         "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
     )
@@ -276,8 +276,8 @@ def parser() -> argparse.ArgumentParser:
         "results",
         nargs="+",
         metavar="RESULTS",
-        help="folders results/EXPERIMENT, results.json files, or CSV files of this command; of an experiment that "
-        "comes twice, the last counts",
+        help="names of finished experiments, their folders, results.json files, or CSV files of this command; of an "
+        "experiment that comes twice, the last counts",
     )
     part.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
     part.add_argument(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
-from workflow_src.errors import ArtifactError, InputError
+from workflow_src.errors import InputError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
@@ -266,15 +265,3 @@ def caption(comparison: Comparison, removed: Removal | None) -> str:
         f"outputs, {removal_words(removed, comparison.aligned)}. Speeds compare within a column, not between columns: "
         f"experiments may have run on different machines. {carried.SYSTEMS}"
     )
-
-
-def results_path(name: str) -> Path:
-    """Where the results of an experiment lie, given its name, its report folder, or the file itself."""
-    path = Path(name)
-    if path.is_dir():
-        path = path / "results.json"
-    elif path.suffix != ".json":
-        path = Path("results") / name / "report" / "results.json"
-    if not path.is_file():
-        raise ArtifactError(path, "does not exist", "name a finished experiment, its report folder, or a results.json")
-    return path

@@ -15,7 +15,7 @@ from typing import Any
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import results
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.results import Results, read_results
+from workflow_src.evaluation.report.results import Results, read_results, results_path
 from workflow_src.evaluation.report.tables import as_csv, settings_text
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.registry import main_metric, project_metrics
@@ -100,16 +100,14 @@ def _hardware(provenance: Mapping[str, Any]) -> str:
 
 
 def read(path: str | Path) -> list[dict[str, str]]:
-    """Rows of a results folder (`results/EXPERIMENT`), of a results.json, or of a leaderboard's CSV file.
+    """Rows of an experiment (`results.results_path`), or of a leaderboard's CSV file.
 
     Raises ArtifactError for anything else.
     """
     path = Path(path)
     if path.suffix == ".csv":
         return _read_csv(path)
-    if path.is_dir():
-        path = path / "report" / "results.json"
-    return rows_of(read_results(path))
+    return rows_of(read_results(results_path(path)))
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:

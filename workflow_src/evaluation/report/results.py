@@ -27,6 +27,7 @@ from workflow_src.spec import Metric
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
+RESULTS = "results.json"
 FORMAT = 1
 
 
@@ -268,6 +269,19 @@ def write_results(path: str | Path, content: dict[str, Any]) -> Results:
 def read_results(path: str | Path) -> Results:
     """Results from a file, checked. Raises ArtifactError when it is missing, damaged or breaks the schema."""
     return validate(read_json(path), str(path))
+
+
+def results_path(named: str | Path) -> Path:
+    """The results.json of an experiment that is named by itself, by its folder, by its report's folder, or by the file.
+
+    Raises ArtifactError where there is none.
+    """
+    path = Path(named)
+    places = [path / RESULTS, path / "report" / RESULTS, Path("results", path, "report", RESULTS)]
+    files = [place for place in ([path] if path.suffix == ".json" else places) if place.is_file()]
+    if not files:
+        raise ArtifactError(named, "has no results", f"name a finished experiment, its folder, or a {RESULTS}")
+    return files[0]
 
 
 def table_split(manifest: Manifest) -> str:

@@ -178,10 +178,22 @@ def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
     assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()
 
 
-def test_missing_results_end_in_one_sentence(tmp_path):
+@pytest.mark.parametrize("command", ["compare", "leaderboard"])
+@pytest.mark.parametrize("named", ["one", "results/one", "results/one/report", "results/one/report/results.json"])
+def test_an_experiment_is_named_by_itself_its_folder_or_its_file(command, named, tmp_path, monkeypatch, capsys):
+    write_results(tmp_path / "results/one/report/results.json", FIRST)
+    (tmp_path / "one").mkdir()  # a folder of the user's
+    monkeypatch.chdir(tmp_path)
+    main([command, named, "--output", "all.html"])
+    assert "of 1 experiment" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["compare", "leaderboard"])
+@pytest.mark.parametrize("missing", ["none", "none.json"])
+def test_missing_results_end_in_one_sentence(command, missing, tmp_path):
     with pytest.raises(SystemExit) as caught:
-        main(["compare", str(tmp_path / "none.json"), "--output", str(tmp_path / "all.html")])
-    assert "none.json" in str(caught.value) and "\n" not in str(caught.value)
+        main([command, str(tmp_path / missing), "--output", str(tmp_path / "all.html")])
+    assert missing in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "all.html").exists()
 
 
