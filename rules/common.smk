@@ -75,7 +75,7 @@ SEVERAL_NODES = (
 )
 
 ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, values=SearchSettings(), splits=())
-# Before the names of roles in inputs, so that they cannot be names of other inputs.
+# Inputs of roles are named role_NAME: a role may be called as another input is.
 ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
@@ -167,7 +167,7 @@ def option(name):
     return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
 
 
-def option_built_on(wildcards, input):
+def options_built_on(wildcards, input):
     """For params: `--base FILE` and `--roles NAME=FILE …` for the systems that a system is built on, as far as it is."""
     words = [f"{name.removeprefix(ROLE)}={input[name]}" for name in input.keys() if name.startswith(ROLE)]
     others = shlex.join(["--roles", *words]) if words else ""
@@ -187,7 +187,7 @@ def search_inputs(wildcards):
 
 
 def decode_inputs(wildcards):
-    """The rescorer, and the settings chosen on dev where a decode chooses some."""
+    """Bundles of the other systems that a decode works with, and the settings chosen on dev where it chooses some."""
     decode = plan.decode(wildcards.system, wildcards.search)
     chosen = {"chosen": plan.chosen(decode, wildcards.seed)} if decode.tune else {}
     return search_inputs(wildcards) | chosen
@@ -226,7 +226,7 @@ def finish_inputs(wildcards):
 
 
 def decoding_bundle(wildcards):
-    """The folder that a decode translates with, by its last file."""
+    """The bundle.json of the folder that a decode translates with: it is written last."""
     return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
 
 

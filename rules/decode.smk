@@ -1,36 +1,4 @@
-"""Trained systems -> folders that hold all a translation needs -> translations of dev and test."""
-
-
-rule export_bundle:
-    input:
-        unpack(bundle_inputs),
-    output:
-        bundle=plan.bundle_file("{system}", "{seed}"),
-    log:
-        f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
-    benchmark:
-        f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
-    wildcard_constraints:
-        system=OWN_SYSTEMS,
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("export_bundle"),
-        runtime=needs.minutes("export_bundle"),
-        slurm_partition=needs.partition(gpu=False),
-    params:
-        settings=lambda wildcards: plan.settings_bundle(wildcards.system),
-        normalisation=plan.loaded.normalisation.canonical(),
-        subwords=input_folder("subwords"),
-        base=option_built_on,
-        folder=output_folder("bundle"),
-    message:
-        "Exporting {wildcards.system}, seed {wildcards.seed}"
-    shell:
-        "python -m workflow_src.stages.export_bundle --settings {params.settings:q} --log {log:q}"
-        " --model {input.model:q} {params.base} --subwords {params.subwords:q}"
-        " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
+"""Bundles -> settings chosen on dev -> translations of dev and test."""
 
 
 rule choose_settings:
@@ -127,7 +95,7 @@ rule decode:
     resources:
         mem_mb=needs.memory("decode"),
         runtime=needs.minutes("decode"),
-        # Where there are shards they are only joined, which needs no GPU.
+        # Where there are shards they are only joined, which needs no GPU; else --join is empty.
         slurm_partition=lambda wildcards, input: needs.partition(gpu=not input.shards),
         gpu=lambda wildcards, input: 0 if input.shards else GPUS,
         device=lambda wildcards, input: "cpu" if input.shards else RUNTIME.device,

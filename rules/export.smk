@@ -1,5 +1,39 @@
-"""Bundles -> folders of engines that read files of their own, a rule for each that is declared; and what users get."""
+"""Trained systems -> bundles, which hold all a translation needs -> folders of engines, and what users get."""
 
+
+rule export_bundle:
+    input:
+        unpack(bundle_inputs),
+    output:
+        bundle=plan.bundle_file("{system}", "{seed}"),
+    log:
+        f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
+    benchmark:
+        f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
+    wildcard_constraints:
+        system=OWN_SYSTEMS,
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=needs.memory("export_bundle"),
+        runtime=needs.minutes("export_bundle"),
+        slurm_partition=needs.partition(gpu=False),
+    params:
+        settings=lambda wildcards: plan.settings_bundle(wildcards.system),
+        normalisation=plan.loaded.normalisation.canonical(),
+        subwords=input_folder("subwords"),
+        built_on=options_built_on,
+        folder=output_folder("bundle"),
+    message:
+        "Exporting {wildcards.system}, seed {wildcards.seed}"
+    shell:
+        "python -m workflow_src.stages.export_bundle --settings {params.settings:q} --log {log:q}"
+        " --model {input.model:q} {params.built_on} --subwords {params.subwords:q}"
+        " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
+
+
+# Engines that read files of their own, and a rule for each.
 for engine in EXPORTING:
 
     rule:

@@ -41,7 +41,7 @@ for training_rule in TRAININGS:
             dev=input_prefix("dev"),
             test=input_prefixes("test"),
             subwords=input_folder("subwords"),
-            base=option_built_on,
+            built_on=options_built_on,
             initial=option("initial"),
             state=state_folder,
             folder=output_folder("weights"),
@@ -51,7 +51,7 @@ for training_rule in TRAININGS:
             "{resources.launch} workflow_src.stages.train --settings {params.settings:q} --log {log:q}"
             " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --test {params.test:q}"
             " --subwords {params.subwords:q}"
-            " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
+            " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.built_on} {params.initial}"
             " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
             " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
             " --log-every {resources.log_every} --save-every {resources.save_every}"

@@ -98,10 +98,10 @@ def test_every_preset_is_valid(family):
 def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
     model = make(family, vocabulary).train()
     terms = build_objective(family, {})(model, batch_of(vocabulary), at_the_end(family, vocabulary))
-    assert terms.total.shape == () and torch.isfinite(terms.total)
+    assert terms.loss.shape == () and torch.isfinite(terms.loss)
     assert terms.count > 0
     assert all(torch.isfinite(torch.as_tensor(value)) for value in terms.figures.values())
-    for name, gradient in gradients(model, terms.total).items():
+    for name, gradient in gradients(model, terms.loss).items():
         nothing = gradient is None or not gradient.any()
         assert nothing == (name in NO_GRADIENT.get(family, ())), name
         assert gradient is None or torch.isfinite(gradient).all(), name
@@ -154,13 +154,13 @@ def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alon
     (settings, objective, nothing), family = OTHERS[case], case.split(",")[0]
     model, objective = make(family, **settings).train(), build_objective(family, objective)
     terms = objective(model, batch_of(), at_the_end(family))
-    for name, gradient in gradients(model, terms.total).items():
+    for name, gradient in gradients(model, terms.loss).items():
         # A softmax's rounding is no gradient.
         trained = gradient is not None and gradient.abs().max() > 1e-12
         assert trained == (name not in nothing), name
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
     terms, wider = (objective(model.eval(), x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
-    assert terms.count == wider.count and terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+    assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -170,8 +170,8 @@ def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
     model, objective = make(family), build_objective(family, {})
     terms, wider = (objective(model, x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
     assert terms.count == wider.count
-    assert terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
-    actual, expected = (gradients(model, x.total) for x in (terms, wider))
+    assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
+    actual, expected = (gradients(model, x.loss) for x in (terms, wider))
     for name, gradient in actual.items():
         assert gradient is None or torch.allclose(gradient, expected[name], atol=1e-11), name
 
@@ -179,7 +179,7 @@ def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_generator_gives_the_same_loss(family):
     model, objective = make(family), build_objective(family, {})
-    first, second = (objective(model, batch_of(), at_the_end(family)).total for _ in range(2))
+    first, second = (objective(model, batch_of(), at_the_end(family)).loss for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -190,7 +190,7 @@ def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
     save_tensors(tmp_path / "model.safetensors", weights_of(model))
     load_weights(other, tmp_path / "model.safetensors")
     objective = build_objective(family, {})
-    losses = [objective(x, batch_of(vocabulary), at_the_end(family, vocabulary)).total for x in (model, other)]
+    losses = [objective(x, batch_of(vocabulary), at_the_end(family, vocabulary)).loss for x in (model, other)]
     assert torch.equal(*losses)
 
 
@@ -235,7 +235,7 @@ def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Mo
     optimiser = make_optimiser(model, config)
     before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
     with runtime.autocast():
-        loss = objective(model, batch_of(), at(10, 100, others(family, dtype=torch.float32))).total
+        loss = objective(model, batch_of(), at(10, 100, others(family, dtype=torch.float32))).loss
     loss.backward()
     optimiser.step()
     after = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])

@@ -1,4 +1,4 @@
-"""Shared shapes and protocols: what travels between data, models, losses, searches and training.
+"""Shared shapes and protocols of data, models, losses, searches and training.
 
 Legend of tensor shapes used in names and docstrings:
 
@@ -115,12 +115,12 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """What an objective returns: `total` to minimise, a mean over `count` terms, and named figures to log.
+    """What an objective returns: `loss` to minimise, a mean over `count` terms, and named figures to log.
 
     Figures are means over the batch (floats or 0-d tensors). Batches computed in parts are joined by their counts.
     """
 
-    total: Tensor
+    loss: Tensor
     count: int
     figures: dict[str, Any]
 
@@ -191,11 +191,18 @@ class Validation:
 class DevSet(Protocol):
     """The dev set as validation sees it (`training/dev.py`); several processes may share the work."""
 
-    references: list[str]
-    detokenise: Callable[[list[list[int]]], list[str]]
-    # How many sentences are translated.
-    sentences: int
-    group: Any
+    @property
+    def references(self) -> list[str]: ...
+
+    @property
+    def detokenise(self) -> Callable[[list[list[int]]], list[str]]: ...
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences are translated."""
+
+    @property
+    def group(self) -> Any: ...
 
     def generator(self) -> torch.Generator:
         """Random numbers on the device, the same at every validation."""

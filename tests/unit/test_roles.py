@@ -78,14 +78,14 @@ class Loss(plain.Loss):
         figures = {"critic": scores.mean(), "frozen": float(frozen)}
         # The logit of a symbol is trained like any other.
         lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
-        return LossTerms(terms.total + lift, terms.count, figures)
+        return LossTerms(terms.loss + lift, terms.count, figures)
 
 
 class Careless(plain.Loss):
     def __call__(self, model, batch, context):
         terms = super().__call__(model, batch, context)
         scores = context.roles["critic"].log_probabilities(batch.source, batch.target)
-        return LossTerms(terms.total - scores.mean(), terms.count, {})
+        return LossTerms(terms.loss - scores.mean(), terms.count, {})
 
 
 def validate(dev, objective, base, critic):

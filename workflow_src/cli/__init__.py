@@ -260,7 +260,7 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
     part.set_defaults(run=clean)
     part = commands.add_parser("compare", help="compare finished experiments on one page")
-    part.add_argument("experiments", nargs="+", help="names of finished experiments, their folders, or results.json files")
+    part.add_argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files")
     part.add_argument(
         "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
     )
@@ -276,7 +276,7 @@ def parser() -> argparse.ArgumentParser:
         "results",
         nargs="+",
         metavar="RESULTS",
-        help="names of finished experiments, their folders, results.json files, or CSV files of this command; of an "
+        help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
         "experiment that comes twice, the last counts",
     )
     part.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")

@@ -52,7 +52,7 @@ def on_source(model: LatentModel | SourceLatentModel) -> TypeIs[SourceLatentMode
 
 
 def says_lengths(model: LatentModel | SourceLatentModel) -> TypeIs[LatentLengthModel]:
-    """Whether a model's latents say how long the output is."""
+    """Whether a model predicts the length of the output from latents."""
     return getattr(model, "latent_lengths", False)
 
 
@@ -107,7 +107,7 @@ def length_mask(lengths: Tensor) -> Tensor:
     return torch.arange(int(lengths.max()), device=lengths.device)[None, :] < lengths[:, None]
 
 
-def words(
+def best_ids(
     model: LatentModel | SourceLatentModel,
     memory,
     z: Tensor,
@@ -115,7 +115,10 @@ def words(
     scored: bool = True,
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[list[list[int]], list[float]]:
-    """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
+    """Subword ids of the translations argmax p(y|z,x), and their scores.
+
+    A score is the mean log p(y_t|z,x) over all positions if `scored`, else 0.
+    """
     tokens, scores = on_cpu(*outputs(model, memory, z, mask, scored, choice))
     return listed(tokens), scores.tolist()
 
@@ -128,7 +131,7 @@ def outputs(
     scored: bool = True,
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[Tensor, Tensor]:
-    """What a posterior reads of the best outputs: tokens (B, N), padded, and their scores (B,), as `words`.
+    """The best outputs as a posterior reads them: tokens (B, N), padded, and their scores (B,), as `best_ids`.
 
     Where outputs are read off slots, scores are means over slots.
     """
@@ -146,7 +149,7 @@ def outputs(
 
 
 def listed(tokens: Tensor) -> list[list[int]]:
-    """Tokens (B, N) as lists of words: without padding and end symbols."""
+    """Tokens (B, N) as lists of subword ids, without padding and end symbols."""
     return [[i for i in row if i not in (PAD, EOS)] for row in tokens.tolist()]
 
 

@@ -1,6 +1,7 @@
-"""Inference in the latent-variable model: z <- step(z), L times, and only at the end y = argmax p(y|z,x).
+"""Refinement of latents: z <- step(z), L times, then y = argmax p(y|z,x).
 
-Searches differ in `step` alone (Lee et al. 2020, algorithm 1; Shu et al. 2020 for delta).
+Searches differ in `step` alone: along a direction (Lee et al. 2020, algorithm 1), or to the posterior mean of the
+argmax (delta; Shu et al. 2020).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 from workflow_src.decoding.latent import (
     MOST_PROBABLE,
     LengthChoice,
+    best_ids,
     best_tokens,
     decoded,
     latent_mask,
@@ -22,7 +24,6 @@ from workflow_src.decoding.latent import (
     on_source,
     outputs,
     posterior_of,
-    words,
 )
 from workflow_src.decoding.settings import RefinementSettings
 from workflow_src.spec import MODEL, REFINER
@@ -147,7 +148,7 @@ def translate_batch(
 
     def keep(now: Tensor) -> None:
         if trace:
-            traces.append(words(model, memory, now, mask, False, choice)[0])
+            traces.append(best_ids(model, memory, now, mask, False, choice)[0])
 
     if stop_threshold is None:
         z = refine(z, make_step(memory, mask), steps, keep)
@@ -156,7 +157,7 @@ def translate_batch(
         trim = not on_source(model)
         z, step_counts = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
         steps_taken = step_counts.tolist()
-    rows, scores = words(model, memory, z, mask, scored, choice)
+    rows, scores = best_ids(model, memory, z, mask, scored, choice)
     # Sentences that stopped early keep what they had.
     traces += [rows] * (steps + 1 - len(traces))
     return Hypotheses(rows, scores, steps_taken, traces if trace else None)

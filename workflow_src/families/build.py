@@ -1,7 +1,8 @@
-"""Family name -> its model and objective, from the settings that a configuration or a description has."""
+"""Family name -> its model, objective and validation, from the settings that a configuration or a description has."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -10,7 +11,7 @@ from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
-from workflow_src.types import Objective, Symbols
+from workflow_src.types import DevSet, Objective, Symbols, Validation
 
 
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
@@ -51,3 +52,20 @@ def build_objective(family: str, settings: dict[str, Any]) -> Objective:
     if declared.loss is None:
         raise ConfigError("family", family, problem="its models are counted, not trained: they have no objective")
     return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))
+
+
+def build_validation(
+    family: str,
+    settings: dict[str, Any],
+    dev: DevSet,
+    frozen: nn.Module | None = None,
+    roles: Mapping[str, nn.Module] | None = None,
+) -> Validation:
+    """The validation of `family` on `dev`, from the settings of its objective and the systems that it works with.
+
+    Raises ConfigError for settings that are not the family's.
+    """
+    declared = families()[family]
+    assert declared.validation, "what has an objective has a validation"
+    config = parse(declared.objective, settings, f"{family}.objective")
+    return import_object(declared.validation)(dev, config, frozen, **(roles or {}))

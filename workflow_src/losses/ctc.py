@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from workflow_src.losses.aligned import Aligned, aligned_loss, own_symbols
 from workflow_src.losses.common import Cells
-from workflow_src.losses.own_symbols import Aligned, aligned_loss, own_symbols
 from workflow_src.types import PAD
 
 # The logarithm of "never": finite, so that sums and differences of it are no NaN.

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
+from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
-from workflow_src.losses.own_symbols import own_symbols
 from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.types import PAD, AlignedLatentModel
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workflow_src.runtime import memory
+from workflow_src.runtime import device_memory
 from workflow_src.runtime.signals import PeerFailed
 
 # Gradients are sent in pieces of so many numbers: large enough for full speed, small beside a model.
@@ -140,8 +140,8 @@ def _peers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as failure:
-        message = memory.first_line(failure)
+        message = device_memory.first_line(failure)
         broken = isinstance(failure, (dist.DistNetworkError, dist.DistStoreError))
-        if memory.is_out_of_memory(failure) or not (broken or any(sign in message.lower() for sign in _BROKEN)):
+        if device_memory.is_out_of_memory(failure) or not (broken or any(sign in message.lower() for sign in _BROKEN)):
             raise
         raise PeerFailed(f"another process of this training ended, so this one stops too ({message}).") from failure

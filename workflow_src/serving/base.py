@@ -231,7 +231,7 @@ class BaseTranslator(ABC):
         return {}
 
     def _traits(self, settings: SearchSettings) -> frozenset[str]:
-        """What the network may be that puts out the words of a search, with the settings of its model."""
+        """Traits of the network that puts out the words of a search, without those that its settings take away."""
         if settings not in self._known_traits:
             self._known_traits[settings] = self._find_traits(settings)
         return self._known_traits[settings]

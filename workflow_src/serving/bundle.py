@@ -26,7 +26,6 @@ from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
 AGAIN = "export the system again"
-AGAIN = "export the system again"
 DESCRIPTION = "bundle.json"
 
 

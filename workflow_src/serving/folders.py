@@ -19,7 +19,9 @@ def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle
     return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
 
 
-def load(folders: Mapping[str, Path], needed: set[str], machine: Machine) -> dict[str, BaseTranslator]:
+def open_eager_translators(
+    folders: Mapping[str, Path], needed: set[str], machine: Machine
+) -> dict[str, BaseTranslator]:
     """A translator for each needed system that has a folder."""
     from workflow_src.serving.translator import Translator
 
@@ -65,8 +67,8 @@ def _only(engine: Engine) -> str | None:
 def _placed(engine: Engine, device: str, precision: str) -> tuple[str, str]:
     """Device and precision of bundles under an engine.
 
-    Where it serves on one kind of devices only, its mode would mean another engine on others: it stays there, in
-    float32, whatever device the other jobs of a run have.
+    Where it serves on one kind of devices only, it stays there, in float32, whatever device the other
+    jobs of a run have: on another device its mode would mean another engine.
     """
     only = _only(engine)
     if only is None:
@@ -74,7 +76,7 @@ def _placed(engine: Engine, device: str, precision: str) -> tuple[str, str]:
     return device if device.split(":")[0] == only else only, "float32"
 
 
-def load_systems(
+def open_role_translators(
     folders: Mapping[str, Path], machine: Machine, settings: Mapping[str, Any]
 ) -> dict[str, BaseTranslator]:
     """Translators of the systems that a search works with, by role, where the decode's engine computes."""

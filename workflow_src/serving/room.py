@@ -9,7 +9,7 @@ import torch
 
 from workflow_src.errors import ConfigError
 from workflow_src.registry import search_of
-from workflow_src.runtime import memory
+from workflow_src.runtime import device_memory
 from workflow_src.spec import SearchSettings, Sizes
 
 # Bytes that fit everywhere: free memory is not looked up for less.
@@ -24,7 +24,7 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     search = search_of(settings)
     names = [name for name in settings.named("holds") if getattr(settings, name) > 1]
     needed = search.bytes_held(settings, sizes)
-    if not names or needed < SMALL or needed <= (free := memory.available(device)):
+    if not names or needed < SMALL or needed <= (free := device_memory.available(device)):
         return
     largest = max(names, key=lambda name: getattr(settings, name))
 

@@ -16,7 +16,7 @@ from workflow_src.jobs import DeviceJobInputs, missing_folder, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import searches, settings_of
-from workflow_src.serving.folders import bundle_files, load
+from workflow_src.serving.folders import bundle_files, open_eager_translators
 from workflow_src.spec import Frozen
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
@@ -59,7 +59,7 @@ def run(inputs: Inputs) -> str:
     needed = {entry["system"] for entry in entries}
     for system in sorted(needed - set(inputs.bundles)):
         raise missing_folder(system)
-    translators = load(inputs.bundles, needed, inputs.machine)
+    translators = open_eager_translators(inputs.bundles, needed, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
         translators[e["system"]].trace(

@@ -17,7 +17,7 @@ from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import main_metric, settings_of
-from workflow_src.serving.folders import load_systems
+from workflow_src.serving.folders import open_role_translators
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Texts
 
@@ -54,7 +54,7 @@ def run(inputs: Inputs) -> str:
     settings, machine = inputs.settings, inputs.machine
     sources, references, *more = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
-    systems = load_systems(inputs.systems, machine, {})
+    systems = open_role_translators(inputs.systems, machine, {})
     kind = type(settings_of(settings.settings))
     # Numbers stand here as in a configuration; the settings class says which are whole.
     tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings.tune.items()}

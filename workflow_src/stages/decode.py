@@ -22,7 +22,7 @@ from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
 from workflow_src.registry import settings_of
-from workflow_src.serving.folders import load_systems, open_translator
+from workflow_src.serving.folders import open_role_translators, open_translator
 from workflow_src.spec import Frozen
 
 Record = dict[str, Any]
@@ -44,7 +44,9 @@ class Inputs(DeviceJobInputs):
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
     chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of --settings")
     source: Path = Field(description="normalised text, one sentence a line")
-    output: Path = Field(description="the translations; with --shard its JSON lines")
+    output: Path = Field(
+        description="the translations, with details beside them in .jsonl; with --shard its JSON lines"
+    )
     batch: int = Field(64, description="sentences decoded together")
     shard: int | None = Field(None, description="number of the part to translate, from 0")
     shards: int = Field(1, description="number of parts")
@@ -64,20 +66,20 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
     settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
     machine, search = inputs.machine, settings_of(settings)
     translator = open_translator(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
-    systems = load_systems(inputs.systems, machine, settings)
+    systems = open_role_translators(inputs.systems, machine, settings)
     began = time.perf_counter()
     hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
     texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
-    joined = translator.text(hypotheses.tokens, "subwords", lines)
+    without_repetitions = translator.text(hypotheses.tokens, "subwords", lines)
     outcomes = translator.subwords.placeholder_outcomes(hypotheses.tokens, lines) or [None] * len(lines)
     steps = hypotheses.steps or [0] * len(lines)
     candidates = hypotheses.candidates or [1] * len(lines)
-    columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, joined, outcomes)
-    for text, tokens, score, count, ranked, without, placeholders in zip(*columns, strict=True):
+    columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, without_repetitions, outcomes)
+    for text, tokens, score, count, candidate_count, without, placeholders in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
-        about = {"score": score, "length": len(pieces), "steps": count, "candidates": ranked, "subwords": pieces}
-        about |= {PLACEHOLDERS: placeholders} if placeholders is not None else {}
+        about = {"score": score, "length": len(pieces), "steps": count, "candidates": candidate_count}
+        about |= {"subwords": pieces} | ({PLACEHOLDERS: placeholders} if placeholders is not None else {})
         yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
 
 

@@ -93,7 +93,7 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
     _, description = load_system(weights)
     check_subwords(description, subwords, weights)
     copy_file(weights, copy)
-    # A bundle vouches for what was trained, not for what a disk made of it.
+    # The digest that training recorded, so that damage of the file since then shows.
     digest = description.get("sha256") or sha256(weights)
     if sha256(copy) != digest:
         raise ArtifactError(copy, f"differs from {weights}", "look at the disk, and export again")

@@ -20,7 +20,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
-from workflow_src.families.build import build, sizes_of
+from workflow_src.families.build import build, build_objective, build_validation, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
@@ -111,7 +111,7 @@ def run(inputs: Inputs) -> str | None:
         summary = _count(family, inputs) if group.first else None
     else:
         summary = _train(family, inputs, device, group)
-    # Not after an error: this process reports it and ends, and the others then notice.
+    # After an error the group stays open: this process reports it and ends, by which the others learn of it.
     group.close()
     return summary
 
@@ -169,10 +169,8 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         sentences=config.dev_sentences,
         tokeniser=settings.bleu_tokeniser,
     )
-    objective_settings = parse(family.objective, settings.objective, "objective")
-    assert family.loss and family.validation
-    objective = import_object(family.loss)(objective_settings)
-    validation = import_object(family.validation)(dev, objective_settings, base, **roles)
+    objective = build_objective(family.name, settings.objective)
+    validation = build_validation(family.name, settings.objective, dev, base, roles)
     parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
@@ -195,7 +193,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     progress = trainer.run()
     if states is None:
         return None
-    # Where the whole training was done before, that machine counts, not the one that writes the system once more.
+    # A finished training that runs again only writes its system once more: the machine that trained it is recorded.
     trained_on = states.finished_on() or {
         "device": str(runtime.device),
         "processes": group.size,
@@ -273,7 +271,7 @@ def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCo
 def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
     """Raises ArtifactError for a sentence that is longer than the model's positions.
 
-    Test sentences, which are translated after all training, are refused before it, too.
+    Test sentences are checked before the training too, although they are translated after it.
     """
     for part in corpora:
         longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1

@@ -18,7 +18,7 @@ from workflow_src.data.batching import Pairs, epoch_batches
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.nn.layers import compile_stacks
 from workflow_src.nn.weights import set_weights, weights_of
-from workflow_src.runtime import memory
+from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import Preempted, Preemption
@@ -151,15 +151,15 @@ class Trainer:
         if progress.validated < progress.step and self._validates():
             self._validate()
         self._began = time.perf_counter()
-        while progress.step < config.max_steps and not self._stands_still():
-            wish = self.group.largest(self._wish())
-            if wish == STOP:
+        while progress.step < config.max_steps and not self._out_of_patience():
+            action = self.group.largest(self._next_action())
+            if action == STOP:
                 self._stop()
-            if wish == SAVE:
+            if action == SAVE:
                 self._collect()
                 self._save()
                 self._began = time.perf_counter()
-            batch = [next(parts) for _ in range(self.updater.parts)]
+            batch = [next(parts) for _ in range(self.updater.parts_per_update)]
             self.pending.append((batch, self.updater.update(progress.step, batch)))
             progress.step += 1
             last = progress.step == config.max_steps
@@ -182,14 +182,14 @@ class Trainer:
             self._save()
         self._choose_weights()
 
-    def _wish(self) -> int:
+    def _next_action(self) -> int:
         """What this process has to do before the next update; the first process's clock says when to save."""
         if self.preemption.received is not None:
             return STOP
         due = self.group.first and time.monotonic() - self.saved_at >= self.save_seconds
         return SAVE if due else GO_ON
 
-    def _stands_still(self) -> bool:
+    def _out_of_patience(self) -> bool:
         """Whether the last `patience` validations were no better than one before them."""
         patience, progress = self.config.patience, self.progress
         # Called after every update; only a validation changes the answer.
@@ -208,7 +208,7 @@ class Trainer:
     def _parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
         progress = self.progress
-        size = max(1, self.config.batch_tokens // self.updater.parts)
+        size = max(1, self.config.batch_tokens // self.updater.parts_per_update)
         number = 0
         while True:
             rows = self.corpus.epoch_rows(self.seed, progress.epoch)
@@ -217,7 +217,7 @@ class Trainer:
                 raise ArtifactError(self.corpus.prefix, "has no pairs to train on", "encode it again")
             while progress.position < len(batches):
                 rows = batches[progress.position]
-                part = Part(rows, progress.epoch, progress.position, number % self.updater.parts)
+                part = Part(rows, progress.epoch, progress.position, number % self.updater.parts_per_update)
                 number += 1
                 progress.position += 1
                 # End symbols count, one a sentence.
@@ -340,7 +340,7 @@ class Trainer:
             value = -value if self.validation.smallest else value
             better = progress.best is None or value > progress.best or math.isnan(progress.best)
             progress.best = value if better else progress.best
-        # The first process chooses for all. A mean is of weights that were trained.
+        # The first process keeps the weights. Those of update 0 take no part in an average: they were not trained here.
         averaged = self.config.keep == "average" and progress.step > 0
         if self.group.first and (better or averaged):
             weights = {name: tensor.cpu().clone() for name, tensor in weights_of(self.model).items()}
@@ -355,7 +355,7 @@ class Trainer:
             "shorter dev sentences, or a device with more memory."
         )
         try:
-            with memory.reported_as(message), self.preemption.at_once():
+            with device_memory.reported_as(message), self.preemption.at_once():
                 return self.validation.figures(self.model)
         finally:
             self.model.train()
@@ -376,7 +376,7 @@ class Trainer:
         self.model.eval()
 
     def _save(self) -> None:
-        """Write the state, once an update, and not amid skipped ones: the kept states are from before them."""
+        """Write the state unless that of this update is written; after a skipped update the older states are kept."""
         progress = self.progress
         if self.saved == progress.step or progress.skipped_in_row:
             return

@@ -1,9 +1,9 @@
 """Training state that survives a killed job.
 
-A folder holds the last two states, each a safetensors file and a JSON file that is written after it and carries its
-SHA-256 and a digest of itself: a state without a matching JSON file does not count. The folder belongs to one
-fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded. One process at a
-time has the folder, by a lock beside it.
+A folder holds the last two states, each a safetensors file and a JSON file. The JSON file is written last, with the
+SHA-256 of the first and a digest of its own content: a state without a matching JSON file does not count. The folder
+belongs to one fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded. A
+lock beside the folder lets one process at a time use it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StateFolder:
             else:
                 self._move_aside("settings or inputs changed")
         if self._by_other_code(self.folder):
-            # Its system was written. A job that runs again, after a change of the code, is to train a new one.
+            # The training had finished; after a change of the code the job is to train a new system.
             self._move_aside("this training had finished, by other code")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
@@ -162,7 +162,8 @@ class StateFolder:
 def _hold(folder: Path) -> None:
     """Take the lock of a folder of states until this process ends, however it ends.
 
-    The file names the holder, and on disks without locks a warning is all there is: the package filelock has neither.
+    The lock file has the name of the process that holds it, for messages. On disks without locks this only warns. The
+    package filelock can do neither.
     """
     path = folder.resolve().with_name(folder.name + ".lock")
     if path in _lock_files:

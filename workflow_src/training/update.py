@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import Pairs, collate
-from workflow_src.runtime import memory
+from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Objective, TrainingContext
@@ -134,7 +134,7 @@ class Updater:
         self.frozen = frozen
         self.roles = roles or {}
         self.split_parts = split_parts
-        self.parts = parts_of_an_update(config.accumulate, group.size)
+        self.parts_per_update = parts_of_an_update(config.accumulate, group.size)
         self.optimiser = make_optimiser(model, config)
         self.generator = runtime.generator(seed)
         self.gate = Gate(config.explode_factor, runtime.device)
@@ -154,7 +154,7 @@ class Updater:
             f"of the weights beside a batch's; lower training.batch_tokens ({self.config.batch_tokens}), choose a "
             "smaller preset, or a device with more memory."
         )
-        with memory.reported_as(message):
+        with device_memory.reported_as(message):
             figures = self._mean(counts, collected, gradients)
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
 
@@ -211,10 +211,10 @@ class Updater:
             if shortage is None:
                 return [count for count, _ in computed], [figures for _, figures in computed]
             self.optimiser.zero_grad(set_to_none=True)
-            memory.release()
+            device_memory.release()
             shape = self._shape(part)
             if not self.split_parts or len(part.rows) == 1:
-                raise memory.OutOfMemory(self._advice(step, part, shape, shortage))
+                raise device_memory.OutOfMemory(self._advice(step, part, shape, shortage))
             log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
             self._splits += 1
             parts = [*parts[: len(computed)], *part.split(), *parts[len(computed) + 1 :]]
@@ -226,15 +226,16 @@ class Updater:
         Outside of this function nothing refers to the error, whose frames would keep the memory.
         """
         try:
-            computed.append(self._part(step, part))
-        except memory.ERRORS as failure:
-            if not memory.is_out_of_memory(failure):
+            computed.append(self._loss_and_gradient(step, part))
+        except device_memory.ERRORS as failure:
+            if not device_memory.is_out_of_memory(failure):
                 raise
-            return memory.first_line(failure)
+            return device_memory.first_line(failure)
         return None
 
-    def _part(self, step: int, part: Part) -> tuple[int, Figures]:
-        if self.parts > 1:
+    def _loss_and_gradient(self, step: int, part: Part) -> tuple[int, Figures]:
+        """Compute the loss of a part and add its gradient; returns its terms and figures."""
+        if self.parts_per_update > 1:
             # What is drawn for a part follows from its number, whichever process computes it.
             entropy = np.random.SeedSequence([self.seed, step, part.number, *part.halves])
             seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
@@ -244,8 +245,8 @@ class Updater:
         context = TrainingContext(step, self.config.max_steps, self.generator, self.frozen, self.roles)
         with self.runtime.autocast():
             terms = self.objective(self.model, batch, context)
-        (terms.total * terms.count).backward()
-        return terms.count, {"loss": terms.total.detach(), **terms.figures}
+        (terms.loss * terms.count).backward()
+        return terms.count, {"loss": terms.loss.detach(), **terms.figures}
 
     def _shape(self, part: Part) -> str:
         source = int(self.corpus.source_lengths[part.rows].max()) + 1

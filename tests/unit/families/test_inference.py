@@ -37,18 +37,18 @@ def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     whole = loss(model, batch, scorer, operators)
     parts = [loss(model, one(batch, row), scorer, operators) for row in range(3)]
     assert whole.count == sum(part.count for part in parts) == 3 + 5 + 1 + 3
-    joined = sum(part.total * part.count for part in parts) / whole.count
-    assert whole.total.item() == pytest.approx(joined.item(), rel=1e-12)
+    joined = sum(part.loss * part.count for part in parts) / whole.count
+    assert whole.loss.item() == pytest.approx(joined.item(), rel=1e-12)
     mean_energy = sum(part.figures["energy"] for part in parts) / 3
     assert whole.figures["energy"].item() == pytest.approx(mean_energy.item(), rel=1e-12)
-    grads, apart = gradients(model, whole.total), gradients(model, joined)
+    grads, apart = gradients(model, whole.loss), gradients(model, joined)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, apart[name], atol=1e-12), name
     wide = loss(model, padded(batch), scorer, operators)
-    assert wide.total.item() == pytest.approx(whole.total.item(), rel=1e-12)
+    assert wide.loss.item() == pytest.approx(whole.loss.item(), rel=1e-12)
     # Other numbers are drawn with another seed, where any are.
     other = loss(model, batch, scorer, operators, seed=1)
-    assert torch.equal(other.total, whole.total) == (operators in [("SX", "ST"), ("STL", "STL")])
+    assert torch.equal(other.loss, whole.loss) == (operators in [("SX", "ST"), ("STL", "STL")])
 
 
 @pytest.mark.parametrize("operators", [("ST", "ST"), ("STL", "ST"), ("STL", "STL")], ids="-".join)
@@ -114,7 +114,7 @@ def test_it_learns_to_put_out_what_the_energy_finds_likely(family):
         first = loss(model, batch, scorer, ("ST", "ST")).figures["energy"].item()
         for step in range(40):
             optimiser.zero_grad()
-            loss(model, batch, scorer, operators, seed=step).total.backward()
+            loss(model, batch, scorer, operators, seed=step).loss.backward()
             optimiser.step()
         assert loss(model, batch, scorer, ("ST", "ST")).figures["energy"].item() < first - 0.5
         assert all(torch.equal(parameter, before[name]) for name, parameter in scorer.named_parameters())

@@ -43,10 +43,10 @@ def test_loss_is_the_squared_error_up_to_a_constant(batch, kind, end):
     squared = ((direction - (goal - z)) ** 2)[mask].sum() / count
     constant = ((goal - z) ** 2)[mask].sum() / count
     assert terms.count == count
-    assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
+    assert terms.loss.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
     assert terms.figures["cosine"].item() == pytest.approx(cosine(direction, goal - z, mask).nanmean().item())
-    grads, expected = gradients(network, terms.total), gradients(network, squared)
+    grads, expected = gradients(network, terms.loss), gradients(network, squared)
     compared = 0
     for name, gradient in grads.items():
         if gradient is not None:
@@ -87,7 +87,7 @@ def test_nothing_of_the_frozen_model_changes(batch, kind):
     own = {name: x.clone() for name, x in network.named_parameters()}
     for step in (0, 60, 80):
         config = ScoreMatchingConfig(pre_update_probability=1)
-        ScoreMatching(config)(network, batch, context(step, seed=step, frozen=frozen)).total.backward()
+        ScoreMatching(config)(network, batch, context(step, seed=step, frozen=frozen)).loss.backward()
         optimiser.step()
     assert all(parameter.grad is None for parameter in frozen.parameters())
     assert not frozen.training
@@ -151,7 +151,7 @@ def test_padding_takes_no_part(frozen, batch, kind, end):
     quiet = lvm(end_symbol=end)
     quiet.__class__ = Mean
     network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
-    losses = [objective(network, x, context(frozen=quiet)).total.item() for x in (batch, padded(batch))]
+    losses = [objective(network, x, context(frozen=quiet)).loss.item() for x in (batch, padded(batch))]
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
@@ -213,7 +213,7 @@ def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
         for group in optimiser.param_groups:
             group["lr"] = 1e-2 * (1 - update / updates)
         optimiser.zero_grad()
-        objective(network, batch, training).total.backward()
+        objective(network, batch, training).loss.backward()
         optimiser.step()
     z = torch.tensor([-2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5])[:, None, None]
     memory = Toy().encode(torch.full((10, 2), 2))

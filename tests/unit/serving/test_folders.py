@@ -5,7 +5,7 @@ import torch
 
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
-from workflow_src.serving.folders import load_systems, open_translator
+from workflow_src.serving.folders import open_role_translators, open_translator
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
     folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
-    rescorer = load_systems(folders, machine, settings)["rescorer"]
+    rescorer = open_role_translators(folders, machine, settings)["rescorer"]
     assert (rescorer.device, rescorer.precision, rescorer.engine) == ("cpu", "float32", "eager")
     with pytest.raises((RuntimeError, AssertionError), match=r"(?i)cuda|nvidia"):
-        load_systems(folders, machine, {})
+        open_role_translators(folders, machine, {})
 
 
 @pytest.mark.usefixtures("seeming_gpu")

@@ -13,7 +13,7 @@ from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
-from workflow_src.runtime import memory
+from workflow_src.runtime import device_memory
 from workflow_src.serving import room
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Sizes
@@ -53,7 +53,7 @@ def test_every_setting_that_widens_a_search_is_declared():
 def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
     search = registry.searches()[name]
     setting = search.settings.named("holds")[0]
-    monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
+    monkeypatch.setattr(device_memory, "available", lambda _device: 2 * 10**9)
     with pytest.raises(ConfigError) as refused:
         room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
     fields = {"setting": setting, "value": 900_000_000, "mentions": (f"search {name}", "2.0 GB are free")}
@@ -67,7 +67,7 @@ def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
 
 
 def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
+    monkeypatch.setattr(device_memory, "available", lambda _device: 2 * 10**9)
     settings = settings_of("beam", beam=500)
     with pytest.raises(ConfigError) as refused:
         room.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
@@ -77,7 +77,7 @@ def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
 
 
 def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
-    monkeypatch.delattr(memory, "available")
+    monkeypatch.delattr(device_memory, "available")
     room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
 
 
@@ -115,12 +115,12 @@ print(used, bound)
 def test_free_memory_ends_at_the_limit_of_the_process():
     script = """
 import resource, torch
-from workflow_src.runtime import memory
-free = memory.available(torch.device("cpu"))
+from workflow_src.runtime import device_memory
+free = device_memory.available(torch.device("cpu"))
 import psutil
 limit = psutil.Process().memory_info().vms + 2**28
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-print(free, memory.available(torch.device("cpu")))
+print(free, device_memory.available(torch.device("cpu")))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
     assert done.returncode == 0, done.stderr
@@ -129,15 +129,15 @@ print(free, memory.available(torch.device("cpu")))
 
 
 def test_free_memory_ends_at_the_limit_of_a_container(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "CONTAINER", tmp_path)
-    whole = memory.available(CPU)
+    monkeypatch.setattr(device_memory, "CONTAINER", tmp_path)
+    whole = device_memory.available(CPU)
     assert whole > 10**6
     # A million bytes may be taken, 700,000 are, and 200,000 of these only keep what was read.
     for name, text in (("max", "1000000\n"), ("current", "700000\n"), ("stat", "anon 5\ninactive_file 200000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
-    assert memory.available(CPU) == 500_000
+    assert device_memory.available(CPU) == 500_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.available(CPU) > 10**6
+    assert device_memory.available(CPU) > 10**6
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,7 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
                     numbers[0] -= 1
                     raise torch.OutOfMemoryError("CUDA out of memory.")
                 terms = objective(model, batch, context)
-                return LossTerms(terms.total * float("nan"), *rest(terms)) if mine and context.step == 1 else terms
+                return LossTerms(terms.loss * float("nan"), *rest(terms)) if mine and context.step == 1 else terms
 
             return call
 

@@ -16,7 +16,7 @@ from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.errors import InputError
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
-from workflow_src.runtime.memory import OutOfMemory, is_out_of_memory
+from workflow_src.runtime.device_memory import OutOfMemory, is_out_of_memory
 from workflow_src.training import update
 from workflow_src.training.update import NORMS, Gate, Part, describe, learning_rate
 from workflow_src.types import LossTerms, TrainingContext
@@ -44,7 +44,7 @@ def by_hand(trainer, model, objective, tiny, frozen, without=()):
     for step in range(config.max_steps):
         batch = collate(tiny.train, next(rows))
         terms = objective(model, batch, TrainingContext(step, config.max_steps, generator, frozen))
-        (terms.total * terms.count).backward()
+        (terms.loss * terms.count).backward()
         torch._foreach_div_([p.grad for p in model.parameters() if p.grad is not None], terms.count)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
         for group in optimiser.param_groups:
@@ -63,9 +63,9 @@ def spoiled(at, factor, gradient=False):
             terms = objective(model, batch, context)
             if context.step not in at:
                 return terms
-            total = terms.total * factor
+            total = terms.loss * factor
             if gradient:
-                total = terms.total.detach() + (total - total.detach())
+                total = terms.loss.detach() + (total - total.detach())
             return LossTerms(total, terms.count, terms.figures)
 
         return call

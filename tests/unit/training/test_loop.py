@@ -243,7 +243,7 @@ def test_the_clock_saves_no_state_amid_skipped_updates(make_trainer, monkeypatch
     def wrap(objective):
         def call(model, batch, context):
             terms = objective(model, batch, context)
-            return dataclasses.replace(terms, total=terms.total * (float("nan") if context.step in (2, 3) else 1.0))
+            return dataclasses.replace(terms, loss=terms.loss * (float("nan") if context.step in (2, 3) else 1.0))
 
         return call
 
@@ -273,7 +273,7 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
     assert parts[0].num_target_tokens != parts[1].num_target_tokens
     objective = build_objective("transformer", tiny_settings("transformer")["objective"])
     terms = objective(twin.model, _union(parts), TrainingContext(0, 1, torch.Generator()))
-    terms.total.backward()
+    terms.loss.backward()
     gradients = {name: p.grad for name, p in twin.model.named_parameters()}
     norm = torch.sqrt(sum((g**2).sum() for g in gradients.values()))
     scale = min(1.0, clip / (float(norm) + 1e-6)) if clip else 1.0
@@ -285,7 +285,7 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
     }
     progress = trainer.run()
     assert progress.target_tokens == terms.count == sum(part.num_target_tokens for part in parts)
-    assert progress.history[-1]["loss"] == pytest.approx(terms.total.item(), abs=1e-12)
+    assert progress.history[-1]["loss"] == pytest.approx(terms.loss.item(), abs=1e-12)
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=0, atol=1e-12, msg=name)
 
@@ -360,7 +360,7 @@ def test_history_has_means_since_the_validation_before(make_trainer):
     def watch(objective):
         def call(model, batch, context):
             terms = objective(model, batch, context)
-            losses.append(terms.total.item())
+            losses.append(terms.loss.item())
             return terms
 
         return call

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import words
+from workflow_src.decoding.latent import best_ids
 from workflow_src.decoding.refinement import delta_step, translate_batch
 from workflow_src.losses.common import collapsed
 from workflow_src.losses.draws import sentence_keys
@@ -58,7 +58,7 @@ def _measured(
     memory = model.encode(batch.source)
     keys = sentence_keys(batch, generator)
     elbo, kl = evidence_lower_bound(model, memory, batch.target, objective.dev_samples, keys)
-    rows, _ = words(model, memory, model.posterior(memory, batch.target)[0], memory.mask, scored=False)
+    rows, _ = best_ids(model, memory, model.posterior(memory, batch.target)[0], memory.mask, scored=False)
     lengths = model.predict_lengths(memory, model.prior(memory)[0])
     sums = {
         "elbo": float(elbo.sum()),

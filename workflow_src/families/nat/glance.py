@@ -16,10 +16,10 @@ from torch import Tensor
 from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
+from workflow_src.losses.aligned import best_and_own, own_symbols
 from workflow_src.losses.common import Cells
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
-from workflow_src.losses.own_symbols import best_and_own, own_symbols
 from workflow_src.nn.layers import Memory
 
 # Streams of random numbers: how many, and which.

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class NatObjective:
-    """Targets that have no alignment with the slots of their source add nothing; `unreachable` is their share."""
+    """The loss of `nat`: of the output, of latents and of lengths.
+
+    Targets that have no alignment with the slots of their source add nothing; the figure `unreachable` is their share.
+    """
 
     def __init__(self, config: NatObjectiveConfig):
         self.config = config
@@ -48,11 +51,11 @@ class NatObjective:
             figures |= {"kl": kl.detach().mean(), "kl_budget": free}
         slots, bound = training_slots(model, batch), None if model.length is None else batch.longest_target
         real = cells(mask_of(training_slots(model, batch.on_cpu)), slots.device)
-        part = share(config, context.progress)
+        glanced_share = share(config, context.progress)
         shown = None
         if config.glance != "none":
             assert keys is not None, "what draws has keys"
-            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part, real, bound)
+            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real, bound)
             glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": glanced}
         hidden, mask = model.hidden(memory, slots, z, shown, bound)

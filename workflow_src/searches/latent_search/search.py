@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols, unpadded
-from workflow_src.decoding.latent import latent_mask, says_lengths, words
+from workflow_src.decoding.latent import best_ids, latent_mask, says_lengths
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.decoding.settings import RESCORER
@@ -136,7 +136,7 @@ def _at_target(
         z = mean + deviation * noise[part, : mask.size(1)].to(mean)
         if make_step and steps:
             z = refine(z, make_step(own, mask), steps)
-        rows_of_words, own_scores = words(model, own, z, mask, scored=rescorer is None)
+        rows_of_words, own_scores = best_ids(model, own, z, mask, scored=rescorer is None)
         tokens += rows_of_words
         scores += own_scores
     return tokens, scores

@@ -21,6 +21,7 @@ SEARCH = Search(
     name="score",
     title="score",
     settings=ScoreSettings,
+    # Shared with `energy`: only the network's direction differs.
     run="workflow_src.decoding.refinement:search_along_direction",
     program="workflow_src.decoding.latent_pass:program",
     varies=varies,

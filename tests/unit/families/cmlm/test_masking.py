@@ -78,7 +78,7 @@ def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weigh
         lengths -= float((head * labels / labels.sum()).sum())
     count = int(masked.sum())
     assert terms.count == count
-    assert float(terms.total) == pytest.approx((total + weight * lengths) / count, rel=1e-6)
+    assert float(terms.loss) == pytest.approx((total + weight * lengths) / count, rel=1e-6)
     assert float(terms.figures["nll"]) == pytest.approx(nll / count, rel=1e-6)
     assert float(terms.figures["masked"]) == pytest.approx(count / 12)
 
@@ -143,19 +143,19 @@ def test_batches_of_empty_targets_teach_lengths_alone():
     model, objective = cmlm().train(), MaskedLoss(CmlmObjectiveConfig())
     empty = dataclasses.replace(batch(), target=torch.full((4, 2), PAD))
     terms = objective(model, empty, context())
-    terms.total.backward()
-    assert torch.isfinite(terms.total) and float(terms.figures["nll"]) == 0
+    terms.loss.backward()
+    assert torch.isfinite(terms.loss) and float(terms.figures["nll"]) == 0
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
     assert model.length.outer.weight.grad.any()
     mixed = dataclasses.replace(batch(), target=batch().target.clone())
     mixed.target[1] = PAD
-    assert torch.isfinite(objective(model, mixed, context()).total)
+    assert torch.isfinite(objective(model, mixed, context()).loss)
 
 
 def test_one_update_lowers_the_loss():
     model, objective = cmlm(seed=3).train(), MaskedLoss(CmlmObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
-    before.total.backward()
+    before.loss.backward()
     optimiser.step()
-    assert objective(model, batch(), context()).total.item() < before.total.item()
+    assert objective(model, batch(), context()).loss.item() < before.loss.item()

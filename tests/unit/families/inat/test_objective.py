@@ -73,21 +73,21 @@ def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
             hidden = model.refine(memory, read, hidden, mask)
         total = total + by_hand(model, pair, inputs, config.label_smoothing, config.length_weight)
     assert terms.count == data.num_target_tokens
-    assert terms.total.item() * terms.count == pytest.approx(total.item(), rel=1e-9)
+    assert terms.loss.item() * terms.count == pytest.approx(total.item(), rel=1e-9)
     wanted = gradients(model, total / terms.count)
-    for name, gradient in gradients(model, terms.total).items():
+    for name, gradient in gradients(model, terms.loss).items():
         assert torch.allclose(gradient, wanted[name], atol=1e-10), name
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_neither_padding_nor_the_order_of_a_batch_changes_the_loss(settings):
     model, data = inat(), batch()
-    terms = loss(model, data, **settings).total.item()
+    terms = loss(model, data, **settings).loss.item()
     turned = Batch(data.source.flip(0), data.target.flip(0), data.indices[::-1])
     for other in (padded(data), turned):
-        assert loss(model, other, **settings).total.item() == pytest.approx(terms, rel=1e-11)
+        assert loss(model, other, **settings).loss.item() == pytest.approx(terms, rel=1e-11)
     if settings["dae_mix"] or settings.get("guess"):
-        assert loss(model, data, seed=1, **settings).total.item() != terms
+        assert loss(model, data, seed=1, **settings).loss.item() != terms
 
 
 def test_a_share_of_sentences_is_denoised():
@@ -148,19 +148,19 @@ def test_an_empty_target_learns_its_length_only():
     model = inat()
     data = Batch(torch.tensor([[4, 5, 2]]), torch.tensor([[PAD]]), (0,))
     terms = loss(model, data)
-    assert float(terms.figures["nll"]) == 0 and torch.isfinite(terms.total) and float(terms.total.detach()) > 0
+    assert float(terms.figures["nll"]) == 0 and torch.isfinite(terms.loss) and float(terms.loss.detach()) > 0
     both = pairs([4, 2], [3, 1])
     both.target[1] = PAD
-    assert torch.isfinite(loss(model, both).total)
+    assert torch.isfinite(loss(model, both).loss)
 
 
 def test_one_update_lowers_the_loss():
     model = inat(seed=3).train()
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = loss(model, batch(), dae_mix=1.0)
-    before.total.backward()
+    before.loss.backward()
     optimiser.step()
-    assert loss(model, batch(), dae_mix=1.0).total.item() < before.total.item()
+    assert loss(model, batch(), dae_mix=1.0).loss.item() < before.loss.item()
 
 
 @dataclasses.dataclass(frozen=True)

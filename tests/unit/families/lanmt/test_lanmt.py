@@ -170,7 +170,7 @@ def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
         total += -(joint - own) - 0.7 * own + kl.clamp(min=free).sum()
         tokens, kl_sum, positions = tokens + pair.target.size(1) + 1, kl_sum + kl.sum(), positions + len(kl)
     assert terms.count == tokens
-    assert terms.total.item() == pytest.approx((total / tokens).item(), rel=1e-9)
+    assert terms.loss.item() == pytest.approx((total / tokens).item(), rel=1e-9)
     assert float(terms.figures["kl"]) == pytest.approx((kl_sum / positions).item(), rel=1e-9)
 
 
@@ -186,7 +186,7 @@ def test_the_budget_falls_as_training_goes_on(model, batch):
         held = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
         terms = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
         expected = Elbo(held)(model, batch, context(seed=2))
-        assert terms.total.item() == pytest.approx(expected.total.item(), rel=1e-12)
+        assert terms.loss.item() == pytest.approx(expected.loss.item(), rel=1e-12)
         assert terms.figures["kl_budget"] == pytest.approx(free)
 
 
@@ -194,16 +194,16 @@ def test_padding_and_company_change_no_loss(model, batch):
     """Each sentence has noise of its own, so that no draw has to be replaced."""
     objective = Elbo(ElboConfig())
     terms, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
-    assert terms.total.item() == pytest.approx(wider.total.item(), rel=1e-12)
+    assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-12)
     parts = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
-    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
-    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
 
 
 def test_the_reconstruction_reaches_the_posterior_through_the_sample(model, batch):
     """Without a KL there still is a gradient: that of the sampled latents."""
     terms = Elbo(ElboConfig(kl_budget=1e6, budget_hold=1.0, budget_until=1.0))(model, batch, context(seed=2))
-    grads = gradients(model, terms.total)
+    grads = gradients(model, terms.loss)
     assert grads["latents.posterior_head.linear.weight"].abs().max() > 1e-6
     # The KL is below its budget, and nothing else reads the prior.
     assert not grads["latents.prior_head.linear.weight"].any()
@@ -280,7 +280,7 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     assert torch.allclose(goal, refine(z, delta_step(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
-    assert terms.total.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
+    assert terms.loss.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
     took = refiners.start(refiner(kind), None, None, frozen)
     assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
     hypotheses = translate_batch(frozen, batch.source, kind, 2, 0.5, network)

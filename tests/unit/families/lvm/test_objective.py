@@ -65,13 +65,13 @@ def test_loss_and_gradients_against_a_naive_computation(batch, smoothing, free, 
         loss = loss + smooth + sum(torch.clamp(value, min=free) for value in kl) + weight * own
         plain, divergence, nll_length = plain + exact, divergence + kl.sum(), nll_length + own
     assert terms.count == positions
-    assert terms.total.item() == pytest.approx(loss.item() / positions, rel=1e-12)
+    assert terms.loss.item() == pytest.approx(loss.item() / positions, rel=1e-12)
     figures = terms.figures
     assert figures["nll"].item() == pytest.approx(plain.item() / positions, rel=1e-12)
     assert figures["kl"].item() == pytest.approx(divergence.item() / positions, rel=1e-12), "logged without free nats"
     assert figures["length_nll"].item() == pytest.approx(nll_length.item() / 3, rel=1e-12)
     assert figures["kl_budget"] == free
-    grads, wanted = gradients(model, terms.total), gradients(model, loss / positions)
+    grads, wanted = gradients(model, terms.loss), gradients(model, loss / positions)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, wanted[name], atol=1e-11), name
 
@@ -83,19 +83,19 @@ def test_the_budget_holds_for_each_position_and_not_for_the_sum(batch):
     kl = torch.cat(free).detach()
     middle = kl.median().item()
     assert kl.min() < middle < kl.max()
-    losses = [Elbo(ElboConfig(kl_budget=b))(model, batch, context()).total.item() for b in (0.0, middle)]
+    losses = [Elbo(ElboConfig(kl_budget=b))(model, batch, context()).loss.item() for b in (0.0, middle)]
     assert (losses[1] - losses[0]) * 9 == pytest.approx((middle - kl).clamp(min=0).sum().item(), rel=1e-9)
 
 
 def test_a_position_within_the_budget_pulls_nothing():
     model, batch = lvm(seed=3), pairs([4], [3])
-    grads = gradients(model, Elbo(ElboConfig(kl_budget=1e6))(model, batch, context()).total)
+    grads = gradients(model, Elbo(ElboConfig(kl_budget=1e6))(model, batch, context()).loss)
     assert not any(g is not None and g.any() for name, g in grads.items() if name.startswith("prior_"))
     assert grads["posterior_head.linear.weight"].any(), "the reconstruction still trains the posterior"
 
 
 def test_the_length_loss_trains_encoder_and_embeddings(model, batch):
-    twice, once = (gradients(model, Elbo(ElboConfig(length_weight=w))(model, batch, context()).total) for w in (2, 1))
+    twice, once = (gradients(model, Elbo(ElboConfig(length_weight=w))(model, batch, context()).loss) for w in (2, 1))
     for name in ("encoder.layers.0.feed_forward.inner.weight", "source_embedding.weight", "length.inner.weight"):
         assert not torch.allclose(twice[name], once[name]), name
 
@@ -150,7 +150,7 @@ def test_padding_changes_nothing_but_the_noise(batch, end):
         quiet.posterior_head.linear.bias[3:] = -60
         quiet.posterior_head.linear.weight[3:] = 0
     assert quiet.posterior(quiet.encode(batch.source), batch.target, batch.target_mask)[1].max() < 1.1e-4
-    losses = [Elbo(ElboConfig())(quiet, given, context()).total.item() for given in (batch, padded(batch))]
+    losses = [Elbo(ElboConfig())(quiet, given, context()).loss.item() for given in (batch, padded(batch))]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 

@@ -99,7 +99,7 @@ def test_a_share_of_nothing_is_the_plain_loss_exactly(loss, count):
         model = nat(loss=loss, latent="vae", dropout=0.2, seed=1).train()
         torch.manual_seed(5)
         terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
-        losses.append((terms.total, gradients(model, terms.total)))
+        losses.append((terms.loss, gradients(model, terms.loss)))
     assert torch.equal(losses[0][0], losses[1][0])
     for name, gradient in losses[0][1].items():
         other = losses[1][1][name]
@@ -113,7 +113,7 @@ def test_what_is_shown_changes_the_loss_and_the_random_state_of_dropout_stays(lo
     for settings in ({}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0, "glance_end": 1.0}):
         torch.manual_seed(5)
         terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
-        states.append((float(terms.total.detach()), torch.get_rng_state()))
+        states.append((float(terms.loss.detach()), torch.get_rng_state()))
     assert states[0][0] != states[1][0] and torch.equal(states[0][1], states[1][1]) and model.training
 
 
@@ -124,7 +124,7 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
         model.output_bias[3] += 1e4
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=1.0)
     terms = NatObjective(config)(model, batch(), context())
-    grads = gradients(model, terms.total)
+    grads = gradients(model, terms.loss)
     assert float(terms.figures["nll"]) == 0 and float(terms.figures["glanced"]) == 1
     # The path from the length head is the only one.
     assert not grads["decoder.layers.0.self_attention.output.weight"].any() and grads["length.outer.weight"].any()

@@ -87,7 +87,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     both = pairs([4, 1], [3, 4])
     whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
     assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
-    assert whole.total.item() * whole.count == pytest.approx(first.total.item() * first.count, rel=1e-9)
+    assert whole.loss.item() * whole.count == pytest.approx(first.loss.item() * first.count, rel=1e-9)
     assert whole.count == int((both.target != PAD).sum()) + 2
 
 
@@ -95,6 +95,6 @@ def test_one_update_lowers_the_loss():
     model, objective = nat(seed=3).train(), NatObjective(NatObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
-    before.total.backward()
+    before.loss.backward()
     optimiser.step()
-    assert objective(model, batch(), context()).total.item() < before.total.item()
+    assert objective(model, batch(), context()).loss.item() < before.loss.item()

@@ -44,7 +44,7 @@ def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(ki
     squared = ((direction - (goal - z)) ** 2)[mask].sum() / mask.sum()
     constant = ((goal - z) ** 2)[mask].sum() / mask.sum()
     assert terms.count == int(mask.sum())
-    assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
+    assert terms.loss.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert all(gradient is None for name, gradient in gradients(frozen_copy(frozen), squared).items())
 
 
@@ -57,7 +57,7 @@ def test_padding_changes_no_loss(monkeypatch):
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
     frozen, network = base(), refiner("score")
     terms, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
-    assert terms.count == wider.count and terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+    assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
 
 
 @dataclasses.dataclass(frozen=True)

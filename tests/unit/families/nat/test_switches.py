@@ -63,7 +63,7 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
         wanted += torch.nn.functional.cross_entropy(logits, pair.target[0], reduction="sum", label_smoothing=smoothing)
         wanted += 0.5 * length_loss(model, memory, pair)[0]
-    assert float(actual.total.detach()) * actual.count == pytest.approx(wanted.item(), rel=1e-12)
+    assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted.item(), rel=1e-12)
 
 
 def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
@@ -76,15 +76,15 @@ def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
         weight, bias = model.target_embedding.weight, model.output_bias
         wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
         wanted += 0.5 * float(length_loss(model, model.encode(pair.source), pair)[0].detach())
-    assert float(actual.total.detach()) * actual.count == pytest.approx(wanted, rel=1e-12)
+    assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss, latent", SWITCHES)
 def test_padding_changes_neither_loss_nor_gradients(loss, latent):
     model = nat(loss=loss, latent=latent)
     actual, wider = terms(model), terms(model, padded(batch(), 4))
-    assert float(actual.total.detach()) == pytest.approx(float(wider.total.detach()), rel=1e-11)
-    ours, theirs = gradients(model, actual.total), gradients(model, wider.total)
+    assert float(actual.loss.detach()) == pytest.approx(float(wider.loss.detach()), rel=1e-11)
+    ours, theirs = gradients(model, actual.loss), gradients(model, wider.loss)
     for name, gradient in ours.items():
         # Sinusoidal positions of nothing: the length head's table has rows that no sentence uses.
         assert gradient is None or torch.allclose(gradient, theirs[name], atol=1e-10), name
@@ -106,7 +106,7 @@ def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
     # A budget that is never reached costs itself at every source position.
     free = terms(model, kl_budget=1e3, budget_end=1e3)
     positions = int((pairs.source != PAD).sum())
-    assert float(free.total - actual.total) * actual.count == pytest.approx(
+    assert float(free.loss - actual.loss) * actual.count == pytest.approx(
         (1e3 * positions - wanted.sum()).item(), rel=1e-9
     )
     assert torch.isfinite(model.hidden(memory, z=z)[0]).all()

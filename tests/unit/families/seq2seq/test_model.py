@@ -157,10 +157,10 @@ def test_training_loss_is_a_mean_that_parts_join_to():
     objective = CrossEntropy(CrossEntropyConfig())
     terms = objective(model, batch, context())
     assert terms.count == 12
-    assert objective(model, padded(batch), context()).total.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
     parts = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
-    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
 
 
 def test_dropout_is_drawn_in_training_alone_and_starts_from_the_generator():

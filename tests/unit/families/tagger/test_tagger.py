@@ -46,15 +46,15 @@ def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(
     wanted, nll = by_hand(model, batch, smoothing, length_weight)
     words = sum(LENGTHS[1])
     assert terms.count == words and float(terms.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
-    assert float(terms.total.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
-    own, other = gradients(model, terms.total), gradients(model, wanted / words)
+    assert float(terms.loss.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
+    own, other = gradients(model, terms.loss), gradients(model, wanted / words)
     for name, gradient in own.items():
         assert torch.allclose(gradient, other[name], rtol=1e-9, atol=1e-12), name
 
 
 def test_padding_changes_no_loss():
     model, batch = tagger(seed=1), pairs(*LENGTHS)
-    assert torch.allclose(loss_of(model, batch).total, loss_of(model, padded(batch)).total, rtol=0, atol=1e-12)
+    assert torch.allclose(loss_of(model, batch).loss, loss_of(model, padded(batch)).loss, rtol=0, atol=1e-12)
 
 
 def test_figures_on_dev_are_those_of_sentences_one_by_one():

@@ -32,9 +32,9 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
     terms = CrossEntropy(CrossEntropyConfig(label_smoothing=smoothing))(model, batch, context())
     loss, plain, count = naive(model, batch, smoothing)
     assert terms.count == count == 12
-    assert terms.total.item() == pytest.approx(loss.item() / count, rel=1e-12)
+    assert terms.loss.item() == pytest.approx(loss.item() / count, rel=1e-12)
     assert terms.figures["nll"].item() == pytest.approx(plain.item() / count, rel=1e-12)
-    grads, wanted = gradients(model, terms.total), gradients(model, loss / count)
+    grads, wanted = gradients(model, terms.loss), gradients(model, loss / count)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, wanted[name], atol=1e-12), name
 
@@ -50,7 +50,7 @@ def test_padding_changes_nothing_and_parts_join_by_their_counts():
     model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
     objective = CrossEntropy(CrossEntropyConfig())
     terms = objective(model, batch, context())
-    assert objective(model, padded(batch), context()).total.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
     parts = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
-    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)

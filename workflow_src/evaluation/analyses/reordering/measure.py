@@ -22,8 +22,8 @@ from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, outputs, targ
 from workflow_src.evaluation.analyses.networks import posterior_latents
 from workflow_src.evaluation.analyses.reordering import ReorderingSettings
 from workflow_src.jobs import log
+from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
-from workflow_src.losses.own_symbols import own_symbols
 from workflow_src.serving.translator import Translator
 from workflow_src.types import EOS, AlignedLatentModel, wide
 

@@ -48,7 +48,7 @@ def aligned_loss(
     align: Callable[[Tensor], Aligned],
     real: Cells | None = None,
 ) -> Tensor:
-    """The losses (B,) that `align` finds; the sum over alignments, or a choice of one, is its own.
+    """The losses (B,) of `align`, which sums over alignments or chooses one.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
     `real` are the cells of the mask; without them, the CPU waits to read it.
