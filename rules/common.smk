@@ -134,18 +134,20 @@ def role_inputs(wildcards, filled):
 def training_inputs(wildcards):
     """Inputs of every training rule, by the names that its command uses."""
     system = plan.system(wildcards.system)
+    # A reversed system reads targets: its outputs are compared with sources.
+    read, reference = ("target", plan.corpus("dev", "source")) if system.reversed else ("source", plan.reference("dev"))
     inputs = {
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
         "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
-        "reference": plan.reference("dev"),
+        "reference": reference,
         "summary": plan.corpus_summary,
     }
     # Beside the summary: the text of placeholders, which outputs get back before they are scored.
     if plan.recipe.placeholder_kinds:
-        inputs["source"] = plan.corpus("dev", "source")
+        inputs["source"] = plan.corpus("dev", read)
     inputs |= role_inputs(wildcards, system.filled)
     if plan.initial_weights(system.name, wildcards.seed):
         inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)
@@ -174,6 +176,15 @@ def options_built_on(wildcards, input):
     return " ".join(filter(None, [option("base")(wildcards, input), others]))
 
 
+def options_backward(wildcards, input):
+    """For params: `--backward-model FILE --backward-shards FILE …` where pairs are scored in both directions."""
+    if "backward_model" not in input.keys():
+        return ""
+    shards = input["backward_shards"]
+    words = ["--backward-model", input["backward_model"], "--backward-shards", *([shards] if isinstance(shards, str) else shards)]
+    return shlex.join(words)
+
+
 def option_systems(wildcards, input):
     """For params: `--systems ROLE=FOLDER …` for the systems that a decode works with beside its own."""
     words = [f"{role}={os.path.dirname(input[role])}" for role in roles() if role in input.keys()]
@@ -191,6 +202,17 @@ def decode_inputs(wildcards):
     decode = plan.decode(wildcards.system, wildcards.search)
     chosen = {"chosen": plan.chosen(decode, wildcards.seed)} if decode.tune else {}
     return search_inputs(wildcards) | chosen
+
+
+def backward_scores(wildcards):
+    """Scores of the pairs the other way round, and the weights they are of, where an experiment asks for both."""
+    backward = plan.likelihood(wildcards.system).backward
+    if backward is None:
+        return {}
+    return {
+        "backward_model": plan.likelihood_weights(backward),
+        "backward_shards": plan.likelihood_shards(backward),
+    }
 
 
 def state_folder(wildcards):

@@ -38,6 +38,7 @@ rule score_pairs:
 
 rule keep_likely:
     input:
+        unpack(backward_scores),
         shards=lambda wildcards: plan.likelihood_shards(wildcards.system),
         model=rules.score_pairs.input.model,
         subwords=SUBWORDS,
@@ -60,10 +61,11 @@ rule keep_likely:
         settings=lambda wildcards: plan.settings_likelihood(wildcards.system),
         subwords=input_folder("subwords"),
         pairs=input_prefix("pairs"),
+        backward=options_backward,
         prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
     message:
         "Keeping the training pairs that {wildcards.system} finds likely"
     shell:
         "python -m workflow_src.stages.keep_likely --settings {params.settings:q} --log {log:q}"
-        " --shards {input.shards:q} --model {input.model:q} --subwords {params.subwords:q} --pairs {params.pairs:q}"
+        " --shards {input.shards:q} {params.backward} --model {input.model:q} --subwords {params.subwords:q} --pairs {params.pairs:q}"
         " --output-prefix {params.prefix:q}"

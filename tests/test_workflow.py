@@ -599,6 +599,11 @@ CHANGES = {
         "systems: {ctc: {data: likely-by-teacher}}",
         {"score_pairs": 1, "keep_likely": 1} | AFTER_CTC,
     ),
+    "pairs that two systems find likely, one in each direction": (
+        "systems: {ctc: {data: likely-by-teacher}, back: {family: transformer, preset: tiny, reversed: true, training: "
+        "{max_steps: 9}}}\nlikelihood: {teacher: {backward: back}}",
+        {"train_teacher": 1, "score_pairs": 2, "keep_likely": 1} | AFTER_CTC,
+    ),
     "how likely pairs are that no system learns from": ("likelihood: {teacher: {keep: 0.5}}", {}),
     "one more seed": (
         "seeds: [1, 2]",
@@ -964,7 +969,8 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     (augmented,) = (json.loads(path.read_text())["augmented"] for path in results.glob("encoded/raw+*/train.json"))
     assert augmented["upper"] + augmented["title"] > 0.1 * encoded["pairs"]
     for words in (
-        "Likelihood under teacher",
+        "Likelihood under teacher and back",
+        "raw (reversed)",
         "monolingual, German",
         f"likely-by-teacher {trained['likely-by-teacher']['pairs_an_epoch']:g} of {pairs['likely-by-teacher']}",
     ):
@@ -1067,6 +1073,7 @@ ROWS = {
     "share of likely pairs, and shards that score them (`likelihood`)": [
         "how likely pairs are that no system learns from",
         "pairs that a system finds likely",
+        "pairs that two systems find likely, one in each direction",
     ],
     "subwords, `subwords_from`": [
         "size of the subwords",

@@ -63,7 +63,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "import_model": len(plan.imports),
         "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
         "merge_distilled": len(plan.distilled),
-        "score_pairs": sum(plan.likelihood(system).shards for system in plan.scorers),
+        "score_pairs": sum(plan.likelihood(system).shards for system in plan.scoring),
         "keep_likely": len(plan.scorers),
         "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(extra),
         "choose_settings": len(plan.tuned),
@@ -122,7 +122,7 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         tokens = sentences * sizes.length if sentences else None
         what = "" if split == "train" else f"{split} "
         rows.append(_row(plan, f"distil {what}with {teacher}", work, rates, None, tokens))
-    for scorer in plan.scorers:
+    for scorer in plan.scoring:
         work = [work_of(plan, "score_pairs", {"system": scorer, "shards": "1"}, sizes)]
         tokens = sizes.pairs * sizes.length if sizes.pairs else None
         rows.append(_row(plan, f"score pairs with {scorer}", work, rates, None, tokens))

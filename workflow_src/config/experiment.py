@@ -149,6 +149,9 @@ class SystemConfig(Frozen):
         None,
         description="a text, or texts with their weights; default: raw, or that of the base with its training.augment",
     )
+    reversed: bool = Field(
+        False, description="reads targets and writes sources: only for likelihood.SYSTEM.backward, on raw pairs"
+    )
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
@@ -205,12 +208,17 @@ class DistillationConfig(Frozen):
 
 
 class LikelihoodConfig(Frozen):
-    """Which training pairs a system finds likely: by -log p(target | source) in nats a target subword."""
+    """Which training pairs a system finds likely: by -log p(target | source) in nats a target subword.
 
+    With `backward`, -log p(source | target) counts too: the score is the dual conditional cross-entropy
+    (Junczys-Dowmunt 2018).
+    """
+
+    backward: str | None = Field(None, description="a system with reversed: true that scores the pairs too")
     keep: float | None = Field(
         None, gt=0, le=1, description="share of the pairs, the likeliest; default: 0.9, or all where maximum is set"
     )
-    maximum: float | None = Field(None, gt=0, description="-log p in nats a target subword that pairs have at most")
+    maximum: float | None = Field(None, gt=0, description="score in nats a subword that pairs have at most")
     batch: int = Field(128, gt=0, description="pairs scored together")
     shards: int = Field(1, gt=0, description="jobs")
     seed: Seed | None = Field(None, description="which of the system's seeds; default the first")

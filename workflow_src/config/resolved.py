@@ -36,6 +36,8 @@ class System:
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Systems that its bundle carries for its searches, by role.
     carries: dict[str, str] = dataclasses.field(default_factory=dict)
+    # It reads targets and writes sources.
+    reversed: bool = False
     # Settings by search that its finished bundle has in place of those that dev chose.
     search_defaults: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config import texts
@@ -9,7 +10,7 @@ from workflow_src.config.base import parse
 from workflow_src.config.compose import merge, read_preset
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.resolved import System
+from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
 from workflow_src.registry import (
     carried,
@@ -18,6 +19,7 @@ from workflow_src.registry import (
     distilling_search,
     engines,
     families,
+    named_systems,
 )
 from workflow_src.spec import (
     AUTOREGRESSIVE,
@@ -85,6 +87,10 @@ def _check_likelihood(config: WorkflowConfig) -> None:
             raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
         if section.seed is not None and section.seed not in config.seeds:
             raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
+        reversed_systems = [other for other, system in config.systems.items() if system.reversed]
+        if section.backward is not None and section.backward not in reversed_systems:
+            hint = "name a system with reversed: true"
+            raise ConfigError(f"likelihood.{name}.backward", section.backward, allowed=reversed_systems, hint=hint)
 
 
 def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
@@ -253,6 +259,29 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
         raise ConfigError(where, text, allowed=f"a system of family {' or '.join(fits)}")
 
 
+def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> None:
+    """Refuse systems that read targets for everything but scores of raw pairs. Raises ConfigError."""
+    reversed_systems = [system for system in systems.values() if system.reversed]
+    fits = _families_with(AUTOREGRESSIVE, SCORER, imported=False)
+    for system in reversed_systems:
+        where = f"systems.{system.name}"
+        if system.family_name not in fits:
+            raise ConfigError(f"{where}.family", system.family_name, problem="reversed is true", allowed=fits)
+        if list(system.texts) != [texts.RAW]:
+            raise ConfigError(
+                f"{where}.data", texts.words(system.learnt_data), problem="reversed is true", allowed=[texts.RAW]
+            )
+    used = {f"systems.{system.name}": [*system.built_on, *system.carries.values()] for system in systems.values()}
+    used |= {f"decode {one.system}/{one.name}": [one.system, *named_systems(one.values).values()] for one in decodes}
+    for where, names in used.items():
+        for name in names:
+            if systems[name].reversed:
+                hint = "name another system"
+                raise ConfigError(
+                    where, problem=f"{name} translates the other way round: it only scores pairs", hint=hint
+                )
+
+
 def check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
     """Refuse likely pairs, and capitals where normalisation takes them away. Raises ConfigError."""
     for system in systems.values():
@@ -300,6 +329,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         training=_training(system, base, family, where),
         roles=system.roles,
         carries=system.carries,
+        reversed=system.reversed,
         search_defaults=system.search_defaults,
     )
     if reason := family.conflict(resolved.model, resolved.objective):

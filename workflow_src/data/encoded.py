@@ -163,12 +163,18 @@ class EncodedCorpus:
         tokens = {side: _tokens(prefix, side, dtype, counts[side]) for side in SIDES}
         return cls(str(prefix), summary, tokens, offsets)
 
+    def reversed(self) -> EncodedCorpus:
+        """The same pairs, of which the targets are read and the sources written. `verify` only knows the files."""
+        of_source, of_target = SIDES
+        return EncodedCorpus(
+            self.prefix,
+            self.summary,
+            {of_source: self.tokens[of_target], of_target: self.tokens[of_source]},
+            {of_source: self.offsets[of_target], of_target: self.offsets[of_source]},
+        )
+
     def __len__(self) -> int:
         return int(self.summary["pairs"])
-
-    def __reduce__(self):
-        # Worker processes map the files themselves instead of getting a copy.
-        return EncodedCorpus.open, (self.prefix,)
 
     def source(self, row: int) -> np.ndarray:
         """Source ids of a pair, without BOS and EOS; a view into the file, not to be written."""

@@ -144,6 +144,10 @@ class Subwords:
         sides = [read_side(method, folder, name, threads, reserved) for name in names]
         return cls(sides[0], sides[-1], description)
 
+    def reversed(self) -> Subwords:
+        """The subwords of the other direction, in which the target is read."""
+        return Subwords(self._target, self._source, self.description)
+
     @property
     def source_size(self) -> int:
         return self._source.size

@@ -1,9 +1,10 @@
-"""Stage: the encoded training pairs that a system finds likely, by the shards of score_pairs, as a training text."""
+"""Stage: the encoded training pairs that one or two systems find likely, by the shards of score_pairs, as a text."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +19,23 @@ from workflow_src.data.shards import SCORE, by_number, read_shards, scoring_file
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.provenance import provenance
+from workflow_src.records.provenance import numbered, provenance
 from workflow_src.spec import Frozen
 
 
 class LikelySettings(Frozen):
     system: str = Field(description="that scored the pairs")
+    backward: str | None = Field(description="that scored them the other way round")
     keep: float = Field(gt=0, le=1, description="share of the pairs, the likeliest")
-    maximum: float | None = Field(description="-log p in nats a target subword that pairs have at most")
+    maximum: float | None = Field(description="score in nats a subword that pairs have at most")
 
 
 class Inputs(JobInputs):
     settings: LikelySettings = Field(description="which pairs are kept")
     shards: tuple[Path, ...] = Field(min_length=1, description="outputs of score_pairs, in order")
     model: Path = Field(description="weights of the system")
+    backward_shards: tuple[Path, ...] = Field((), description="outputs of score_pairs by the reversed system, in order")
+    backward_model: Path | None = Field(None, description="weights of the reversed system")
     subwords: Path = Field(description="folder of learn_subwords")
     pairs: Path = Field(description="prefix of the encoded training pairs")
     output_prefix: Path
@@ -49,6 +53,14 @@ def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str 
     return verdicts
 
 
+def dual_cross_entropy(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """Scores (N,) of pairs by both directions' scores (N,): large where a direction is, or where the two disagree.
+
+    Junczys-Dowmunt 2018, equation 1: |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2.
+    """
+    return np.abs(forward - backward) + (forward + backward) / 2
+
+
 def drawn_examples(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[Example]:
     """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
     drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
@@ -62,13 +74,22 @@ def drawn_examples(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray
     ]
 
 
+def _read_scores(inputs: Inputs, model: Path, shards: Sequence[Path], pairs: int) -> np.ndarray:
+    """Scores (N,) of all pairs by one system."""
+    # They depend on no settings.
+    lines = read_shards(list(shards), {}, scoring_files(model, inputs.subwords, inputs.pairs), pairs=pairs)
+    return np.array([line[SCORE] for line in lines], np.float64)
+
+
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
     corpus = EncodedCorpus.open(inputs.pairs)
-    files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
-    # The scores depend on no settings.
-    lines = read_shards(list(inputs.shards), {}, files, pairs=len(corpus))
-    scores = np.array([line[SCORE] for line in lines], np.float64)
+    scores = _read_scores(inputs, inputs.model, inputs.shards, len(corpus))
+    if inputs.backward_model:
+        scores = dual_cross_entropy(
+            scores, _read_scores(inputs, inputs.backward_model, inputs.backward_shards, len(corpus))
+        )
+    systems = " and ".join(filter(None, [settings.system, settings.backward]))
     subwords = Subwords.load(inputs.subwords)
     verdicts = reasons(scores, settings.keep, settings.maximum)
     rows = [row for row, verdict in enumerate(verdicts) if verdict is None]
@@ -76,7 +97,7 @@ def run(inputs: Inputs) -> str:
     if not rows:
         raise ArtifactError(
             inputs.pairs,
-            f"has no pair with at most {settings.maximum} nats a subword under {settings.system}; the likeliest has "
+            f"has no pair with at most {settings.maximum} nats a subword under {systems}; the likeliest has "
             f"{scores.min():.2f}",
             f"raise likelihood.{settings.system}.maximum",
         )
@@ -87,11 +108,13 @@ def run(inputs: Inputs) -> str:
         for name in ("split", "max_length", "subwords_digest", "source_vocabulary", "target_vocabulary")
     }
     examples = drawn_examples(corpus, subwords, scores, unlikely)
-    step = step_as_json("likelihood", f"Likelihood under {settings.system}", len(corpus), dropped, examples)
+    step = step_as_json("likelihood", f"Likelihood under {systems}", len(corpus), dropped, examples)
     if PLACEHOLDERS in corpus.summary:
         # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.
         description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
-    files |= by_number(inputs.shards)
+    files = scoring_files(inputs.model, inputs.subwords, inputs.pairs) | by_number(inputs.shards)
+    if inputs.backward_model:
+        files |= {"backward model": inputs.backward_model} | numbered("backward shard", list(inputs.backward_shards))
     summary = {
         **description,
         "dropped": corpus.summary["dropped"] | ({"unlikely": len(unlikely)} if unlikely else {}),
@@ -102,7 +125,7 @@ def run(inputs: Inputs) -> str:
     pairs = ((corpus.source(row).tolist(), corpus.target(row).tolist()) for row in rows)
     encoded.write_pairs(inputs.output_prefix, pairs, summary, vocabulary)
     log.info(
-        "-log p in nats a subword: mean %.2f, of pairs that are kept at most %.2f; left out by %s",
+        "scores in nats a subword: mean %.2f, of pairs that are kept at most %.2f; left out by %s",
         *(scores.mean(), threshold, ", ".join(f"{name} {count:,}" for name, count in dropped.items()) or "nothing"),
     )
     return f"kept {len(rows):,} of {len(corpus):,} pairs{left_out({'unlikely': len(unlikely)})}"

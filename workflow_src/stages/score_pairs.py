@@ -1,6 +1,7 @@
 """Stage: one shard of the encoded training pairs, scored by an autoregressive system: a JSON line a pair.
 
-The score is -log p(target | source) in nats a target subword, the end symbol counted.
+The score is -log p(target | source) in nats a target subword, the end symbol counted; under a reversed system
+-log p(source | target) in nats a source subword.
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ def run(inputs: Inputs) -> str:
     runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
     model, description = load_system(inputs.model, SCORER)
     scoring = Scoring(cast(Rescorer, model.to(device=runtime.device, dtype=runtime.dtype)))
-    check_subwords(description, Subwords.load(inputs.subwords), inputs.model)
-    corpus = EncodedCorpus.open(inputs.pairs)
+    corpus, subwords = EncodedCorpus.open(inputs.pairs), Subwords.load(inputs.subwords)
+    if description.get("reversed"):
+        corpus, subwords = corpus.reversed(), subwords.reversed()
+    check_subwords(description, subwords, inputs.model)
     first, last = bounds(len(corpus), inputs.shard, inputs.shards)
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
     began = time.perf_counter()

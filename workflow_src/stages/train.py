@@ -51,6 +51,7 @@ class TrainingSettings(Frozen):
     objective: dict[str, Any] = Field({}, description="of the family's own class")
     training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
     bleu_tokeniser: str = "13a"
+    reversed: bool = Field(False, description="the targets are read, the sources written")
 
 
 class Inputs(DeviceJobInputs):
@@ -148,13 +149,15 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     runtime = choose(device, machine.precision, inputs.compile)
     # Data.
     texts, dev_corpus = [EncodedCorpus.open(prefix) for prefix in inputs.train], EncodedCorpus.open(inputs.dev)
+    subwords = Subwords.load(inputs.subwords)
+    _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
     weights = weights_of(settings.data)
     mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
     mixture.verify()
     corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
+    if settings.reversed:
+        corpus, dev_corpus, subwords = texts[0].reversed(), dev_corpus.reversed(), subwords.reversed()
     config = _sized(inputs, corpus)
-    subwords = Subwords.load(inputs.subwords)
-    _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
     # The model, and the frozen systems that it is trained with.
     sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
@@ -168,6 +171,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         *(dev_corpus, inputs.reference, inputs.corpus_summary, subwords, runtime, group),
         sentences=config.dev_sentences,
         tokeniser=settings.bleu_tokeniser,
+        reversed=settings.reversed,
     )
     objective = build_objective(family.name, settings.objective)
     validation = build_validation(family.name, settings.objective, dev, base, roles)
@@ -293,9 +297,9 @@ def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
 def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
     """What the system was trained with, and how far."""
     settings = _settings(inputs, config)
-    names = ("system", "family", "preset", "data", "model", "objective", "training")
+    names = ("system", "family", "preset", "data", "model", "objective", "training", "reversed")
     return {
-        **{name: settings[name] for name in names},
+        **{name: settings[name] for name in names if name in settings},
         "seed": inputs.seed,
         "steps": progress.step,
         "skipped": progress.skipped,

@@ -105,8 +105,12 @@ def open_dev(
     group: Group,
     sentences: int | None = None,
     tokeniser: str = "13a",
+    reversed: bool = False,
 ) -> Dev:
     """The dev set with the lines of `reference`; BLEU is of the first `sentences` (None: of all).
+
+    With `reversed`, sources are written from targets: `corpus`, `subwords` and `reference` are of that direction, and
+    the lines of `reference` are normalised.
 
     Raises ArtifactError where there are not as many references as encoded pairs.
     """
@@ -119,9 +123,11 @@ def open_dev(
     settings = NormalisationConfig.model_validate(summary["normalisation"])
     normaliser = Normaliser(settings, language=reference.suffix.removeprefix("."))
     count = min(sentences or len(references), len(references))
+    if reversed:
+        references = list(map(normaliser.detokenise, references))
     sources = None
     if subwords.placeholders:
-        text = corpus_summary.with_name(f"dev.{summary['source']}")
+        text = corpus_summary.with_name(f"dev.{summary['target' if reversed else 'source']}")
         sources = list(itertools.islice(read_lines(text), count))
 
     def lines(ids: list[list[int]]) -> list[str]:

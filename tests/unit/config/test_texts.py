@@ -254,7 +254,12 @@ LIKELY = {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "distilled-by-tea
 def test_likely_pairs_are_kept_of_the_encoded_ones():
     plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
     assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]
-    assert json.loads(plan.settings_likelihood("teacher")) == {"system": "teacher", "keep": 0.8, "maximum": None}
+    assert json.loads(plan.settings_likelihood("teacher")) == {
+        "system": "teacher",
+        "backward": None,
+        "keep": 0.8,
+        "maximum": None,
+    }
     before, after = jobs(plan_with({})), jobs(plan)
     changes = {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)}
     assert changes == {"score_pairs": 2, "keep_likely": 1}
@@ -268,6 +273,50 @@ def test_raw_pairs_are_encoded_to_be_scored_where_no_system_learns_from_them():
     assert plan.scorers == ["first"] and "raw" not in plan.texts
     assert sorted(plan.encoded_texts) == ["distilled-by-teacher", "mine", "raw"]
     assert jobs(plan)["encode"] == 5
+
+
+BACK = {"family": "transformer", "preset": "tiny", "reversed": True, "training": {"max_steps": 10}}
+BOTH = {"systems": LIKELY["systems"] | {"back": BACK}, "likelihood": {"teacher": {"backward": "back"}}}
+
+
+def test_a_reversed_system_scores_the_pairs_too():
+    plan, one_way = plan_with(BOTH), plan_with(LIKELY)
+    assert plan.scorers == ["teacher"] and plan.scoring == ["teacher", "back"] and one_way.scoring == ["teacher"]
+    assert json.loads(plan.settings_training("back"))["reversed"] is True
+    assert "reversed" not in json.loads(plan.settings_training("teacher"))
+    assert json.loads(plan.settings_likelihood("teacher"))["backward"] == "back"
+    assert jobs(plan)["score_pairs"] == 2 and jobs(plan)["train_teacher"] == jobs(one_way)["train_teacher"] + 1
+
+
+def with_back(system=None, **sections):
+    """BOTH with changes to the reversed system and to other sections."""
+    systems = BOTH["systems"] | {"back": BACK | (system or {})} | sections.pop("systems", {})
+    return BOTH | {"systems": systems} | sections
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        (with_back(likelihood={"teacher": {"backward": "lvm"}}), {"setting": "likelihood.teacher.backward"}),
+        (with_back({"family": "nat"}), {"setting": "systems.back.family", "value": "nat"}),
+        (with_back({"data": "distilled-by-teacher"}), {"setting": "systems.back.data", "allowed": ("raw",)}),
+        (
+            with_back({"training": {"max_steps": 10, "augment": {"upper": 0.1}}}),
+            {"setting": "systems.back.data", "allowed": ("raw",)},
+        ),
+        (with_back(systems={"other": BACK | {"reversed": False, "init_from": "back"}}), {"setting": "systems.other"}),
+        (with_back(systems={"lvm": {"data": "distilled-by-back"}}), {"setting": "systems.lvm"}),
+        (with_back(decodes=[{"system": "back", "search": "greedy"}]), {"setting": "decode back/greedy"}),
+        (
+            with_back(decodes=[{"system": "ctc", "search": "ctc-beam", "beam": 2, "rescorer": "back"}]),
+            {"setting": "decode ctc/ctc-beam-2-by-back"},
+        ),
+    ],
+)
+def test_a_reversed_system_only_scores_pairs(changes, fields):
+    with pytest.raises(ConfigError) as refused:
+        plan_with(changes)
+    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import encoded
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.subwords import learn
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json
-from workflow_src.stages.keep_likely import reasons
+from workflow_src.stages.keep_likely import dual_cross_entropy, reasons
 from workflow_src.training.systems import load_system
 from workflow_src.types import BOS, EOS
 
@@ -26,7 +28,7 @@ def scoring_words(model, subwords, pairs, output, shard=0, shards=1, batch=7):
 
 
 def keeping_words(model, subwords, pairs, shards, prefix, **settings):
-    content = {"system": "teacher", "keep": 1.0, "maximum": None} | settings
+    content = {"system": "teacher", "backward": None, "keep": 1.0, "maximum": None} | settings
     words = ["--settings", json.dumps(content), "--model", str(model), "--subwords", str(subwords)]
     return [*words, "--pairs", str(pairs), "--shards", *map(str, shards), "--output-prefix", str(prefix)]
 
@@ -143,3 +145,96 @@ def test_a_maximum_that_leaves_nothing_is_refused(tiny, planted, run_stage, tmp_
     with pytest.raises(ArtifactError) as refused:
         run_stage("keep_likely", words)
     assert "likelihood.teacher.maximum" in str(refused.value) and not list(tmp_path.glob("likely*"))
+
+
+@pytest.fixture(scope="module")
+def directions(tiny, run_stage, tmp_path_factory):
+    """Encoded pairs with a vocabulary for each language, and the same with the languages exchanged, by folder."""
+    folders = []
+    for codes in (("de", "en"), ("en", "de")):
+        root = tmp_path_factory.mktemp("-".join(codes))
+        texts = [tiny.corpus / f"train.{code}" for code in codes]
+        learn(SubwordsConfig(vocabulary_size=45, joint=False), *texts, root / "subwords")
+        for split in ("train", "dev"):
+            words = ["--settings", '{"max_length": 50}', "--subwords", str(root / "subwords"), "--split", split]
+            words += ["--source", str(tiny.corpus / f"{split}.{codes[0]}")]
+            words += ["--target", str(tiny.corpus / f"{split}.{codes[1]}")]
+            run_stage("encode", [*words, "--output-prefix", str(root / "encoded" / split)])
+        folders.append(root)
+    return folders
+
+
+def trained_weights(root, reference, output, training_words, run_stage, **more):
+    """Weights of a teacher trained a little on the encoded pairs of `root`."""
+    words = training_words("transformer", output, max_steps=4, validate_every=4)
+    settings = json.loads(words[1]) | more
+    words[1] = json.dumps(settings)
+    options = {"--train": "encoded/train", "--dev": "encoded/dev", "--subwords": "subwords"}
+    for option, path in options.items():
+        words[words.index(option) + 1] = str(root / path)
+    words[words.index("--reference") + 1] = str(reference)
+    run_stage("train", words)
+    return output / "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def reversed_weights(directions, tiny, training_words, run_stage, tmp_path_factory):
+    output = tmp_path_factory.mktemp("reversed")
+    return trained_weights(directions[0], tiny.corpus / "dev.de", output, training_words, run_stage, reversed=True)
+
+
+def test_a_reversed_system_is_one_of_the_languages_exchanged(
+    directions, tiny, training_words, run_stage, reversed_weights, tmp_path
+):
+    exchanged = trained_weights(directions[1], tiny.corpus / "dev.de", tmp_path, training_words, run_stage)
+    (ours, description), (theirs, _) = load_system(reversed_weights), load_system(exchanged)
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    assert all(torch.equal(value, theirs.state_dict()[name]) for name, value in ours.state_dict().items())
+    assert description["reversed"] is True
+    figures = [(path.parent / "training.jsonl").read_text().splitlines()[-1] for path in (reversed_weights, exchanged)]
+    assert json.loads(figures[0])["dev_bleu"] == json.loads(figures[1])["dev_bleu"]
+
+
+def test_a_reversed_system_scores_the_source_by_the_target(directions, run_stage, reversed_weights, tmp_path):
+    root = directions[0]
+    run_stage(
+        "score_pairs", scoring_words(reversed_weights, root / "subwords", root / "encoded/train", tmp_path / "0.jsonl")
+    )
+    model, _ = load_system(reversed_weights)
+    corpus = EncodedCorpus.open(root / "encoded/train")
+    with torch.inference_mode():
+        expected = [cost(model, corpus.target(row).tolist(), corpus.source(row).tolist()) for row in range(len(corpus))]
+    assert read_scores(tmp_path / "0.jsonl") == pytest.approx(expected, abs=2e-5)
+
+
+def test_the_dual_cross_entropy_asks_for_both_directions_and_their_agreement():
+    forward, backward = np.array([1.0, 1.0, 3.0, 2.0]), np.array([1.0, 3.0, 1.0, 2.0])
+    assert dual_cross_entropy(forward, backward).tolist() == [1.0, 4.0, 4.0, 2.0]
+
+
+def test_pairs_are_kept_by_the_scores_of_both_directions(
+    directions, tiny, training_words, run_stage, reversed_weights, tmp_path
+):
+    root = directions[0]
+    reference = tiny.corpus / "dev.reference.en"
+    forward = trained_weights(root, reference, tmp_path / "forward", training_words, run_stage)
+    paths = {name: tmp_path / f"{name}.jsonl" for name in ("forward", "backward")}
+    pairs = root / "encoded/train"
+    for path, model in zip(paths.values(), (forward, reversed_weights), strict=True):
+        run_stage("score_pairs", scoring_words(model, root / "subwords", pairs, path))
+    words = keeping_words(
+        forward, root / "subwords", pairs, [paths["forward"]], tmp_path / "likely", keep=0.5, backward="back"
+    )
+    words += ["--backward-model", str(reversed_weights), "--backward-shards", str(paths["backward"])]
+    run_stage("keep_likely", words)
+    scores = dual_cross_entropy(*(np.array(read_scores(path)) for path in paths.values()))
+    kept, whole = EncodedCorpus.open(tmp_path / "likely"), EncodedCorpus.open(pairs)
+    rows = sorted(np.argsort(scores, kind="stable")[:20].tolist())
+    assert [kept.source(row).tolist() for row in range(20)] == [whole.source(row).tolist() for row in rows]
+    step = read_json(tmp_path / "likely.json")["likelihood"]
+    assert step["title"] == "Likelihood under teacher and back"
+    assert step["mean"] == pytest.approx(scores.mean(), abs=1e-9)
+    # Shards of another system are refused.
+    words[-1] = str(paths["forward"])
+    with pytest.raises(ArtifactError):
+        run_stage("keep_likely", words)

@@ -76,6 +76,12 @@ class Graph(Paths):
         texts = [text for text in self.texts if not ((origin := kind_and_system(text)) and origin.kind == LIKELY)]
         return [RAW, *texts] if self.scorers and RAW not in texts else texts
 
+    @property
+    def scoring(self) -> list[str]:
+        """Systems that score the training pairs: `scorers`, and those that do so the other way round."""
+        backward = [self.likelihood(system).backward for system in self.scorers]
+        return list(dict.fromkeys([*self.scorers, *filter(None, backward)]))
+
     def likelihood(self, system: str) -> LikelihoodConfig:
         return self.config.likelihood.get(system) or LikelihoodConfig()
 

@@ -12,6 +12,7 @@ from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
@@ -96,7 +97,7 @@ class Settings(Graph):
         learning = {
             "objective": resolved.objective.model_dump(mode="json"),
             "training": training,
-            "bleu_tokeniser": self.loaded.bleu_tokeniser,
+            "bleu_tokeniser": bleu_tokeniser(self.recipe.source) if resolved.reversed else self.loaded.bleu_tokeniser,
         }
         return _json(
             {
@@ -106,6 +107,7 @@ class Settings(Graph):
                 "data": resolved.learnt_data,
                 "model": resolved.model.model_dump(mode="json"),
                 **({} if resolved.family.fit else learning),
+                **({"reversed": True} if resolved.reversed else {}),
             }
         )
 
@@ -129,7 +131,9 @@ class Settings(Graph):
     def settings_likelihood(self, system: str) -> str:
         """Which pairs are kept of those that a system has scored."""
         section = self.likelihood(system)
-        return _json({"system": system, "keep": section.share, "maximum": section.maximum})
+        return _json(
+            {"system": system, "backward": section.backward, "keep": section.share, "maximum": section.maximum}
+        )
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
