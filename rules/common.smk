@@ -181,7 +181,12 @@ def options_backward(wildcards, input):
     if "backward_model" not in input.keys():
         return ""
     shards = input["backward_shards"]
-    words = ["--backward-model", input["backward_model"], "--backward-shards", *([shards] if isinstance(shards, str) else shards)]
+    words = [
+        "--backward-model",
+        input["backward_model"],
+        "--backward-shards",
+        *([shards] if isinstance(shards, str) else shards),
+    ]
     return shlex.join(words)
 
 
