@@ -204,20 +204,16 @@ def hollow_project(tmp_path_factory) -> Path:
 def smoke_run(tmp_path_factory, request) -> Path:
     """The folder of a whole run of the experiment `smoke`, with its real stages; one for all processes of pytest.
 
-    CONTINUUM_SMOKE_RUN names one that was made before.
+    CONTINUUM_SMOKE_RUN names a folder that has one, or is to get it.
     """
-    if "CONTINUUM_SMOKE_RUN" in os.environ:
-        return Path(os.environ["CONTINUUM_SMOKE_RUN"])
     own = tmp_path_factory.getbasetemp()
     # One of several processes has a folder of its own in that of all.
     shared = own.parent if hasattr(request.config, "workerinput") else own
-    with FileLock(shared / "smoke.lock"):
-        folder, finished = shared / "smoke", shared / "smoke.finished"
-        if not finished.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+    folder = Path(os.environ.get("CONTINUUM_SMOKE_RUN", shared / "smoke"))
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "results/smoke/report/index.html").exists():
+            folder.mkdir(parents=True, exist_ok=True)
             _run_smoke(folder)
-            finished.touch()
     return folder
 
 

@@ -1,9 +1,10 @@
-"""Jobs of real Snakemake runs, each in a fork of a process that has imported torch: `serve()` is that process.
+"""Jobs of real Snakemake runs, and translations, each in a fork of a process that has imported torch: `serve()`.
 
 Importing takes longer than most jobs of miniature systems. A folder that looks like the virtual environment has a
-`python` that hands `python -m workflow_src.stages.STAGE …` over. A fork is a fresh job otherwise: no module of the
-project is imported before it, its folder, environment, output and signals are its own, and it ends with the job. But
-functions registered for the exit do not run, and torch has read its own variables when the server imported it.
+`python` that hands `python -m workflow_src.stages.STAGE …` over, and a `continuum` that does the same. A fork is a
+fresh job otherwise: no module of the project is imported before it, its folder, environment, output and signals are its
+own, and it ends with the job. But functions registered for the exit do not run, and torch has read its own variables
+when the server imported it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from forks import end_with
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
-if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith("workflow_src.stages."):
+if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith(("workflow_src.stages.", "workflow_src.cli")):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 line = socket.socket(socket.AF_UNIX)
 line.connect({path!r})
@@ -81,13 +82,16 @@ def _make_environment(folder: Path) -> None:
     programs = folder / "bin"
     programs.mkdir()
     for program in own.iterdir():
-        if program.name != "python":
+        if program.name not in ("python", "continuum"):
             (programs / program.name).symlink_to(program)
     (folder / "lib").symlink_to(own.parent / "lib")
     shutil.copy(own.parent / "pyvenv.cfg", folder)
     asking = programs / "python"
     asking.write_text(CLIENT.format(python=str(own / "python3"), path=str(folder / "jobs")))
-    asking.chmod(0o755)
+    command = programs / "continuum"
+    command.write_text(f'#!/bin/sh\nexec {asking} -m workflow_src.cli "$@"\n')
+    for program in (asking, command):
+        program.chmod(0o755)
 
 
 def serve(path: str) -> None:
@@ -99,7 +103,9 @@ def serve(path: str) -> None:
     import sacrebleu.significance  # noqa: F401
     import sacremoses.tokenize  # noqa: F401
     import safetensors.torch  # noqa: F401
-    import torch  # noqa: F401
+
+    # The first optimiser imports it, and the first operator on a pretended GPU, which takes a second.
+    import torch._dynamo  # noqa: F401
     import yaml  # noqa: F401
 
     listening = socket.socket(socket.AF_UNIX)

@@ -6,11 +6,11 @@ import html
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import PROJECT
+from stage_server import STAGE_SERVER
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
@@ -20,7 +20,6 @@ from workflow_src.registry import engines
 from workflow_src.serving.recommended import translate_command
 
 PLAN = Plan(load_experiment("smoke"))
-BIN = Path(sys.executable).parent
 TEN = 10
 
 
@@ -29,7 +28,7 @@ def lines(path: Path) -> list[str]:
 
 
 def run_shell(command: str, folder: Path) -> list[str]:
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "PATH": f"{STAGE_SERVER.programs()}:{os.environ['PATH']}", "PYTHONPATH": str(PROJECT)}
     process = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return process.stdout.splitlines()
