@@ -377,4 +377,5 @@ class LanguageModel(Hashable, Protocol):
 class Refiner(Protocol):
     """A network that moves latents: direction (B, T, Z) to be added to z."""
 
-    def direction(self, memory: Any, z: Tensor, target_mask: Tensor) -> Tensor: ...
+    def direction(self, memory: Any, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
+        """`differentiable`: a loss of the direction trains the network."""

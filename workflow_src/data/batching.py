@@ -59,7 +59,7 @@ def epoch_batches(
     together: rows are shuffled, sorted by the longer side alone, cut, and the batches shuffled.
 
     Rows of equal longer side stay in random order, so that a batch says nothing about |y| - |x|, the label of a length
-    head, nor about the text that a row of a mixture is of. Sorting by that difference too would pad less, but most
+    head, nor about which text of a mixture a row comes from. Sorting by that difference too would pad less, but most
     batches would then hold a single label.
 
     Raises ValueError when the budget is not positive.

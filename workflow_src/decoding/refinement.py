@@ -57,8 +57,8 @@ def _stay(*_: object) -> RefinementStep:
 class DeltaStep:
     """One step of delta inference: z -> mean of q(z | argmax p(y|z,x), x).
 
-    Where latents are those of source positions, the y is what the output stands for. Where they also say how long it
-    is, each step has a length of its own, taken as `choice` says.
+    Where latents are those of source positions, y is the model's `output` of the argmax. Where lengths are predicted
+    from latents too, each step has a length of its own, taken as `choice` says.
     """
 
     model: LatentModel | SourceLatentModel
@@ -123,9 +123,9 @@ def translate_batch(
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps that `make_step` makes (None: without steps).
 
-    `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, and `lengthening`
-    times the source's subwords more. With `trace`, the translation after every step is kept. Scores are the model's own
-    mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
+    `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, plus `lengthening`
+    times the number of source subwords. With `trace`, the translation after every step is kept. Scores are the model's
+    own mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
     other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`), with
     `stop_unchanged` after one that leaves its output as it was (`refine_until_unchanged`); `steps` then is the most it
     may take, and a trace repeats its last translation.

@@ -446,7 +446,7 @@ class BaseTranslator(ABC):
 
 @contextlib.contextmanager
 def _half_characters_named(lines: Sequence[str], first_line: int) -> Iterator[None]:
-    """Turns the error of text that no encoding has into one sentence with the number of the line."""
+    """Turns the error of a lone surrogate, which UTF-8 cannot encode, into one sentence with the number of the line."""
     try:
         yield
     except UnicodeEncodeError as failure:

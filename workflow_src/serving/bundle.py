@@ -1,4 +1,4 @@
-"""Bundles: folders that hold all a translation needs. Their description, reading, and what exports write alike."""
+"""Bundles: folders that hold all a translation needs. Their description, reading, and what all exports write."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def open_translator(folder: Path, device: str, precision: str, threads: int | No
 
 
 def placement(settings: Mapping[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
-    """Device, precision and engine of `Translator.load` by which a decode's engine and compute type compute."""
+    """Device, precision and engine of `Translator.load` for a decode's engine and compute type."""
     compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
     mode = "auto" if engine.exports else engine.modes.get(compute_type, "eager")

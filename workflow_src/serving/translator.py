@@ -80,7 +80,7 @@ class Translator(BaseTranslator):
         set_threads(threads)
         models = load_models(folder, description, runtime)
         if not any(parameter.dtype == runtime.dtype for model in models.values() for parameter in model.parameters()):
-            # Networks without parts that are narrowed compute as they are.
+            # No part was narrowed: all compute in float32.
             runtime = dataclasses.replace(runtime, dtype=torch.float32)
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
@@ -127,7 +127,7 @@ class Translator(BaseTranslator):
         number = sum(map(bool, sources))
         engines: dict[bool, Opened | None] = {}
 
-        def search(rows: list[Sequence[int]]) -> Hypotheses:
+        def search_batch(rows: list[Sequence[int]]) -> Hypotheses:
             # A last batch may be a sentence by itself.
             alone = len(rows) == 1
             if alone not in engines:
@@ -138,7 +138,7 @@ class Translator(BaseTranslator):
                 return faster.search(rows, settings, scored, networks)
             return eagerly(pad(rows, eos=True).to(self.runtime.device, non_blocking=True))
 
-        return search_rows(search, sources, batch, ranked, watch)
+        return search_rows(search_batch, sources, batch, ranked, watch)
 
     @torch.no_grad()
     def _origins(

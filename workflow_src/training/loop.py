@@ -28,11 +28,11 @@ from workflow_src.types import Objective, Validation
 
 log = logging.getLogger("continuum")
 
-# Updates whose figures stay on the device: reading one waits for everything queued before it.
+# Figures are read from the device once in so many updates: reading waits for everything queued before it.
 COLLECT_EVERY = 20
 # What a process has to do before the next update; all processes do the largest of these.
 GO_ON, SAVE, STOP = range(3)
-# Beside those in a row, one of this many updates may be skipped.
+# In all, max_skipped and one in so many updates may be skipped.
 SKIPPED_OF = 20
 # Figures of families with the share of targets that a model cannot output, by name, and the pairs that they are of.
 UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
@@ -237,7 +237,7 @@ class Trainer:
     def _collect(self) -> None:
         """Read the figures of the last updates from the device; count the time, and the updates that were skipped.
 
-        Raises InputError when too many were skipped. This happens before a state is saved: the last one is whole.
+        Raises InputError when too many were skipped, before a state is saved: the last one is from before them.
         """
         first = self.progress.step - len(self.pending) + 1
         pending, self.pending = self.pending, []
