@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,35 @@ def command_and_environment(*words: str) -> tuple[list[str], dict[str, str]]:
 def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
     """What `snakemake --dry-run WORDS` in `folder` gives, without the time that starting Snakemake takes."""
     return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder)
+
+
+def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
+    """Jobs by rule that a dry run would run, target rules left out."""
+    return counted(dry_run(*words, snakefile=project / "Snakefile", folder=folder))
+
+
+def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
+    """Jobs by rule that a dry run told, target rules left out."""
+    assert process.returncode == 0, process.stderr + process.stdout
+    text = process.stdout + process.stderr
+    if "Nothing to be done" in text:
+        return {}
+    table = text.split("Job stats:")[-1].split("total")[0]
+    counts = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+    assert counts, text
+    targets = {
+        "all",
+        "normalised",
+        "subwords",
+        "teachers",
+        "distilled",
+        "systems",
+        "bundles",
+        "chosen",
+        "translations",
+        "quality",
+    }
+    return {name: count for name, count in counts.items() if name not in targets}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from conftest import PROJECT, snakemake
-from test_workflow import own_text, scheduled
+from conftest import PROJECT, scheduled, snakemake
+from test_workflow import own_text
 
 from workflow_src.cli import drawing
 from workflow_src.cli.estimate import jobs

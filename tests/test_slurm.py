@@ -19,15 +19,18 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import smoke_check
 import yaml
-from conftest import PROJECT, snakemake
+from conftest import PROJECT, copy_of_run, snakemake
 from slurm_cluster import Cluster, Job, missing
 
 from workflow_src.cli import read_configuration
+from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan
+from workflow_src.config.resources import Requests
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
 SMOKE = PROJECT / "config/experiments/smoke.yaml"
@@ -194,36 +197,9 @@ def trained_locally(corpus: Path, folder: Path, words: list[str]) -> bytes:
     return (folder / TEACHER).read_bytes()
 
 
-# What CI runs
-
-# With these every rule has a job; each job costs two starts of Snakemake beside its own.
-FEW = [
-    {"system": "teacher", "search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": "int8"},
-    {"system": "lvm", "search": "prior-mean"},
-    {"system": "score", "search": "score", "steps": 1},
-    {"system": "score", "search": "latent-search", "steps": 1, "lengths": 2, "samples": 2, "rescorer": "teacher"},
-    {"system": "ctc", "search": "ctc-greedy", "shards": 2},
-    {
-        "system": "ctc",
-        "search": "ctc-beam",
-        "beam": 3,
-        "language_model": "lm",
-        "tune": {"word_bonus": [0.5, 1.0]},
-    },
-]
-# What does not depend on which other decodes there are.
-OF_ONE_DECODE = ("corpus", "encoded", "subwords", "systems", "distilled", "chosen", "translations", "quality")
-
-
-@pytest.mark.parametrize(
-    "decodes", [pytest.param(None, id="every decode", marks=pytest.mark.slow), pytest.param(FEW, id="few decodes")]
-)
-def test_the_workflow_with_a_training_cancelled_gives_what_it_gives_without_a_cluster(
-    cluster, local, tmp_path, decodes
-):
-    settings = {"systems": {"teacher": {"training": {"save_every": 10}}}} | ({"decodes": decodes} if decodes else {})
-    words = overlay(tmp_path, **settings)
-    run = Run(cluster, tmp_path / "run", *words)
+def finished_after_a_cancelled_training(run: Run) -> None:
+    """Cancel the job of the teacher once it has saved a state, and check what the retried one asks for."""
+    cluster = run.cluster
     job = run.wait_for_training()
     before = cluster.run("scontrol", "show", "job", job.number)
     cluster.run("scancel", job.number)
@@ -238,18 +214,71 @@ def test_the_workflow_with_a_training_cancelled_gives_what_it_gives_without_a_cl
     others = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
     assert {job.state for job in others} == {"COMPLETED"} and len({job.comment for job in others}) == len(others)
     assert {job.node for job in cluster.jobs()} == {"node1", "node2"}
+
+
+SAVING = {"systems": {"teacher": {"training": {"save_every": 10}}}}
+
+
+# What CI runs
+
+# Each job costs two starts of Snakemake beside its own: one of every kind after the encoded corpus.
+FEW = {
+    "decodes": [
+        {"system": "teacher", "search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": "int8"},
+        {"system": "score", "search": "latent-search", "steps": 1, "lengths": 2, "samples": 2, "rescorer": "teacher"},
+        {"system": "ctc", "search": "ctc-greedy", "shards": 2},
+        {"system": "ctc", "search": "ctc-beam", "beam": 3, "language_model": "lm", "tune": {"word_bonus": [0.5, 1.0]}},
+    ],
+    "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples")},
+}
+# What does not depend on which other decodes there are.
+OF_ONE_DECODE = ("systems", "distilled", "encoded", "chosen", "translations", "quality")
+
+
+def test_a_job_of_every_kind_gives_what_it_gives_without_a_cluster(cluster, local, tmp_path):
+    words = overlay(tmp_path, **SAVING, **FEW)
+    folder = tmp_path / "run"
+    copy_of_run(local, [f"results/smoke/{name}" for name in ("raw", "corpus", "subwords", "encoded/raw")], folder)
+    run = Run(cluster, folder, *words)
+    finished_after_a_cancelled_training(run)
+    plan = Plan(read_configuration(words[-1]))
+    assert smoke_check.problems_of(plan, folder) == []
+    _check_requests(plan, folder)
+    folders = tuple(f"results/smoke/{name}/" for name in OF_ONE_DECODE)
+    expected, actual = results(local), results(folder)
+    compared = [name for name in actual if name.startswith(folders) and "shards/" not in name]
+    assert len(compared) > 50 and [name for name in compared if expected[name] != actual[name]] == []
+
+
+@pytest.mark.slow
+def test_the_whole_workflow_gives_what_it_gives_without_a_cluster(cluster, local, tmp_path):
+    words = overlay(tmp_path, **SAVING)
+    run = Run(cluster, tmp_path / "run", *words)
+    finished_after_a_cancelled_training(run)
     plan = Plan(read_configuration(words[-1]))
     assert smoke_check.problems_of(plan, run.folder) == []
+    assert _check_requests(plan, run.folder) == sum(jobs(plan).values())
     expected, actual = results(local), results(run.folder)
-    if decodes:
-        folders = tuple(f"results/smoke/{name}/" for name in OF_ONE_DECODE)
-        actual = {name: content for name, content in actual.items() if name.startswith(folders)}
-        actual = {name: content for name, content in actual.items() if "/test.shards/" not in name}
-        rules = {path.name.removeprefix("rule_") for path in run.folder.glob(".snakemake/slurm_logs/rule_*")}
-        assert rules == {path.stem for path in local.glob("logs/smoke/*")} - {"download"} | {"decode_shard"}
-    else:
-        assert expected.keys() == actual.keys()
-    assert len(actual) > 50 and [name for name in actual if expected[name] != actual[name]] == []
+    assert expected.keys() == actual.keys()
+    assert [name for name in expected if expected[name] != actual[name]] == []
+
+
+def _check_requests(plan: Plan, folder: Path) -> int:
+    """No job took more time or memory than its first attempt asks for; returns how many jobs there were."""
+    needs = Requests(plan, gpu=False)
+    measured = {path: path.read_text().splitlines()[1].split("\t") for path in folder.glob("benchmarks/**/*.tsv")}
+    for path, (seconds, _, megabytes, *_) in measured.items():
+        rule = path.stem if path.parent.name == "smoke" else path.parent.name
+        words = path.stem.split("-", 2)
+        job = SimpleNamespace(system=words[0], teacher=words[0])
+        if rule in ("distill", "decode_shard"):
+            job.shards = path.stem.rpartition("-")[2]
+        if rule in ("decode", "decode_shard", "choose_settings"):
+            job.search = words[2].partition("-test")[0].removesuffix("-dev")
+        assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path
+        # Snakemake puts a dash where a job ended before it was looked at.
+        assert float(megabytes.replace("-", "0")) < needs.memory(rule)(job, attempt=1), path
+    return len(measured)
 
 
 def _memory(job: str) -> int:

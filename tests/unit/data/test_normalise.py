@@ -1,5 +1,6 @@
 """Normalisation: properties on any text, and tables of what it does to known text."""
 
+import functools
 import re
 import sys
 import time
@@ -152,7 +153,13 @@ def test_news_of_the_wmt16_kind():
 
 
 LANGUAGES = ("en", "de", "fr", "fi", "zh")
-MOSES = {code: Normaliser(NormalisationConfig(moses_tokenise=True), code) for code in LANGUAGES}
+
+
+@functools.cache
+def moses(language):
+    return Normaliser(NormalisationConfig(moses_tokenise=True), language)
+
+
 TYPED = [
     " ",
     *""". , : ' ’ " “ ” „ « ( ) - – ... … % € $5 10:30 a@b.c http://x.example/a?b=1&c l' isn't it's U.S. Mr. z.B. क्या
@@ -165,7 +172,7 @@ TYPED = [
 @example(text="DOTMULTI and . DOTMULTI")
 @example(text="\u0301 a")
 def test_moses_tokens_come_back_as_the_text_that_they_are_of(language, text):
-    side = MOSES[language]
+    side = moses(language)
     line = side.line(text)
     assert side.detokenise(line) == clean(text).replace(JOINER, LIKE_JOINER)
     assert line == " ".join(line.split())
@@ -183,13 +190,13 @@ def test_moses_tokens_in_lower_case_come_back_in_the_normal_form(unicode, text):
 
 
 def test_moses_tokens_are_marked_where_the_text_has_no_space():
-    german = MOSES["de"].line("Er sagte, dass z.B. 3,5 % & mehr (viel mehr!) möglich <seien>.")
+    german = moses("de").line("Er sagte, dass z.B. 3,5 % & mehr (viel mehr!) möglich <seien>.")
     assert german == "Er sagte ￭, dass z.B. 3,5 % & mehr (￭ viel mehr ￭! ￭) möglich <￭ seien ￭> ￭."
     # The tokens themselves are those of Moses.
     tokens = "Er sagte , dass z.B. 3,5 % & mehr ( viel mehr ! ) möglich < seien > ."
     assert german.replace(JOINER, "") == tokens
-    assert MOSES["en"].line("It's 10:30, isn't it?") == "It ￭'s 10 ￭:￭ 30 ￭, isn ￭'t it ￭?"
-    assert MOSES["fr"].line("l'homme") == "l'￭ homme"
+    assert moses("en").line("It's 10:30, isn't it?") == "It ￭'s 10 ￭:￭ 30 ￭, isn ￭'t it ￭?"
+    assert moses("fr").line("l'homme") == "l'￭ homme"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_moses_tokens_are_marked_where_the_text_has_no_space():
     [("", ""), ("￭", ""), ("a ￭", "a"), ("￭ a", "a"), ("a￭ ￭, ￭ b", "a,b"), ("a ￭￭ b", "ab"), ("a , b", "a , b")],
 )
 def test_any_output_of_a_model_is_put_together(output, text):
-    assert MOSES["en"].detokenise(output) == text
+    assert moses("en").detokenise(output) == text
 
 
 @given(TEXT)
