@@ -134,20 +134,19 @@ def role_inputs(wildcards, filled):
 def training_inputs(wildcards):
     """Inputs of every training rule, by the names that its command uses."""
     system = plan.system(wildcards.system)
-    # A reversed system reads targets: its outputs are compared with sources.
-    read, reference = ("target", plan.corpus("dev", "source")) if system.reversed else ("source", plan.reference("dev"))
     inputs = {
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
         # Sentences that are too long to be translated are better refused before training than after.
         "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
-        "reference": reference,
+        # A reversed system writes sources.
+        "reference": plan.corpus("dev", "source") if system.reversed else plan.reference("dev"),
         "summary": plan.corpus_summary,
     }
     # Beside the summary: the text of placeholders, which outputs get back before they are scored.
     if plan.recipe.placeholder_kinds:
-        inputs["source"] = plan.corpus("dev", read)
+        inputs["source"] = plan.corpus("dev", "source")
     inputs |= role_inputs(wildcards, system.filled)
     if plan.initial_weights(system.name, wildcards.seed):
         inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)

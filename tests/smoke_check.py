@@ -7,9 +7,11 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.display import engine_of
+from workflow_src.config.resources import Requests
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.records.atomic import load_tensors
 
@@ -154,4 +156,27 @@ def _report(plan: Plan, folder: Path) -> list[str]:
             wrong.append("table.csv lacks rows")
     if not list((place / "figures").glob("*.svg")):
         wrong.append("there are no figures")
+    return wrong
+
+
+def excessive(plan: Plan, folder: Path) -> list[str]:
+    """Jobs that took more time or memory than their first attempt asks for.
+
+    Of jobs that are forks Snakemake sees the time alone.
+    """
+    needs, wrong = Requests(plan, gpu=False), []
+    for path in folder.glob("benchmarks/**/*.tsv"):
+        seconds, _, megabytes, *_ = path.read_text().splitlines()[1].split("\t")
+        rule = path.stem if path.parent.name == plan.recipe.name else path.parent.name
+        words = path.stem.split("-", 2)
+        job = SimpleNamespace(system=words[0], teacher=words[0])
+        if rule in ("distill", "decode_shard"):
+            job.shards = path.stem.rpartition("-")[2]
+        if rule in ("decode", "decode_shard", "choose_settings"):
+            job.search = words[2].partition("-test")[0].removesuffix("-dev")
+        # Snakemake puts a dash where a job ended before it was looked at.
+        taken = float(seconds) / 60, float(megabytes.replace("-", "0"))
+        asked = needs.minutes(rule)(job, attempt=1), needs.memory(rule)(job, attempt=1)
+        if taken[0] >= asked[0] or taken[1] >= asked[1]:
+            wrong.append(f"{path}: {taken} of {asked}")
     return wrong

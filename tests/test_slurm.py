@@ -19,7 +19,6 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import smoke_check
@@ -30,7 +29,6 @@ from slurm_cluster import Cluster, Job, missing
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan
-from workflow_src.config.resources import Requests
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
 SMOKE = PROJECT / "config/experiments/smoke.yaml"
@@ -243,7 +241,9 @@ def test_a_job_of_every_kind_gives_what_it_gives_without_a_cluster(cluster, loca
     finished_after_a_cancelled_training(run)
     plan = Plan(read_configuration(words[-1]))
     assert smoke_check.problems_of(plan, folder) == []
-    _check_requests(plan, folder)
+    assert smoke_check.excessive(plan, folder) == []
+    benchmarks = list(folder.glob("benchmarks/**/*.tsv"))
+    assert len(benchmarks) == len({job.comment for job in cluster.jobs()})
     folders = tuple(f"results/smoke/{name}/" for name in OF_ONE_DECODE)
     expected, actual = results(local), results(folder)
     compared = [name for name in actual if name.startswith(folders) and "shards/" not in name]
@@ -257,28 +257,11 @@ def test_the_whole_workflow_gives_what_it_gives_without_a_cluster(cluster, local
     finished_after_a_cancelled_training(run)
     plan = Plan(read_configuration(words[-1]))
     assert smoke_check.problems_of(plan, run.folder) == []
-    assert _check_requests(plan, run.folder) == sum(jobs(plan).values())
+    assert smoke_check.excessive(plan, run.folder) == []
+    assert len(list(run.folder.glob("benchmarks/**/*.tsv"))) == sum(jobs(plan).values())
     expected, actual = results(local), results(run.folder)
     assert expected.keys() == actual.keys()
     assert [name for name in expected if expected[name] != actual[name]] == []
-
-
-def _check_requests(plan: Plan, folder: Path) -> int:
-    """No job took more time or memory than its first attempt asks for; returns how many jobs there were."""
-    needs = Requests(plan, gpu=False)
-    measured = {path: path.read_text().splitlines()[1].split("\t") for path in folder.glob("benchmarks/**/*.tsv")}
-    for path, (seconds, _, megabytes, *_) in measured.items():
-        rule = path.stem if path.parent.name == "smoke" else path.parent.name
-        words = path.stem.split("-", 2)
-        job = SimpleNamespace(system=words[0], teacher=words[0])
-        if rule in ("distill", "decode_shard"):
-            job.shards = path.stem.rpartition("-")[2]
-        if rule in ("decode", "decode_shard", "choose_settings"):
-            job.search = words[2].partition("-test")[0].removesuffix("-dev")
-        assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path
-        # Snakemake puts a dash where a job ended before it was looked at.
-        assert float(megabytes.replace("-", "0")) < needs.memory(rule)(job, attempt=1), path
-    return len(measured)
 
 
 def _memory(job: str) -> int:

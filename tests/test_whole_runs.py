@@ -14,6 +14,7 @@ import smoke_check
 from conftest import PROJECT, copy_of_run, scheduled, snakemake
 
 from workflow_src.cli import read_configuration
+from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file
 from workflow_src.data.toy import grammar
@@ -40,6 +41,13 @@ def test_the_other_families_go_on_from_its_teacher(smoke_run, tmp_path):
     done = snakemake(*words, folder=tmp_path, seconds=900, forked=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert smoke_check.problems_of(plan, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_no_job_took_more_than_it_would_ask_a_cluster_for(smoke_run):
+    plan = Plan(load_experiment("smoke"))
+    assert smoke_check.excessive(plan, smoke_run) == []
+    assert len(list(smoke_run.glob("benchmarks/**/*.tsv"))) == sum(jobs(plan).values())
 
 
 @pytest.mark.slow

@@ -934,7 +934,7 @@ ROWS = {
         "text of one language that no system learns from",
         "text of one language",
     ],
-    "share of likely pairs, and shards that score them (`likelihood`)": [
+    "share of likely pairs, `backward`, and shards that score them (`likelihood`)": [
         "how likely pairs are that no system learns from",
         "pairs that a system finds likely",
         "pairs that two systems find likely, one in each direction",

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.texts import named_in, system_behind
+from workflow_src.config.texts import LIKELY, kind_and_system, named_in
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.registry import analyses, searches
 from workflow_src.spec import Use
@@ -185,7 +185,9 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if name not in systems:
             raise ConfigError("only", name, allowed=systems)
     changed = own.get("systems")
-    names = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems)
+    likelihood = merged.get("likelihood")
+    scored = likelihood if isinstance(likelihood, dict) else {}
+    names = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems, scored)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
     merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in names}), own)
     merged["systems"] = {name: system for name, system in systems.items() if name in names}
@@ -245,8 +247,8 @@ def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
     return grid.get("family") in dropped.values()
 
 
-def _with_needed(names: list[Any], systems: dict[Any, Any]) -> set[Any]:
-    """`names` and all systems that these are built on, are taught by, or carry; unknown ones are left out."""
+def _with_needed(names: list[Any], systems: dict[Any, Any], likelihood: dict[Any, Any]) -> set[Any]:
+    """`names` and all systems that these are built on, carry, or have texts from; unknown ones are left out."""
     needed_names: set[Any] = set()
     waiting = list(names)
     while waiting:
@@ -260,7 +262,10 @@ def _with_needed(names: list[Any], systems: dict[Any, Any]) -> set[Any]:
         groups = [section.get(key) for key in ("roles", "carries")]
         needed = [section.get("base"), section.get("init_from")]
         needed += [other for group in groups if isinstance(group, dict) for other in group.values()]
-        needed += map(system_behind, named_in(section.get("data")))
+        makers = list(filter(None, map(kind_and_system, named_in(section.get("data")))))
+        needed += [maker.system for maker in makers]
+        scorers = [likelihood.get(maker.system) for maker in makers if maker.kind == LIKELY]
+        needed += [scorer.get("backward") for scorer in scorers if isinstance(scorer, dict)]
         waiting += [other for other in needed if isinstance(other, str)]
     return needed_names
 

@@ -125,12 +125,13 @@ def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
         order=family.order,
         loss_title=family.loss_title,
         preset=entry["preset"],
-        data=texts.words(entry["data"]),
+        data=texts.words(entry["data"]) + (" (reversed)" if entry.get("reversed") else ""),
         data_kind=texts.kind_of(entry["data"]),
         base=entry["base"],
         autoregressive=family.autoregressive,
         refiner=REFINER in family.traits,
         look=family.look,
+        reversed=entry.get("reversed", False),
     )
 
 

@@ -57,6 +57,8 @@ class SystemInfo:
     autoregressive: bool
     refiner: bool
     look: Look
+    # It reads targets and writes sources.
+    reversed: bool = False
 
     @property
     def group(self) -> str:

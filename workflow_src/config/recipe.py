@@ -124,12 +124,13 @@ class RecipeConfig(Frozen):
         return self.placeholders.kinds if self.placeholders else ()
 
     def copied_subwords(self) -> SubwordsConfig | None:
-        """What the subwords of `subwords_from` were learned with; None where there are none to read yet."""
+        """The kind and size of the subwords of `subwords_from`; None where there are none to read yet."""
         if self.subwords_from is None:
             return None
         try:
             description = json.loads(Path(self.subwords_from, "subwords.json").read_text(encoding="utf-8"))
-            return SubwordsConfig.model_validate(description["provenance"]["settings"])
+            kind = {name: description[name] for name in ("method", "model", "joint")}
+            return SubwordsConfig.model_validate(kind | {"vocabulary_size": max(description["sizes"].values())})
         except (OSError, ValueError, LookupError, TypeError):
             # Missing until another run learns them; the stage that copies them refuses a damaged file.
             return None

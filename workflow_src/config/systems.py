@@ -88,6 +88,10 @@ def _check_likelihood(config: WorkflowConfig) -> None:
         if section.seed is not None and section.seed not in config.seeds:
             raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
         reversed_systems = [other for other, system in config.systems.items() if system.reversed]
+        unused = section.model_fields_set & {"keep", "maximum", "backward"} if name in reversed_systems else ()
+        for setting in sorted(unused):
+            hint = "set it for the system that this one is the backward of, or remove it"
+            raise ConfigError(f"likelihood.{name}.{setting}", problem=f"{name} is reversed", hint=hint)
         if section.backward is not None and section.backward not in reversed_systems:
             hint = "name a system with reversed: true"
             raise ConfigError(f"likelihood.{name}.backward", section.backward, allowed=reversed_systems, hint=hint)
@@ -267,10 +271,12 @@ def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> Non
         where = f"systems.{system.name}"
         if system.family_name not in fits:
             raise ConfigError(f"{where}.family", system.family_name, problem="reversed is true", allowed=fits)
-        if list(system.texts) != [texts.RAW]:
-            raise ConfigError(
-                f"{where}.data", texts.words(system.learnt_data), problem="reversed is true", allowed=[texts.RAW]
-            )
+        if system.learnt_data != texts.RAW:
+            data = texts.words(system.learnt_data)
+            raise ConfigError(f"{where}.data", data, problem="reversed is true", allowed=[texts.RAW])
+        if system.init_from:
+            problem = "reversed is true, and that system reads the other language"
+            raise ConfigError(f"{where}.init_from", system.init_from, problem=problem, hint="remove it")
     used = {f"systems.{system.name}": [*system.built_on, *system.carries.values()] for system in systems.values()}
     used |= {f"decode {one.system}/{one.name}": [one.system, *named_systems(one.values).values()] for one in decodes}
     for where, names in used.items():

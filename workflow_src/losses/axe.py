@@ -5,7 +5,7 @@ Target tokens y_1 … y_T are aligned with predictions p_1 … p_N, in order. Th
                       A(i, j-1)   - log p_j(skip)             skip a prediction, which puts out the skip symbol
                       A(i-1, j)   - delta log p_j(y_i)        skip a target, which shares the prediction j
 with A(0, 0) = 0 and, before the first prediction, targets that share the first one. The skip symbol is the family's
-blank. Shapes as in `own_symbols.py`.
+blank. Shapes as in `aligned.py`.
 
 A row of A is one running minimum: with E_j the cost of skipping predictions 1 … j, A(i, j) is E_j plus the smallest
 C(i, k) - E_k of k <= j, C what the two other moves give. The recursion needs one step for each target position.

@@ -127,7 +127,8 @@ def open_dev(
         references = list(map(normaliser.detokenise, references))
     sources = None
     if subwords.placeholders:
-        text = corpus_summary.with_name(f"dev.{summary['target' if reversed else 'source']}")
+        # Symbols of both sides are numbered by the source, whichever side is written.
+        text = corpus_summary.with_name(f"dev.{summary['source']}")
         sources = list(itertools.islice(read_lines(text), count))
 
     def lines(ids: list[list[int]]) -> list[str]:

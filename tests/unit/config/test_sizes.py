@@ -20,6 +20,7 @@ from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
 from workflow_src.data.corpus import monolingual_lines
+from workflow_src.data.subwords import learn
 from workflow_src.errors import ConfigError
 
 COUNTS = st.integers(1, 10**10)
@@ -175,10 +176,16 @@ def test_estimates_count_the_copied_subwords(tmp_path):
         return sized(plan_of_own_texts(subwords_from=str(tmp_path)), pairs=1000, length=10).recipe.subwords
 
     assert estimated() == SubwordsConfig()  # nothing to read yet
-    settings = SubwordsConfig(vocabulary_size=700, joint=False)
-    description = {"provenance": {"settings": settings.model_dump(mode="json")}}
-    (tmp_path / "subwords.json").write_text(json.dumps(description))
-    assert estimated() == settings
+    # As a recipe with placeholders learns them, whose vocabulary_size is auto.
+    texts = [tmp_path / "a", tmp_path / "b"]
+    for path in texts:
+        path.write_text("a b c d e f g\n" * 40)
+    for kind in ({"model": "bpe", "joint": False}, {"joint": True}):
+        settings = SubwordsConfig(vocabulary_size=50, **kind)
+        learned = learn(
+            settings.model_copy(update={"vocabulary_size": "auto"}), *texts, tmp_path, placeholders=["tags"]
+        )
+        assert estimated() == settings.model_copy(update={"vocabulary_size": learned.source_size})
     (tmp_path / "subwords.json").write_text("{}")
     assert estimated() == SubwordsConfig()
 

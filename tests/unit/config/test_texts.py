@@ -294,9 +294,38 @@ def with_back(system=None, **sections):
     return BOTH | {"systems": systems} | sections
 
 
+def test_a_reversed_system_is_trained_with_the_seed_that_scores_pairs():
+    both = {"teacher": {"backward": "back"}, "back": {"seed": 2, "shards": 3}}
+    plan = plan_with(BOTH | {"seeds": [1, 2], "likelihood": both})
+    assert [seed for name, seed in plan.trained if name == "back"] == [2]
+    assert plan.likelihood_weights("back") in {plan.weights("back", seed) for _, seed in plan.trained}
+    assert len(plan.likelihood_shards("back")) == 3 and jobs(plan)["score_pairs"] == 4
+
+
+def test_a_reversed_system_stays_where_only_its_learner_is_asked_for():
+    parent = merge(copy.deepcopy(SMOKE), BOTH)
+    plan = Plan(load(laid_over(parent, {"experiment": "child", "only": ["ctc"]})))
+    assert {"teacher", "back"} <= plan.loaded.systems.keys() and "score" not in plan.loaded.systems
+
+
+def test_a_reversed_system_scores_no_outputs():
+    systems = {"back": BACK, **SMOKE["systems"], **BOTH["systems"]}
+    plan = plan_with(BOTH | {"systems": systems, "analyses": {"energies": {"enabled": True}}})
+    assert next(iter(plan.analyses["energies"].systems)) != "back"
+    with pytest.raises(ConfigError) as refused:
+        plan_with(BOTH | {"analyses": {"energies": {"enabled": True, "scorer": "back"}}})
+    assert refused.value.setting == "analyses.energies.scorer"
+
+
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
+        (with_back({"data": {"raw": 2}}), {"setting": "systems.back.data", "value": "2 × raw"}),
+        (with_back({"init_from": "teacher", "preset": "miniature"}), {"setting": "systems.back.init_from"}),
+        (
+            with_back(likelihood={"teacher": {"backward": "back"}, "back": {"keep": 0.5}}),
+            {"setting": "likelihood.back.keep"},
+        ),
         (with_back(likelihood={"teacher": {"backward": "lvm"}}), {"setting": "likelihood.teacher.backward"}),
         (with_back({"family": "nat"}), {"setting": "systems.back.family", "value": "nat"}),
         (with_back({"data": "distilled-by-teacher"}), {"setting": "systems.back.data", "allowed": ("raw",)}),

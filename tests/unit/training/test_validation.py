@@ -9,12 +9,16 @@ import torch
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data.batching import collate
+from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
+from workflow_src.data.subwords import learn
 from workflow_src.families import refiners
 from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
+from workflow_src.records.atomic import write_json
 from workflow_src.runtime.processes import Group
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.dev import Dev, open_dev
@@ -68,6 +72,25 @@ def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, r
         for name in ("char", "13a")
     }
     assert dev.bleu_of(rows) == pytest.approx(expected["char"]) != pytest.approx(expected["13a"])
+
+
+@pytest.mark.parametrize("direction", ["forward", "reversed"])
+def test_bleu_of_perfect_outputs_is_100_where_placeholders_change_their_order(direction, runtime, tmp_path, run_stage):
+    lines = [(f"Öffne %1 und %2 im Haus {word} .", f"Open %2 and %1 in house {word} .") for word in "abcdefgh"]
+    for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
+        (tmp_path / f"dev.{code}").write_text("".join(f"{line}\n" for line in side))
+    normalisation = NormalisationConfig().model_dump(mode="json")
+    write_json(tmp_path / "corpus.json", {"normalisation": normalisation, "source": "de", "target": "en"})
+    texts = tmp_path / "dev.de", tmp_path / "dev.en"
+    subwords = learn(SubwordsConfig(vocabulary_size=50), *texts, tmp_path / "subwords", placeholders=["variables"])
+    words = ["--settings", '{"max_length": 50}', "--subwords", str(tmp_path / "subwords"), "--split", "dev"]
+    words += ["--source", str(texts[0]), "--target", str(texts[1]), "--output-prefix", str(tmp_path / "encoded")]
+    run_stage("encode", words)
+    corpus, reference, backwards = EncodedCorpus.open(tmp_path / "encoded"), texts[1], direction == "reversed"
+    if backwards:
+        corpus, subwords, reference = corpus.reversed(), subwords.reversed(), texts[0]
+    dev = open_dev(corpus, reference, tmp_path / "corpus.json", subwords, runtime, Group(), reversed=backwards)
+    assert dev.bleu_of([corpus.target(row).tolist() for row in range(8)]) == pytest.approx(100)
 
 
 def test_dev_batches_hold_every_pair_once_in_one_order(dev):

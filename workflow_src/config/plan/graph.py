@@ -85,10 +85,14 @@ class Graph(Paths):
     def likelihood(self, system: str) -> LikelihoodConfig:
         return self.config.likelihood.get(system) or LikelihoodConfig()
 
+    def likelihood_seed(self, system: str) -> int:
+        """The seed of the system that scores the training pairs."""
+        seed = self.likelihood(system).seed
+        return self.config.seeds[0] if seed is None else seed
+
     def likelihood_weights(self, system: str) -> str:
         """Weights of the system that scores the training pairs."""
-        seed = self.likelihood(system).seed
-        return self.weights(system, self.config.seeds[0] if seed is None else seed)
+        return self.weights(system, self.likelihood_seed(system))
 
     def likelihood_shards(self, system: str) -> list[str]:
         """The shards of a system's scores of the training pairs."""
@@ -139,7 +143,10 @@ class Graph(Paths):
 
     @property
     def trained(self) -> list[tuple[str, int]]:
-        """Every trained (system, seed). A system without decodes, such as a model for pictures, has one seed."""
+        """Every trained (system, seed).
+
+        A system without decodes, such as a model for pictures, has one seed: that which scores pairs, or the first.
+        """
         systems = self.loaded.systems
         needed: set[str] = set()
         waiting = list(self.exported)
@@ -148,9 +155,9 @@ class Graph(Paths):
             if name not in needed:
                 needed.add(name)
                 waiting += [*systems[name].built_on, *systems[name].carries.values()]
-        seeds = self.config.seeds
         trained = [name for name in systems if not systems[name].family.imported]
-        return [(name, seed) for name in trained for seed in (seeds if name in needed else seeds[:1])]
+        seeds = {name: self.config.seeds if name in needed else [self.likelihood_seed(name)] for name in trained}
+        return [(name, seed) for name in trained for seed in seeds[name]]
 
     @property
     def imported(self) -> list[str]:

@@ -284,6 +284,7 @@ class Settings(Graph):
                 "data": s.learnt_data,
                 "base": s.base,
                 "init_from": s.init_from,
+                **({"reversed": True} if s.reversed else {}),
             }
             for name, s in self.loaded.systems.items()
         }

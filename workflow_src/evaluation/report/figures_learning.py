@@ -129,5 +129,6 @@ def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Lo
             )
             if (name, key) not in labelled:
                 labelled.add((name, key))
-                ends.append((*points[-1], name + addition, colour))
+                label = f"{name} (reversed)" if log.system.reversed else name
+                ends.append((*points[-1], label + addition, colour))
     return ends

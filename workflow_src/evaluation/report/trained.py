@@ -91,7 +91,7 @@ def describe_system(
         system=system.name,
         family=system.family,
         preset=system.preset,
-        data=f"{system.data} (reversed)" if config.get("reversed") else system.data,
+        data=system.data,
         seed=seed,
         source_subwords=sizes.get("source"),
         target_subwords=sizes.get("target"),

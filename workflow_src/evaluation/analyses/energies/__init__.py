@@ -73,8 +73,8 @@ def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ..
         return ()
     # The first of each kind: sorting keeps the order of the configuration.
     ranked = sorted(loaded.systems.values(), key=lambda one: not one.family.autoregressive)
-    # Those that were made elsewhere score texts, in subwords of their own.
-    fits = [one.name for one in ranked if SCORER in one.traits and not one.family.imported]
+    # Those that were made elsewhere score texts, in subwords of their own, and reversed ones score sources.
+    fits = [one.name for one in ranked if SCORER in one.traits and not one.family.imported and not one.reversed]
     named = names(settings.scorer)
     if not named and not fits and settings.enabled == "auto":
         return ()
