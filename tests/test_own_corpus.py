@@ -33,6 +33,8 @@ decodes:
   - {system: teacher-long, search: beam, beam: 2, splits: [dev, test]}
   - {system: one-pass, search: ctc-greedy, splits: [dev, test]}
 speed: {sentences: 5, warmup: 1, repeats: 2, batch: 5}
+# Threads of several jobs that share few cores wait for each other in loops.
+runtime: {training_threads: 1}
 """
 
 

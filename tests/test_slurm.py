@@ -223,7 +223,7 @@ SAVING = {"systems": {"teacher": {"training": {"save_every": 10}}}}
 FEW = {
     "decodes": [
         {"system": "teacher", "search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": "int8"},
-        {"system": "score", "search": "latent-search", "steps": 1, "lengths": 2, "samples": 2, "rescorer": "teacher"},
+        {"system": "score", "search": "score", "steps": 1},
         {"system": "ctc", "search": "ctc-greedy", "shards": 2},
         {"system": "ctc", "search": "ctc-beam", "beam": 3, "language_model": "lm", "tune": {"word_bonus": [0.5, 1.0]}},
     ],
