@@ -179,14 +179,7 @@ def options_backward(wildcards, input):
     """For params: `--backward-model FILE --backward-shards FILE …` where pairs are scored in both directions."""
     if "backward_model" not in input.keys():
         return ""
-    shards = input["backward_shards"]
-    words = [
-        "--backward-model",
-        input["backward_model"],
-        "--backward-shards",
-        *([shards] if isinstance(shards, str) else shards),
-    ]
-    return shlex.join(words)
+    return shlex.join(["--backward-model", input["backward_model"], "--backward-shards", *input["backward_shards"]])
 
 
 def option_systems(wildcards, input):

@@ -82,12 +82,12 @@ def resolve_systems(config: WorkflowConfig) -> dict[str, System]:
 
 def _check_likelihood(config: WorkflowConfig) -> None:
     """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
+    reversed_systems = [other for other, system in config.systems.items() if system.reversed]
     for name, section in config.likelihood.items():
         if name not in config.systems:
             raise ConfigError(f"likelihood.{name}", problem="no system", allowed=config.systems)
         if section.seed is not None and section.seed not in config.seeds:
             raise ConfigError(f"likelihood.{name}.seed", section.seed, allowed=config.seeds)
-        reversed_systems = [other for other, system in config.systems.items() if system.reversed]
         unused = section.model_fields_set & {"keep", "maximum", "backward"} if name in reversed_systems else ()
         for setting in sorted(unused):
             hint = "set it for the system that this one is the backward of, or remove it"

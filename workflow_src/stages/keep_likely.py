@@ -56,7 +56,7 @@ def reasons(scores: np.ndarray, keep: float, maximum: float | None) -> list[str 
 def dual_cross_entropy(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
     """Scores (N,) of pairs by both directions' scores (N,): large where a direction is, or where the two disagree.
 
-    Junczys-Dowmunt 2018, equation 1: |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2.
+    The dual conditional cross-entropy (Junczys-Dowmunt 2018): |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2.
     """
     return np.abs(forward - backward) + (forward + backward) / 2
 
