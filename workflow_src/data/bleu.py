@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,12 @@ def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
     """
     if reason := unavailable(tokeniser):
         raise ConfigError("tokeniser", tokeniser, problem=f"it {reason}")
+    return _bleu_metric(tokeniser, **settings)
+
+
+@functools.cache
+def _bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
+    """One for the process: its tokeniser remembers lines, and references come again with every system."""
     return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 

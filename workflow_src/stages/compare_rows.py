@@ -20,7 +20,7 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import sentence_counts
-from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
+from workflow_src.evaluation.quality.significance import TEST, Combine, pairwise_test, randomisation_test
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
@@ -71,14 +71,31 @@ class Inputs(JobInputs):
     output: Path
 
 
+class SentenceCounts:
+    """Counts of a metric by sentence, and the function from their sums to its figure, computed once for equal outputs.
+
+    Of `texts` everything but the hypotheses is read.
+    """
+
+    def __init__(self, texts: Texts):
+        self.texts = texts
+        self._computed: dict[tuple[str, tuple[str, ...]], tuple[np.ndarray, Combine]] = {}
+
+    def __call__(self, measured: Measured, outputs: Sequence[str]) -> tuple[np.ndarray, Combine]:
+        key = measured.metric.name, tuple(outputs)
+        if key not in self._computed:
+            self._computed[key] = sentence_counts(measured, dataclasses.replace(self.texts, hypotheses=outputs))
+        return self._computed[key]
+
+
 def compared(
-    rows: Sequence[Row], metrics: Sequence[Measured], texts: Texts, against: str = "baseline"
+    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: SentenceCounts, against: str = "baseline"
 ) -> list[dict[str, Any]]:
     """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
 
     `metrics` has the main metric first; those after it stand in `metrics` in the same way, by name. Rows that name
     none, or one that has other seeds only, are left out. Repetitions are removed from what is not autoregressive, on
-    both sides of a comparison, as the variant's name says. The hypotheses of `texts` are not read.
+    both sides of a comparison, as the variant's name says.
     """
     by_key = {row.key: row for row in rows}
     groups: dict[Key, list[Key]] = {}
@@ -90,10 +107,7 @@ def compared(
     tested: dict[Key, dict[str, Any]] = {key: {} for keys in groups.values() for key in keys}
     for number, metric in enumerate(metrics):
         for removal, variant in VARIANTS.items():
-            counted = {
-                key: sentence_counts(metric, dataclasses.replace(texts, hypotheses=by_removal[removal]))
-                for key, by_removal in lines.items()
-            }
+            counted = {key: counts_of(metric, by_removal[removal]) for key, by_removal in lines.items()}
             for other, keys in groups.items():
                 baseline, combine = counted[other]
                 counts = np.stack([counted[key][0] for key in keys])
@@ -107,7 +121,9 @@ def compared(
     return [{"system": key[0], "name": key[1], "seed": key[2]} | tested[key] for key in by_key if key in tested]
 
 
-def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], texts: Texts) -> list[dict[str, Any]]:
+def against_autoregressive(
+    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: SentenceCounts
+) -> list[dict[str, Any]]:
     """p-values of every row against each autoregressive row of its seed, repetitions removed as in the main table.
 
     A row has one entry a rival in `against`: its system and name, and a p-value of each of the metrics by name.
@@ -121,7 +137,7 @@ def against_autoregressive(rows: Sequence[Row], metrics: Sequence[Measured], tex
         lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
         p_values = {}
         for metric in metrics:
-            counted = [sentence_counts(metric, dataclasses.replace(texts, hypotheses=one)) for one in lines]
+            counted = [counts_of(metric, outputs) for outputs in lines]
             p_values[metric.metric.name] = pairwise_test(
                 np.stack([counts for counts, _ in counted]), rivals, counted[0][1]
             )
@@ -148,17 +164,17 @@ def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
     sources, references, *more = read_aligned(inputs.source, *inputs.reference)
-    texts = Texts((), references, sources, corpus, tuple(more), read_computed(inputs.computed))
+    counts_of = SentenceCounts(Texts((), references, sources, corpus, tuple(more), read_computed(inputs.computed)))
     fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
-    with_baseline = compared(rows, uncertain, texts)
+    with_baseline = compared(rows, uncertain, counts_of)
     # Does a trained network beat its control, which needs none?
-    with_controls = {name: compared(rows, uncertain[:1], texts, name) for name in controls()}
+    with_controls = {name: compared(rows, uncertain[:1], counts_of, name) for name in controls()}
     content = {
         "test": TEST,
         "sentences": len(references),
         "rows": with_baseline,
-        "against_autoregressive": against_autoregressive(rows, deciding, texts),
+        "against_autoregressive": against_autoregressive(rows, deciding, counts_of),
         **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
     files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}

@@ -92,11 +92,13 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
 def all_variants(metrics: Sequence[Measured], texts: Texts, joined: Sequence[str]) -> dict[str, Any]:
     """Scores of texts as they are and without repetitions, by the names of VARIANTS; the number of sentences, and
     repetitions before removal. `joined` are the same outputs joined from what is left of their subwords."""
-    by_removal = variants(texts.hypotheses, joined)
-    entries: dict[str, Any] = {
-        name: scores(metrics, dataclasses.replace(texts, hypotheses=by_removal[removal]))
-        for removal, name in VARIANTS.items()
+    outputs = {removal: tuple(lines) for removal, lines in variants(texts.hypotheses, joined).items()}
+    # Outputs without repetitions are the same in all variants.
+    scored = {
+        lines: scores(metrics, dataclasses.replace(texts, hypotheses=lines))
+        for lines in dict.fromkeys(outputs.values())
     }
+    entries: dict[str, Any] = {name: scored[outputs[removal]] for removal, name in VARIANTS.items()}
     entries["sentences"] = len(texts.hypotheses)
     entries["repetitions_per_100_words"] = repetitions(texts.hypotheses, texts.corpus.target)
     return entries

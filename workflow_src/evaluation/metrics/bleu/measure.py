@@ -47,11 +47,8 @@ def fixed_seed() -> Iterator[None]:
 
 def segments(texts: Texts, _settings: NoSettings) -> Segments:
     """Counts of sentences (N, 10): tokens of output and reference, matches and n-grams by order."""
-    # Effective order changes no counts, only the score of a sentence, which is not used.
-    metric = bleu_metric(texts.corpus.tokeniser, effective_order=True)
-    rows = zip(texts.hypotheses, *texts.all_references, strict=True)
-    scores = (metric.sentence_score(hypothesis, references) for hypothesis, *references in rows)
-    return Segments(np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=float), combine)
+    counts = bleu_metric(texts.corpus.tokeniser)._extract_corpus_statistics(texts.hypotheses, texts.all_references)
+    return Segments(np.array(counts, dtype=float), combine)
 
 
 def combine(sums: np.ndarray) -> np.ndarray:
