@@ -7,6 +7,7 @@ project is imported before it, its folder and its output are its own, and it end
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -60,14 +61,18 @@ def serve() -> None:
     program = str(Path(sys.executable).parent / "snakemake")
     # As the program `snakemake` has them.
     sys.path[0], sys.argv = os.path.dirname(program), [program]
-    # What it imports late: plug-ins of its own, for its options, and what opens remote files.
+    # What it imports late: plug-ins of its own, for its options, what opens remote files, and what the project imports.
+    import pydantic  # noqa: F401
     import smart_open  # noqa: F401
     import snakemake.api
     import snakemake.cli
     import snakemake.dag
     import snakemake.workflow
+    import yaml  # noqa: F401
 
     snakemake.cli.get_argument_parser()
+    # A dry run ends before it has made garbage worth collecting.
+    gc.disable()
     for line in sys.stdin:
         words, folder, outputs = json.loads(line)
         child = os.fork()

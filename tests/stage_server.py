@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -28,7 +29,7 @@ from forks import end_with
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
-if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith(("workflow_src.stages.", "workflow_src.cli")):
+if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith("workflow_src."):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 line = socket.socket(socket.AF_UNIX)
 line.connect({path!r})
@@ -77,6 +78,11 @@ class StageServer:
 STAGE_SERVER = StageServer()
 
 
+def python_module(module: str, *words: str) -> list[str]:
+    """The command `python -m MODULE WORDS` of a stage or of `workflow_src.cli`, run by the server."""
+    return [str(STAGE_SERVER.programs() / "python"), "-m", module, *words]
+
+
 def _make_environment(folder: Path) -> None:
     own = Path(sys.executable).parent
     programs = folder / "bin"
@@ -108,6 +114,8 @@ def serve(path: str) -> None:
     import torch._dynamo  # noqa: F401
     import yaml  # noqa: F401
 
+    # What is imported is left to no collection of garbage in a fork, which would copy its memory.
+    gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(16)

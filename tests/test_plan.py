@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from conftest import PROJECT, scheduled, snakemake
+from stage_server import python_module
 from test_workflow import own_text
 
 from workflow_src.cli import drawing
@@ -25,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def run(*words: str, folder: Path, project: Path = PROJECT) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "workflow_src.cli", "plan", *words]
+    command = python_module("workflow_src.cli", "plan", *words)
     environment = {**os.environ, "PYTHONPATH": str(project), "COLUMNS": "160"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 

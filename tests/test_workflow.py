@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, counted, dry_run, scheduled, snakemake
+from stage_server import python_module
 
 from workflow_src import registry
 from workflow_src.cli import read_configuration
@@ -214,7 +215,7 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
     trap = f"!!python/object/apply:os.mkdir ['{tmp_path / 'sprung'}']"
     (tmp_path / "evil.yaml").write_text(f"experiment: {trap}\n")
     if how == "check":
-        command = [sys.executable, "-m", "workflow_src.cli", "check", str(tmp_path / "evil.yaml")]
+        command = python_module("workflow_src.cli", "check", str(tmp_path / "evil.yaml"))
         process = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     elif how == "dataset":
         project = shutil.copytree(hollow_project, tmp_path / "project")

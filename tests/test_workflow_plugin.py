@@ -18,6 +18,7 @@ import pytest
 import wordbag
 import yaml
 from conftest import PROJECT, copy_of_run, log_contains, snakemake, snakemake_started, wait_for
+from stage_server import python_module
 
 from workflow_src.records.atomic import read_json
 
@@ -106,7 +107,7 @@ def report(run) -> Path:
 
 def continuum(*words: str, folder: Path, **more) -> str:
     """What the command `continuum` writes, started in `folder`."""
-    command = [sys.executable, "-m", "workflow_src.cli", *words]
+    command = python_module("workflow_src.cli", *words)
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **more)
     assert process.returncode == 0, process.stderr

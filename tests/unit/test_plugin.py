@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import reports
 import wordbag
+from stage_server import python_module
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
@@ -169,7 +170,7 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     )
     assert "--steps" not in output
     # In a process that does not know the plug-in: the option is its search's.
-    command_line = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--passes", "2"]
+    command_line = python_module("workflow_src.cli", "translate", "--bundle", str(bundle), "--passes", "2")
     environment = {
         name: value for name, value in os.environ.items() if name not in (registry.VARIABLE, registry.PLACES)
     }

@@ -7,11 +7,11 @@ import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from stage_server import python_module
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -156,7 +156,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        words = [sys.executable, "-m", "workflow_src.cli", "estimate", "smoke", "--no-calibration"]
+        words = python_module("workflow_src.cli", "estimate", "smoke", "--no-calibration")
         done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
     finally:
         os.close(writer)

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from stage_server import python_module
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Patience, fetch, places
@@ -203,7 +203,7 @@ def stage(folder, server, *words):
     part = [{"table": "f", "columns": {"de": 0, "en": 0}}]
     dataset = {"name": "d", "languages": ["de", "en"], "train": part, "dev": part, "test": part}
     settings = dataset | {"files": {"f": {"url": server.url, "sha256": SUM}}}
-    command = [sys.executable, "-m", "workflow_src.stages.download", "--settings", json.dumps(settings)]
+    command = python_module("workflow_src.stages.download", "--settings", json.dumps(settings))
     command += ["--languages", "de", "en", "--output-folder", str(folder / "raw"), "--first-wait", "0.01", *words]
     command += ["--downloads", str(folder / "downloads")]
     project = Path(__file__).resolve().parents[3]

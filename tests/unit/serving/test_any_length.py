@@ -8,11 +8,11 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from refusals import fields_of
+from stage_server import python_module
 
 from workflow_src.errors import ConfigError
 from workflow_src.registry import search_of, searches
@@ -221,7 +221,7 @@ def test_chunks_end_with_many_lines_or_much_text():
 
 
 def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypatch, capfd):
-    words = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundles["lvm"]), "--device", "cpu"]
+    words = python_module("workflow_src.cli", "translate", "--bundle", str(bundles["lvm"]), "--device", "cpu")
     words += ["--input", str(text), "--output", str(tmp_path / "out.txt")]
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import fields_of
+from stage_server import python_module
 
 from workflow_src import registry
 from workflow_src.config.datasets import SubwordsConfig
@@ -567,7 +568,7 @@ def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_ow
 def run_command(bundle, text: bytes, *words, **environment):
     """`continuum translate` in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--device", "cpu", *words],
+        python_module("workflow_src.cli", "translate", "--bundle", str(bundle), "--device", "cpu", *words),
         input=text,
         capture_output=True,
         cwd=PROJECT,
@@ -593,8 +594,7 @@ def test_the_command_removes_repetitions_as_asked(removal, tiny_bundles, transla
 
 
 def test_the_module_is_the_command_too(tiny_bundles):
-    program = [sys.executable, "-m", "workflow_src.serving.command"]
-    words = [*program, "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu"]
+    words = python_module("workflow_src.serving.command", "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu")
     done = subprocess.run([*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT)
     assert (done.returncode, done.stdout) == (0, "")
     done = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
@@ -746,10 +746,9 @@ def test_what_may_be_of_a_plug_in_is_told_with_plugins(tiny_bundles, words, sent
 
 def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
     os.mkfifo(tmp_path / "in")
-    start = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input"]
-    running = subprocess.Popen(
-        [*start, str(tmp_path / "in"), "--output", str(tmp_path / "out")], stderr=subprocess.PIPE, cwd=PROJECT
-    )
+    start = python_module("workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]))
+    files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    running = subprocess.Popen([*start, *files], stderr=subprocess.PIPE, cwd=PROJECT)
     # The command has come to its input once the other end of the pipe opens.
     with open(tmp_path / "in", "w"):
         running.send_signal(signal.SIGINT)

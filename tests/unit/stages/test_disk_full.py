@@ -4,11 +4,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from stage_server import python_module
 
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.records.atomic import atomic, load_tensors
@@ -50,7 +50,7 @@ def disk(tmp_path):
 
 def ran(stage: str, words: list[str], log: Path) -> tuple[int, list[str]]:
     """Exit code and lines on stderr of a stage in a process of its own, as a rule runs it."""
-    command = [sys.executable, "-m", f"workflow_src.stages.{stage}", *words, "--log", str(log)]
+    command = python_module(f"workflow_src.stages.{stage}", *words, "--log", str(log))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout == ""

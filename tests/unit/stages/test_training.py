@@ -7,12 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from stage_server import python_module
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
@@ -227,7 +227,7 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     more = {"max_steps": 150, "save_every": 20, "validate_every": 30}
     words = training_words("transformer", tmp_path / "killed", **more)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-m", "workflow_src.stages.train", *words]
+    command = python_module("workflow_src.stages.train", *words)
     job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     state = tmp_path / "killed/state"
     deadline = time.monotonic() + 120

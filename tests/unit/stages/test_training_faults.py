@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from stage_server import python_module
 
 from workflow_src.records.atomic import load_tensors, write_json
 
@@ -42,9 +43,9 @@ class Job:
     """A training stage in a process of its own, one thread, that logs every update."""
 
     def __init__(self, family, words, script=None, **environment):
-        program = ["-c", script] if script else ["-m", "workflow_src.stages.train"]
+        program = [sys.executable, "-c", script] if script else python_module("workflow_src.stages.train")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), **environment}
-        command = [sys.executable, *program, *words, "--log-every", "1"]
+        command = [*program, *words, "--log-every", "1"]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
 
