@@ -145,7 +145,7 @@ def test_estimating_and_checking_import_no_torch():
     assert process.returncode == 0, process.stderr
 
 
-def test_stages_that_handle_text_import_no_torch():
+def test_stages_of_texts_and_figures_import_no_torch():
     """It takes two seconds of each of their jobs, which are many and short."""
     stages = (
         "download",
@@ -156,6 +156,8 @@ def test_stages_that_handle_text_import_no_torch():
         "merge_distilled",
         "score_quality",
         "compare_rows",
+        "finish_bundle",
+        "report",
     )
     names = [f"workflow_src.stages.{stage}" for stage in stages]
     code = (

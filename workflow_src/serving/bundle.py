@@ -7,21 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import Field, model_validator
-from torch import nn
 
 from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
 from workflow_src.decoding.settings import at_least
 from workflow_src.errors import ArtifactError, ConfigError, short_repr
-from workflow_src.families.build import build
-from workflow_src.nn.layers import narrow_stacks
-from workflow_src.nn.weights import load_weights
-from workflow_src.records.atomic import copy_file, read_json, sha256
+from workflow_src.records.atomic import copy_file, read_json
 from workflow_src.records.checked import Lenient, check_format, checked
-from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
@@ -194,36 +188,6 @@ def names(families: dict[str, str]) -> dict[str, str]:
         role: f"{role}-{family}" if role != MODEL and values.count(family) > 1 else family
         for role, family in families.items()
     }
-
-
-def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> dict[str, nn.Module]:
-    """The models of a bundle by name, on their device and ready to translate.
-
-    Raises ArtifactError when weights are missing, damaged or of another model.
-    """
-    models = {}
-    for name, part in description["models"].items():
-        path = folder / part["weights"]
-        if not path.is_file():
-            raise ArtifactError(folder, f"lacks {part['weights']}", AGAIN)
-        if sha256(path) != part["sha256"]:
-            raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", "copy the bundle again")
-        declared = registry.families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        model = build(part["family"], part["model"], part["sizes"])
-        load_weights(model, path)
-        models[name] = _placed(model, runtime).eval()
-    return models
-
-
-def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
-    """The model on its device, in its precision."""
-    if runtime.dtype == torch.float32:
-        return model.to(runtime.device)
-    if hasattr(model, "start"):
-        # Its decoding step keeps everything in one type.
-        return model.to(runtime.device, runtime.dtype)
-    return narrow_stacks(model.to(runtime.device), runtime.dtype)
 
 
 def copy_subwords(source: Path, folder: Path) -> list[str]:

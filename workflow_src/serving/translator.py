@@ -27,7 +27,8 @@ from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
 from workflow_src.serving.base import BaseTranslator, check_roles
-from workflow_src.serving.bundle import load_models, read_bundle
+from workflow_src.serving.bundle import read_bundle
+from workflow_src.serving.models import load_models
 from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses, max_positions
 
