@@ -49,6 +49,9 @@ DAG.new_wildcards = lambda dag, job: set(job.wildcards.items())
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()
 
+# The priority of jobs that many others wait for, above those that only the report waits for.
+AWAITED = 10
+
 try:
     plan = Plan(load(config))
     costs.check(plan)

@@ -13,6 +13,7 @@ rule choose_settings:
         f"{LOGS}/choose_settings/{{system}}-{{seed}}-{{search}}.log",
     benchmark:
         f"{BENCHMARKS}/choose_settings/{{system}}-{{seed}}-{{search}}.tsv"
+    priority: AWAITED
     conda:
         "../envs/gpu.yaml"
     threads: 1

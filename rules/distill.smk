@@ -14,6 +14,7 @@ rule distill:
         f"{BENCHMARKS}/distill/{{teacher}}-{{split}}-{{shard}}-of-{{shards}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
+    priority: AWAITED
     conda:
         "../envs/gpu.yaml"
     # One thread a shard: shards beside each other are faster than threads within one.

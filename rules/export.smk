@@ -12,6 +12,7 @@ rule export_bundle:
         f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
     wildcard_constraints:
         system=OWN_SYSTEMS,
+    priority: AWAITED
     conda:
         "../envs/cpu.yaml"
     threads: 1
