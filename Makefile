@@ -41,7 +41,7 @@ test-runs: setup
 	$(BIN)/python -m pytest -m "runs and not slurm" -n 3 --dist loadfile --no-loadscope-reorder tests/test_*.py
 
 test-graphs: setup
-	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit/engines tests/unit/serving
+	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit/engines tests/unit/runtime tests/unit/serving
 
 test-slurm: setup
 	$(BIN)/python -m pytest -m slurm tests/test_slurm.py

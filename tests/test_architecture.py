@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -34,6 +35,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 MOST_AT_THE_TOP = 6
 
 
+@functools.cache
 def imports(path: Path) -> list[str]:
     """Full names of what a module imports, at any depth of the file: in functions and below TYPE_CHECKING too."""
     names = []

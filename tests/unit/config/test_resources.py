@@ -29,7 +29,8 @@ def of(requests: Requests, rule: str, attempt: int = 1, files=None, **wildcards:
 
 def test_a_training_by_hand():
     # A tiny teacher of 2 + 2 layers, 1000 subwords, on one thread.
-    requests = requests_for(runtime={"training_threads": 1})
+    training = {"max_steps": 600, "batch_tokens": 2000}
+    requests = requests_for(runtime={"training_threads": 1}, systems={"teacher": {"training": training}})
     encoder, decoder, output = 2 * 12 * 128**2, 2 * 16 * 128**2, 1000 * 128
     weights = encoder + decoder + output
     operations = 600 * 2000 * 6 * weights

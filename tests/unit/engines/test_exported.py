@@ -253,6 +253,7 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     assert kinds.count("QAttention") == 2 and kinds.count("MultiHeadAttention") == 1
 
 
+@pytest.mark.graphs
 def test_self_attention_in_one_operator_gives_what_its_parts_give(model, settings, monkeypatch):
     import onnxruntime
 

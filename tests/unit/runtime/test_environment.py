@@ -95,7 +95,7 @@ def _run(words: list[str], folder: Path, **variables: str) -> subprocess.Complet
     return subprocess.run(words, env=environ, capture_output=True, text=True, cwd=folder, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.graphs
 def test_continuum_translates_for_a_user_without_home_and_name_and_tells_nobody(tiny_bundles, tmp_path):
     """By a graph, which is kept on disk. ONNX Runtime stores an identifier and connects where nobody asks it not to."""
     pytest.importorskip("onnxruntime")

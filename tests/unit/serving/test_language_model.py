@@ -192,6 +192,7 @@ def test_the_command_says_that_a_language_model_translates_nothing(bundles, tmp_
         command.main(["--bundle", str(bundles.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize("mode", ["fast", "fast-int8"])
 def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(bundles, mode, monkeypatch, tmp_path):
     for package in ("onnx", "onnxruntime", "onnxscript"):
