@@ -131,11 +131,11 @@ def test_the_corpus_counts_where_it_is_read():
 
 
 def test_a_retry_gets_more_within_the_limits():
-    requests = requests_for(runtime={"training_threads": 1, "longest_job": 400})
+    requests = requests_for(runtime={"training_threads": 1, "longest_job": 300})
     memory, minutes = zip(*(of(requests, "train_lvm", attempt, system="lvm") for attempt in range(1, 8)), strict=True)
     first = requests.need("train_lvm", SimpleNamespace(system="lvm"))
     assert memory == tuple(math.ceil(first[0] * growth) for growth in (1, 1.5, 2.25, 3.375, 4, 4, 4))
-    assert minutes == (math.ceil(first[1]), math.ceil(2 * first[1]), 400, 400, 400, 400, 400)
+    assert minutes == (math.ceil(first[1]), math.ceil(2 * first[1]), 300, 300, 300, 300, 300)
     bounded = requests_for(runtime={"largest_job": 2000})
     assert [of(bounded, "train_lvm", attempt, system="lvm")[0] for attempt in (2, 3)] == [2000, 2000]
 
