@@ -30,6 +30,7 @@ hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 
 PROJECT = Path(__file__).resolve().parents[1]
+DRY_RUNS.unchanged.add(PROJECT)
 
 
 def pytest_configure():
@@ -92,7 +93,7 @@ def command_and_environment(*words: str) -> tuple[list[str], dict[str, str]]:
 
 def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
     """What `snakemake --dry-run WORDS` in `folder` gives, without the time that starting Snakemake takes."""
-    return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder)
+    return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder, snakefile.parent)
 
 
 def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
@@ -227,6 +228,7 @@ def hollow_project(tmp_path_factory) -> Path:
     (stages / "__init__.py").touch()
     for stage in STAGES:
         (stages / f"{stage}.py").write_text(FAKE_STAGE)
+    DRY_RUNS.unchanged.add(project)
     return project
 
 

@@ -1,7 +1,7 @@
 """Dry runs of Snakemake, each in a fork of a process that has imported Snakemake: `serve()` is that process.
 
-Importing Snakemake takes longer than planning an experiment. A fork is a fresh Snakemake otherwise: no module of the
-project is imported before it, its folder and its output are its own, and it ends with the dry run.
+Importing takes longer than planning an experiment. A fork is a fresh Snakemake otherwise: its folder and its output are
+its own, and it ends with the dry run. A project that no test changes has a process that has imported its package too.
 """
 
 from __future__ import annotations
@@ -19,44 +19,52 @@ from forks import end_with
 
 
 class DryRuns:
-    """Starts the process at the first dry run; `close` ends it."""
+    """Starts a process at the first dry run that needs it; `close` ends them."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen | None = None
+        # Projects whose package is imported once.
+        self.unchanged: set[Path] = set()
+        self._processes: dict[Path | None, subprocess.Popen] = {}
 
-    def __call__(self, words: list[str], folder: Path) -> subprocess.CompletedProcess:
-        """What `snakemake WORDS` in `folder` gives; `words` must ask for nothing that starts jobs."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = self._start()
-        assert self._process.stdin and self._process.stdout
+    def __call__(self, words: list[str], folder: Path, project: Path) -> subprocess.CompletedProcess:
+        """What `snakemake WORDS` in `folder` gives; `words` must ask for nothing that starts jobs.
+
+        `project` is the folder of the Snakefile.
+        """
+        imported = project if project in self.unchanged else None
+        process = self._processes.get(imported)
+        if process is None or process.poll() is not None:
+            process = self._processes[imported] = self._start(imported)
+        assert process.stdin and process.stdout
         with tempfile.TemporaryDirectory() as outputs:
             paths = [os.path.join(outputs, name) for name in ("stdout", "stderr")]
-            print(json.dumps([words, str(folder), paths]), file=self._process.stdin, flush=True)
-            answer = self._process.stdout.readline()
+            print(json.dumps([words, str(folder), paths]), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
             assert answer, "the process that makes dry runs has ended"
             texts = [Path(path).read_text(encoding="utf-8") for path in paths]
         return subprocess.CompletedProcess(words, int(answer), *texts)
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self, imported: Path | None) -> subprocess.Popen:
         # Nor plug-ins that the test which happens to be the first one uses.
         without = ("PYTHONPATH", "VIRTUAL_ENV", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
         environment = {name: value for name, value in os.environ.items() if name not in without}
         environment["PATH"] = os.defpath
-        command = [sys.executable, __file__]
+        command = [sys.executable, __file__, *([str(imported)] if imported else [])]
         return subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
 
     def close(self) -> None:
-        if self._process and self._process.stdin:
-            self._process.stdin.close()
-            self._process.wait(timeout=30)
+        for process in self._processes.values():
+            assert process.stdin
+            process.stdin.close()
+            process.wait(timeout=30)
 
 
 DRY_RUNS = DryRuns()
 
 
-def serve() -> None:
+def serve(project: str | None) -> None:
     """Make the dry runs that standard input asks for; writes the exit status of each to standard output."""
     program = str(Path(sys.executable).parent / "snakemake")
     # As the program `snakemake` has them.
@@ -71,6 +79,13 @@ def serve() -> None:
     import yaml  # noqa: F401
 
     snakemake.cli.get_argument_parser()
+    if project:
+        sys.path.insert(0, project)
+        import workflow_src.config
+        import workflow_src.registry
+
+        workflow_src.registry.members()
+        sys.path.remove(project)
     # A dry run ends before it has made garbage worth collecting.
     gc.disable()
     for line in sys.stdin:
@@ -94,4 +109,4 @@ def _dry_run(main, words: list[str], folder: str, outputs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*(sys.argv[1:] or [None]))

@@ -102,13 +102,15 @@ def _make_environment(folder: Path) -> None:
 
 def serve(path: str) -> None:
     """Run the jobs that are handed to the socket at `path` until the standard input closes."""
-    # What stages import first or late, and of it nothing that starts threads.
+    # What stages and commands import first or late, and of it nothing that starts threads.
     import matplotlib.figure  # noqa: F401
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
     import sacrebleu.significance  # noqa: F401
     import sacremoses.tokenize  # noqa: F401
     import safetensors.torch  # noqa: F401
+    import snakemake.api
+    import snakemake.cli  # noqa: F401
 
     # The first optimiser imports it, and the first operator on a pretended GPU, which takes a second.
     import torch._dynamo  # noqa: F401
