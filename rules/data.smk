@@ -186,6 +186,7 @@ rule encode:
     conda:
         "../envs/cpu.yaml"
     threads: 1
+    priority: AWAITED
     resources:
         mem_mb=needs.memory("encode"),
         runtime=needs.minutes("encode"),

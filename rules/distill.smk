@@ -59,6 +59,7 @@ rule merge_distilled:
     conda:
         "../envs/cpu.yaml"
     threads: 1
+    priority: AWAITED
     resources:
         mem_mb=needs.memory("merge_distilled"),
         runtime=needs.minutes("merge_distilled"),

@@ -15,6 +15,7 @@ rule score_pairs:
     conda:
         "../envs/gpu.yaml"
     threads: 1
+    priority: AWAITED
     resources:
         mem_mb=needs.memory("score_pairs"),
         runtime=needs.minutes("score_pairs"),
@@ -53,6 +54,7 @@ rule keep_likely:
     conda:
         "../envs/cpu.yaml"
     threads: 1
+    priority: AWAITED
     resources:
         mem_mb=needs.memory("keep_likely"),
         runtime=needs.minutes("keep_likely"),

@@ -1,7 +1,7 @@
-"""Jobs of real Snakemake runs, and translations, each in a fork of a process that has imported torch: `serve()`.
+"""Jobs of real Snakemake runs, and commands, each in a fork of a process that has imported torch: `serve()`.
 
 Importing takes longer than most jobs of miniature systems. A folder that looks like the virtual environment has a
-`python` that hands `python -m workflow_src.stages.STAGE …` over, and a `continuum` that does the same. A fork is a
+`python` that hands `python -m workflow_src.MODULE …` over, and a `continuum` that does the same. A fork is a
 fresh job otherwise: no module of the project is imported before it, its folder, environment, output and signals are its
 own, and it ends with the job. But functions registered for the exit do not run, and torch has read its own variables
 when the server imported it.
@@ -59,9 +59,11 @@ class StageServer:
             # Not a folder of pytest's: the path of a socket may have 107 bytes.
             self._folder = Path(tempfile.mkdtemp(prefix="stages-"))
             _make_environment(self._folder)
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(self._folder / "jobs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            # Nothing of the test that happens to be the first one.
+            without = ("PYTHONPATH", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
+            environment = {name: value for name, value in os.environ.items() if name not in without}
+            command = [sys.executable, __file__, str(self._folder / "jobs")]
+            self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert self._process.stdout
             assert self._process.stdout.readline(), "the process that runs stages has ended"
         return self._folder / "bin"
@@ -79,7 +81,10 @@ STAGE_SERVER = StageServer()
 
 
 def python_module(module: str, *words: str) -> list[str]:
-    """The command `python -m MODULE WORDS` of a stage or of `workflow_src.cli`, run by the server."""
+    """The command `python -m MODULE WORDS` of a module of `workflow_src`, run in a fork of the server.
+
+    Signals reach the fork by way of the process that asks for it; SIGKILL ends that process first.
+    """
     return [str(STAGE_SERVER.programs() / "python"), "-m", module, *words]
 
 
@@ -116,7 +121,7 @@ def serve(path: str) -> None:
     import torch._dynamo  # noqa: F401
     import yaml  # noqa: F401
 
-    # What is imported is left to no collection of garbage in a fork, which would copy its memory.
+    # Collecting garbage in a fork would touch, and so copy, all that was imported.
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
@@ -177,8 +182,9 @@ def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    # As `python -m` has them where PYTHONSAFEPATH is set.
-    sys.path[:1] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
+    # As `python -m` has them.
+    first = [] if variables.get("PYTHONSAFEPATH") else [folder]
+    sys.path[:1] = [*first, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = words
     if "CONTINUUM_PRETENDED_GPUS" in variables:
         import pretended_cuda
