@@ -183,10 +183,10 @@ rule encode:
     wildcard_constraints:
         # keep_likely writes those.
         text=f"(?!{LIKELY}-by-)[^/]+",
+    priority: AWAITED
     conda:
         "../envs/cpu.yaml"
     threads: 1
-    priority: AWAITED
     resources:
         mem_mb=needs.memory("encode"),
         runtime=needs.minutes("encode"),

@@ -56,10 +56,10 @@ rule merge_distilled:
         f"{BENCHMARKS}/merge_distilled/{{teacher}}-{{split}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
+    priority: AWAITED
     conda:
         "../envs/cpu.yaml"
     threads: 1
-    priority: AWAITED
     resources:
         mem_mb=needs.memory("merge_distilled"),
         runtime=needs.minutes("merge_distilled"),

@@ -12,10 +12,10 @@ rule score_pairs:
         f"{LOGS}/score_pairs/{{system}}-{{shard}}-of-{{shards}}.log",
     benchmark:
         f"{BENCHMARKS}/score_pairs/{{system}}-{{shard}}-of-{{shards}}.tsv"
+    priority: AWAITED
     conda:
         "../envs/gpu.yaml"
     threads: 1
-    priority: AWAITED
     resources:
         mem_mb=needs.memory("score_pairs"),
         runtime=needs.minutes("score_pairs"),
@@ -51,10 +51,10 @@ rule keep_likely:
         f"{LOGS}/keep_likely/{{system}}.log",
     benchmark:
         f"{BENCHMARKS}/keep_likely/{{system}}.tsv"
+    priority: AWAITED
     conda:
         "../envs/cpu.yaml"
     threads: 1
-    priority: AWAITED
     resources:
         mem_mb=needs.memory("keep_likely"),
         runtime=needs.minutes("keep_likely"),
