@@ -13,7 +13,7 @@ help:
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
 	@echo "make test    the tests, in three processes: some wait most of the time"
 	@echo "make test-runs  those of whole runs of the workflow, which are made first"
-	@echo "make test-graphs  more in ONNX Runtime: exporting graphs takes minutes"
+	@echo "make test-graphs  those that export further graphs to ONNX Runtime, which takes minutes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make picture docs/workflow.svg from docs/workflow.dot (needs graphviz)"

@@ -1,4 +1,4 @@
-"""What a process that was forked to do one thing does with it."""
+"""The environment of a process that forks others, and what a process that was forked to do one thing does with it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
+
+
+def environment_of_a_server() -> dict[str, str]:
+    """This environment without the plug-ins and paths of the test that happens to start the server."""
+    without = ("PYTHONPATH", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
+    return {name: value for name, value in os.environ.items() if name not in without}
 
 
 def end_with(work: Callable[[], object]) -> NoReturn:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from forks import end_with
+from forks import end_with, environment_of_a_server
 
 
 class DryRuns:
@@ -45,9 +45,8 @@ class DryRuns:
         return subprocess.CompletedProcess(words, int(answer), *texts)
 
     def _start(self, imported: Path | None) -> subprocess.Popen:
-        # Nor plug-ins that the test which happens to be the first one uses.
-        without = ("PYTHONPATH", "VIRTUAL_ENV", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
-        environment = {name: value for name, value in os.environ.items() if name not in without}
+        environment = environment_of_a_server()
+        environment.pop("VIRTUAL_ENV", None)
         environment["PATH"] = os.defpath
         command = [sys.executable, __file__, *([str(imported)] if imported else [])]
         return subprocess.Popen(
@@ -69,14 +68,12 @@ def serve(project: str | None) -> None:
     program = str(Path(sys.executable).parent / "snakemake")
     # As the program `snakemake` has them.
     sys.path[0], sys.argv = os.path.dirname(program), [program]
-    # What it imports late: plug-ins of its own, for its options, what opens remote files, and what the project imports.
-    import pydantic  # noqa: F401
+    # What it imports late: plug-ins of its own, for its options, and what opens remote files.
     import smart_open  # noqa: F401
     import snakemake.api
     import snakemake.cli
     import snakemake.dag
     import snakemake.workflow
-    import yaml  # noqa: F401
 
     snakemake.cli.get_argument_parser()
     if project:

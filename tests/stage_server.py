@@ -25,7 +25,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from forks import end_with
+from forks import end_with, environment_of_a_server
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
@@ -59,11 +59,12 @@ class StageServer:
             # Not a folder of pytest's: the path of a socket may have 107 bytes.
             self._folder = Path(tempfile.mkdtemp(prefix="stages-"))
             _make_environment(self._folder)
-            # Nothing of the test that happens to be the first one.
-            without = ("PYTHONPATH", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
-            environment = {name: value for name, value in os.environ.items() if name not in without}
-            command = [sys.executable, __file__, str(self._folder / "jobs")]
-            self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(self._folder / "jobs")],
+                env=environment_of_a_server(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
             assert self._process.stdout
             assert self._process.stdout.readline(), "the process that runs stages has ended"
         return self._folder / "bin"

@@ -368,7 +368,7 @@ from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 from workflow_src.searches.ctc_beam.slots import Row
 draw, size = np.random.default_rng(3), 7
 model = estimate(draw.integers(3, size - 1, 60), np.arange(0, 61, 4), size, 3)
-for number in range(400):
+for number in range(1000):
     counts = draw.integers(1, 5, draw.integers(1, 8))
     symbols = np.concatenate([np.sort(draw.permutation(np.arange(3, size))[:count]) for count in counts])
     values = -draw.choice([0.5, 1.0, 30.0], len(symbols))
