@@ -29,6 +29,10 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
         f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
     )
 
+from workflow_src.runtime import garbage, guard
+
+garbage.collect_rarely()
+
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
 from workflow_src.data.corpus import monolingual_lines
@@ -39,7 +43,6 @@ from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, metrics, roles
-from workflow_src.runtime import guard
 from workflow_src.spec import BASE
 
 # Nodes of `snakemake --dag` say all that a job is of. By itself Snakemake leaves out what the jobs before it say too, so

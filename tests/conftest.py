@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
@@ -20,10 +19,13 @@ from snakemake_server import DRY_RUNS
 from stage_server import STAGE_SERVER
 
 from workflow_src.registry import engines, families
+from workflow_src.runtime import garbage
 
 # Before torch is imported, here and in children: equal bits are promised for one thread, and the threads of several
 # processes that share few cores wait for each other in loops.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+garbage.collect_rarely()
 
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -52,9 +54,8 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_finish():
-    """Leave what is imported to no collection of garbage: exporting a graph makes millions of objects beside it."""
-    gc.freeze()
-    gc.set_threshold(100_000)
+    """Exporting a graph makes millions of objects beside those that were imported and collected."""
+    garbage.collect_rarely()
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from rich.logging import RichHandler
 
 from workflow_src.config.base import parse
 from workflow_src.errors import ConfigError, InputError
-from workflow_src.runtime import gpus, guard, torchrun
+from workflow_src.runtime import garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen
 
@@ -233,6 +233,7 @@ def start(
     that another process of the same job failed. `run` returns a one-line summary or None. Anything but bad input is a
     fault of ours and keeps its traceback.
     """
+    garbage.collect_rarely()
     words = sys.argv[1:] if words is None else words
     # Before the other options, so that errors of these are in the log too.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

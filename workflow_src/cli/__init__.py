@@ -22,7 +22,7 @@ from workflow_src.config.load import load_experiment
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.resources import gpus
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.runtime import console
+from workflow_src.runtime import console, garbage
 
 
 def configuration_file(name: str) -> Path:
@@ -307,6 +307,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str] | None = None) -> None:
     """Run the command. For bad input, print one sentence and exit with code 1."""
+    garbage.collect_rarely()
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["translate"]:
         # Ctrl-C may come while the libraries are read.
