@@ -2,14 +2,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+comma := ,
 READY := $(VENV)/.ready
 MARKDOWN = $(wildcard *.md docs/*.md docs/*/*.md config/*.md config/*/*.md)
 BOARD = docs/results/leaderboard.csv
+# Every start of Snakemake loads the plug-in for Slurm, which takes half a second: only where jobs can be submitted.
+EXTRAS := dev,fast$(if $(shell command -v sbatch),$(comma)slurm)
+INSTALL = $(BIN)/python -m pip install --quiet --constraint requirements.lock
 
-.PHONY: help setup demo test test-runs test-graphs test-slurm lint format picture leaderboard clean
+.PHONY: help setup setup-slurm demo test test-runs test-graphs test-slurm lint format picture leaderboard clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
+	@echo "make setup-slurm  the plug-in for Slurm too, which make setup installs where it finds sbatch"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
 	@echo "make test    the tests, in three processes: some wait most of the time"
 	@echo "make test-runs  those of whole runs of the workflow, which are made first"
@@ -25,10 +30,13 @@ setup: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Continuum needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make setup PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL) torch
+	$(INSTALL) setuptools
+	$(INSTALL) --no-build-isolation --editable ".[$(EXTRAS)]"
 	@touch $@
+
+setup-slurm: setup
+	$(INSTALL) --no-build-isolation --editable ".[slurm]"
 
 demo: setup
 	$(BIN)/snakemake --profile config/profiles/default --config experiment=demo
@@ -43,7 +51,7 @@ test-runs: setup
 test-graphs: setup
 	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit/engines tests/unit/runtime tests/unit/serving
 
-test-slurm: setup
+test-slurm: setup-slurm
 	$(BIN)/python -m pytest -m slurm tests/test_slurm.py
 
 lint: setup
