@@ -43,6 +43,9 @@ SCORE, ENDED, OPEN = range(3)
 # Columns of what may become the beam beside these: a prefix, the symbol that it grows by (-1: it stays as it is), and
 # the node after that. Of a prefix that grows, ENDED holds what the symbol adds to its score.
 GROWS, BY, AFTER = range(3)
+# No slices are assigned: for the error of unequal shapes, such a line takes a second to compile.
+# Where a number that functions are called with begins: for the literal 0 they would be compiled once more.
+NONE = np.int64(0)
 
 
 # Raises RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
@@ -202,7 +205,9 @@ def _best(scores, first, second, count):
 def _roomy(array, rows):
     """The array with room for so many rows, at least."""
     more = np.empty((max(2 * len(array), rows), array.shape[1]), array.dtype)
-    more[: len(array)] = array
+    for i in range(len(array)):
+        for column in range(array.shape[1]):
+            more[i, column] = array[i, column]
     return more
 
 
@@ -223,9 +228,11 @@ def _add(tree, masses, number, parent, symbol, extra, node):
     masses[number, EXTRA] = extra
 
 
-@_compiled
+@_plain
 def _scaled(beam, scale, smallest):
-    largest = (beam[:, ENDED] + beam[:, OPEN]).max()
+    largest = 0.0
+    for i in range(len(beam)):
+        largest = max(largest, beam[i, ENDED] + beam[i, OPEN])
     if largest >= smallest:
         return scale
     if not largest:
@@ -289,7 +296,7 @@ def _continued(
     words,
 ):
     """All prefixes after a slot that are within the gap; fills `entries` and `places`, and gives their number."""
-    beams, choices, number, reached = len(prefix), len(symbols), 0, 0
+    beams, choices, number, reached = len(prefix), len(symbols), NONE, NONE
     best, most = beam[0, SCORE], max(0.0, words[3])
     for i in range(1, beams):
         best = max(best, beam[i, SCORE])
@@ -346,13 +353,16 @@ def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, ent
     return number
 
 
-@_compiled
+@_plain
 def _within(entries, places, number, gap):
     """Moves the entries that are within the gap of the best to the front, and gives their number."""
-    least, count = entries[:number, SCORE].max() - gap, 0
+    best, count = -inf, 0
     for i in range(number):
-        if entries[i, SCORE] >= least:
-            entries[count], places[count] = entries[i], places[i]
+        best = max(best, entries[i, SCORE])
+    for i in range(number):
+        if entries[i, SCORE] >= best - gap:
+            for column in range(3):
+                entries[count, column], places[count, column] = entries[i, column], places[i, column]
             count += 1
     return count
 
@@ -412,13 +422,14 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
     tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
     beam[0, ENDED] = 1.0
-    scale, certain, size, end = 0.0, -1, 1, 0
+    scale, certain, size, end = 0.0, -1, len(prefix), 0
     for slot in range(len(counts)):
         begin, end = end, end + counts[slot]
         alone = counts[slot] == 1
         if alone and symbols[begin] == blank:
-            beam[:, ENDED] += beam[:, OPEN]
-            beam[:, OPEN] = 0.0
+            for i in range(len(beam)):
+                beam[i, ENDED] += beam[i, OPEN]
+                beam[i, OPEN] = 0.0
             certain = -1
             continue
         if alone and symbols[begin] == certain:
