@@ -92,14 +92,16 @@ def command_and_environment(*words: str) -> tuple[list[str], dict[str, str]]:
     return _command(words, PROJECT / "Snakefile"), _environment()
 
 
-def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
+def dry_run(
+    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, describe: bool = True
+) -> subprocess.CompletedProcess:
     """What `snakemake --dry-run WORDS` in `folder` gives, without the time that starting Snakemake takes."""
-    return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder, snakefile.parent)
+    return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder, snakefile.parent, describe)
 
 
 def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
     """Jobs by rule that a dry run would run, target rules left out."""
-    return counted(dry_run(*words, snakefile=project / "Snakefile", folder=folder))
+    return counted(dry_run(*words, snakefile=project / "Snakefile", folder=folder, describe=False))
 
 
 def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
@@ -218,9 +220,24 @@ EXPORTS = sorted({engine.export_rule for engine in engines().values() if engine.
 
 
 @pytest.fixture(scope="session")
-def hollow_project(tmp_path_factory) -> Path:
+def shared_folder(tmp_path_factory, request) -> Path:
+    """A folder for files of all processes of pytest: one of several has a folder of its own in it."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if hasattr(request.config, "workerinput") else own
+
+
+@pytest.fixture(scope="session")
+def hollow_project(shared_folder) -> Path:
     """A clone elsewhere, with a space in its path: the real rules and configuration, stages that write empty files."""
-    project = tmp_path_factory.mktemp("a clone") / "continuum"
+    project = shared_folder / "a clone/continuum"
+    with FileLock(shared_folder / "hollow-project.lock"):
+        if not project.exists():
+            _make_hollow_project(project)
+    DRY_RUNS.unchanged.add(project)
+    return project
+
+
+def _make_hollow_project(project: Path) -> None:
     for folder in ("config", "rules", "envs", "workflow_src"):
         shutil.copytree(PROJECT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__", "stages"))
     shutil.copy(PROJECT / "Snakefile", project)
@@ -229,20 +246,28 @@ def hollow_project(tmp_path_factory) -> Path:
     (stages / "__init__.py").touch()
     for stage in STAGES:
         (stages / f"{stage}.py").write_text(FAKE_STAGE)
-    DRY_RUNS.unchanged.add(project)
-    return project
 
 
 @pytest.fixture(scope="session")
-def smoke_run(tmp_path_factory, request) -> Path:
+def hollow_run(hollow_project, shared_folder) -> Path:
+    """A finished run of the experiment `smoke` by `hollow_project`; tests that change it copy it."""
+    folder = shared_folder / "hollow-run"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            words = ("--cores", "2", "--config", "experiment=smoke")
+            process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=folder)
+            assert process.returncode == 0, process.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smoke_run(shared_folder) -> Path:
     """The folder of a whole run of the experiment `smoke`, with its real stages; one for all processes of pytest.
 
     CONTINUUM_SMOKE_RUN names a folder that has one, or is to get it.
     """
-    own = tmp_path_factory.getbasetemp()
-    # One of several processes has a folder of its own in that of all.
-    shared = own.parent if hasattr(request.config, "workerinput") else own
-    folder = Path(os.environ.get("CONTINUUM_SMOKE_RUN", shared / "smoke"))
+    folder = Path(os.environ.get("CONTINUUM_SMOKE_RUN", shared_folder / "smoke"))
     with FileLock(f"{folder}.lock"):
         if not (folder / "results/smoke/report/index.html").exists():
             folder.mkdir(parents=True, exist_ok=True)

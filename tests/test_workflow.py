@@ -367,11 +367,9 @@ def _dependencies() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def finished(hollow_project, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("finished")
-    snakefile = hollow_project / "Snakefile"
-    process = snakemake("--cores", "2", "--config", "experiment=smoke", snakefile=snakefile, folder=folder)
-    assert process.returncode == 0, process.stderr
+def finished(hollow_run, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    shutil.copytree(hollow_run, folder)
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere/subwords.json").write_text("{}")
     return folder

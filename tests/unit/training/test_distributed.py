@@ -42,6 +42,9 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 def in_processes(count, work, folder):
     """What `work(group)` gives in each of `count` forked processes."""
+    # The first optimiser would import it in each of them, which takes a second.
+    import torch._dynamo  # noqa: F401
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
