@@ -51,13 +51,22 @@ class _Loader(yaml.SafeLoader):
 MERGE = "tag:yaml.org,2002:merge"
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Tags that build objects are refused (safe loader).
+@functools.lru_cache(maxsize=256)
+def _parse(text: str) -> Any:
+    return yaml.load(text, _Loader)
 
-    Raises ArtifactError when the file is missing, is not YAML or holds no mapping.
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, a copy of your own. Tags that build objects are refused (safe loader).
+
+    Equal text is parsed once. Raises ArtifactError when the file is missing, is not YAML or holds no mapping.
     """
+    return copy.deepcopy(_mapping(path))
+
+
+def _mapping(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = _parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ArtifactError(path, "does not exist") from None
     except IsADirectoryError:
@@ -280,24 +289,11 @@ def _used_by(decode: Any) -> set[str]:
 
 
 def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
-    """A preset in a YAML file, a copy of your own: many systems name the same file, which is read once.
-
-    Raises ConfigError, which says `where`, for an unknown name.
-    """
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        changed = 0
-    presets = _presets(path, changed)
+    """A preset in a YAML file, a copy of your own. Raises ConfigError, which says `where`, for an unknown name."""
+    presets = _mapping(path)
     if not isinstance(name, str) or name not in presets:
         raise ConfigError(f"{where}.preset", name, allowed=presets)
     return copy.deepcopy(presets[name])
-
-
-@functools.lru_cache(maxsize=64)
-def _presets(path: Path, _changed: int) -> dict[str, Any]:
-    # Another time of change is another entry of the cache.
-    return read_yaml(path)
 
 
 def with_training_presets(raw: dict[str, Any]) -> dict[str, Any]:

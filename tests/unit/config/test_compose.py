@@ -185,14 +185,13 @@ def test_another_preset_takes_the_place_of_the_extended_experiments():
 def test_rules_get_the_settings_of_a_preset_and_not_its_name(monkeypatch):
     """A renamed preset reruns nothing."""
     before = Plan(mine(systems={"teacher": {"training": {"preset": "short-sentences"}}}))
-    real = compose.read_yaml
+    real = compose._mapping
 
     def renamed(path):
         content = real(path)
         return {f"{name}-2": preset for name, preset in content.items()} if path.name == "training.yaml" else content
 
-    monkeypatch.setattr(compose, "read_yaml", renamed)
-    monkeypatch.setattr(compose, "_presets", lambda path, _: renamed(path))
+    monkeypatch.setattr(compose, "_mapping", renamed)
     raw = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
     for system in raw["systems"].values():
         if "preset" in system.get("training", {}):
