@@ -156,10 +156,14 @@ def start_workers(
     """
     timers: dict[str, Worker] = {}
     left_out: dict[str, str] = {}
-    for engine, order in orders(rows, folders, protocol, precision).items():
+    started = {
+        engine: Worker(worker.make, order) for engine, order in orders(rows, folders, protocol, precision).items()
+    }
+    for timer in started.values():
+        stack.callback(timer.close)
+    for engine, timer in started.items():
         try:
-            timer = Worker(worker.make, order)
-            stack.callback(timer.close)
+            timer.wait()
             timer.warm(next(row for row in rows if row.engine == engine), lines)
             timers[engine] = timer
         except ValueError as failure:

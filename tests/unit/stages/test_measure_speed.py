@@ -37,6 +37,9 @@ class InProcess:
         self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
         self.time_alternating = self.timer.time_alternating
 
+    def wait(self):
+        pass
+
     def close(self):
         pass
 
@@ -136,11 +139,14 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
 def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, exported, monkeypatch):
     class Refuses(InProcess):
         def __init__(self, make, order):
-            if order.engine == refusing:
-                raise ValueError("Library libcublas.so.12 is not found")
             assert order.device == "cuda"
+            self.engine = order.engine
             # There is none here; what is left out is decided before a device computes.
             super().__init__(make, dataclasses.replace(order, device="cpu"))
+
+        def wait(self):
+            if self.engine == refusing:
+                raise ValueError("Library libcublas.so.12 is not found")
 
     monkeypatch.setattr(measure_speed, "Worker", Refuses)
     monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")
@@ -200,10 +206,10 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
 
 def test_a_worker_that_refuses_or_dies_says_so():
     with pytest.raises(ArtifactError) as refused:
-        Worker(worker.make, _order("/nowhere/at/all"))
+        Worker(worker.make, _order("/nowhere/at/all")).wait()
     assert refused.value.path == "/nowhere/at/all"
     with pytest.raises(InputError) as ended:
-        Worker(os._exit, _order("x"))
+        Worker(os._exit, _order("x")).wait()
     fields = {"subject": "the process that measures continuum", "mentions": ("exit code 1",)}
     assert fields_of(ended.value, fields) == fields
 
@@ -220,6 +226,7 @@ def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch)
         monkeypatch.delenv(name, raising=False)
     timing_worker = Worker(thread_settings, dataclasses.replace(_order("x"), threads=threads))
     try:
+        timing_worker.wait()
         expected = WAITING if threads > 1 else dict.fromkeys(WAITING)
         assert timing_worker.about == {"OMP_NUM_THREADS": str(threads)} | expected
         assert not WAITING.keys() & os.environ.keys()
@@ -240,6 +247,7 @@ def test_a_worker_that_waits_leaves_the_cores_to_others():
     """Threads that spin for ever would share the cores with the engine that is timed."""
     timing_worker = Worker(multiplied, dataclasses.replace(_order("x"), threads=2))
     try:
+        timing_worker.wait()
         process = psutil.Process(timing_worker._process.pid)
         assert process.num_threads() > 1
         time.sleep(0.2)

@@ -70,11 +70,13 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
 
 
 class Worker:
-    """A process that times rows; `about` describes its device.
+    """A process that times rows; `about` describes its device after `wait`.
 
-    `make(order)` runs in the process and must be a function of a module. Raises the worker's own error, a ValueError,
-    when it refuses something, and InputError when it ends by itself.
+    `make(order)` runs in the process and must be a function of a module. Methods raise the worker's own error, a
+    ValueError, when it refuses something, and InputError when it ends by itself.
     """
+
+    about: About
 
     def __init__(self, make: Make, order: Order):
         context = multiprocessing.get_context("spawn")
@@ -84,7 +86,10 @@ class Worker:
             self._process = context.Process(target=_serve, args=(make, order, theirs), daemon=True)
             self._process.start()
         theirs.close()
-        self.about: About = self._answer()
+
+    def wait(self) -> None:
+        """Wait until the process has what times rows."""
+        self.about = self._answer()
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
         self._call("warm", row, lines)
