@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -44,6 +45,7 @@ def described_by(path: str | Path) -> Path | None:
     return None
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -51,8 +53,12 @@ def _version(package: str) -> str | None:
         return None
 
 
+@functools.cache
 def _commit() -> str | None:
-    """The commit of the code that runs, marked when files differ from it; None outside git."""
+    """The commit of the code that runs, marked when files differ from it; None outside git.
+
+    A process runs the code that it has imported, so it is asked for once.
+    """
     try:
         run = lambda *words: subprocess.run(  # noqa: E731
             ["git", "-C", str(PACKAGE), *words], capture_output=True, text=True, timeout=10, check=True
