@@ -21,7 +21,9 @@ def run(inputs):
     with atomic(sys.argv[1]) as file:
         file.write("a part")
         print("writing", flush=True)
-        time.sleep(60)
+        # Not in one call: Python handles a signal that comes just before it when the call returns.
+        for _ in range(600):
+            time.sleep(0.1)
 
 jobs.start(run, jobs.JobInputs, words=[])
 """
