@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 MARKDOWN = $(wildcard *.md docs/*.md docs/*/*.md config/*.md config/*/*.md)
 BOARD = docs/results/leaderboard.csv
 # Every start of Snakemake loads the plug-in for Slurm, which takes half a second: only where jobs can be submitted.
-EXTRAS := dev,fast$(if $(shell command -v sbatch),$(comma)slurm)
+EXTRAS := dev,fast$(if $(shell command -v sbatch 2>/dev/null),$(comma)slurm)
 INSTALL = $(BIN)/python -m pip install --quiet --constraint requirements.lock
 
 .PHONY: help setup setup-slurm demo test test-runs test-graphs test-slurm lint format picture leaderboard clean
@@ -31,12 +31,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Continuum needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make setup PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
-	$(INSTALL) setuptools
-	$(INSTALL) --no-build-isolation --editable ".[$(EXTRAS)]"
+	$(INSTALL) --editable ".[$(EXTRAS)]"
 	@touch $@
 
 setup-slurm: setup
-	$(INSTALL) --no-build-isolation --editable ".[slurm]"
+	$(INSTALL) --editable ".[slurm]"
 
 demo: setup
 	$(BIN)/snakemake --profile config/profiles/default --config experiment=demo

@@ -31,8 +31,8 @@ class DryRuns:
     ) -> subprocess.CompletedProcess:
         """What `snakemake WORDS` in `folder` gives; `words` must ask for nothing that starts jobs.
 
-        `project` is the folder of the Snakefile. Without `describe` jobs are counted, not described one by one, which
-        takes almost half of the time.
+        `project` is the folder of the Snakefile. Without `describe` jobs are counted and their commands are formatted,
+        but not described one by one, which takes much of the time.
         """
         imported = project if project in self.unchanged else None
         process = self._processes.get(imported)
@@ -94,7 +94,7 @@ def serve(project: str | None) -> None:
         child = os.fork()
         if child == 0:
             if not describe:
-                snakemake.executors.dryrun.Executor.printjob = lambda executor, job: None
+                snakemake.executors.dryrun.Executor.printjob = lambda executor, job: job.shellcmd
             end_with(functools.partial(_dry_run, snakemake.cli.main, words, folder, outputs))
         status = os.waitpid(child, 0)[1]
         print(os.waitstatus_to_exitcode(status), flush=True)

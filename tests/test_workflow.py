@@ -218,7 +218,7 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
         command = python_module("workflow_src.cli", "check", str(tmp_path / "evil.yaml"))
         process = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     elif how == "dataset":
-        project = shutil.copytree(hollow_project, tmp_path / "project")
+        project = shutil.copytree(hollow_project, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
         (project / "config/datasets/evil.yaml").write_text(f"name: {trap}\n")
         words = ("--config", "experiment=tatoeba", "recipe={dataset: evil}")
         process = dry_run(*words, snakefile=project / "Snakefile", folder=tmp_path)

@@ -156,11 +156,10 @@ def start_workers(
     """
     timers: dict[str, Worker] = {}
     left_out: dict[str, str] = {}
-    started = {
-        engine: Worker(worker.make, order) for engine, order in orders(rows, folders, protocol, precision).items()
-    }
-    for timer in started.values():
-        stack.callback(timer.close)
+    started: dict[str, Worker] = {}
+    for engine, order in orders(rows, folders, protocol, precision).items():
+        started[engine] = Worker(worker.make, order)
+        stack.callback(started[engine].close)
     for engine, timer in started.items():
         try:
             timer.wait()

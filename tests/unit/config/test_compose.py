@@ -182,6 +182,14 @@ def test_another_preset_takes_the_place_of_the_extended_experiments():
     assert trained({"preset": "gu-2021", "max_steps": None}).max_steps == PRESETS["gu-2021"]["max_steps"]
 
 
+def test_what_is_read_may_be_changed():
+    """Equal text is parsed once, and every reader gets a copy."""
+    path = CONFIG_FOLDER / "experiments/smoke.yaml"
+    read_yaml(path)["systems"].clear()
+    compose.read_preset(CONFIG_FOLDER / "training.yaml", "short-sentences", "teacher").clear()
+    assert read_yaml(path)["systems"] and read_yaml(CONFIG_FOLDER / "training.yaml")["short-sentences"]
+
+
 def test_rules_get_the_settings_of_a_preset_and_not_its_name(monkeypatch):
     """A renamed preset reruns nothing."""
     before = Plan(mine(systems={"teacher": {"training": {"preset": "short-sentences"}}}))

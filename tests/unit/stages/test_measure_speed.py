@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 import time
 
 import psutil
@@ -212,6 +213,20 @@ def test_a_worker_that_refuses_or_dies_says_so():
         Worker(os._exit, _order("x")).wait()
     fields = {"subject": "the process that measures continuum", "mentions": ("exit code 1",)}
     assert fields_of(ended.value, fields) == fields
+
+
+def slow(order):
+    """Stands for what makes a timer: takes longer than a test may wait."""
+    print("begun", flush=True)
+    time.sleep(60)
+
+
+def test_a_worker_that_nobody_has_waited_for_ends_at_once_and_says_nothing(capfd):
+    timing_worker = Worker(slow, _order("x"))
+    while "begun" not in capfd.readouterr().out:
+        time.sleep(0.1)
+    timing_worker.close()
+    assert timing_worker._process.exitcode == -signal.SIGTERM and capfd.readouterr().err == ""
 
 
 def thread_settings(order):

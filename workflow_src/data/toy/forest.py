@@ -69,7 +69,7 @@ class _Trie:
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
 
 
-def cumulative_weights(rules: Iterable[Rule]) -> list[float]:
+def _cumulative_weights(rules: Iterable[Rule]) -> list[float]:
     """The weights of rules, added up: those of `random.choices`."""
     return list(itertools.accumulate(rule.weight for rule in rules))
 
@@ -90,13 +90,13 @@ class Grammar:
                     reached.add(slot)
                     front.append(slot)
         assert not missing & reached, f"symbols without rules: {missing & reached}"
-        self._weights = {symbol: cumulative_weights(rules) for symbol, rules in self.rules.items()}
+        self._weights = {symbol: _cumulative_weights(rules) for symbol, rules in self.rules.items()}
         self._tries: tuple[dict, dict] = ({}, {})
         self._firsts: tuple[dict, dict] = ({}, {})
 
     def sample(self, random_: random.Random, rules: Sequence[Rule]) -> Node:
         """A random derivation that begins with one of `rules`, as a node with one option everywhere."""
-        return self._sample(random_, rules, cumulative_weights(rules))
+        return self._sample(random_, rules, _cumulative_weights(rules))
 
     def _sample(self, random_: random.Random, rules: Sequence[Rule], weights: Sequence[float]) -> Node:
         rule = random_.choices(rules, cum_weights=weights)[0]

@@ -80,7 +80,7 @@ class Worker:
 
     def __init__(self, make: Make, order: Order):
         context = multiprocessing.get_context("spawn")
-        self.name = order.engine
+        self.name, self._ready = order.engine, False
         self._connection, theirs = context.Pipe()
         with _environment(order.threads):
             self._process = context.Process(target=_serve, args=(make, order, theirs), daemon=True)
@@ -90,6 +90,7 @@ class Worker:
     def wait(self) -> None:
         """Wait until the process has what times rows."""
         self.about = self._answer()
+        self._ready = True
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
         self._call("warm", row, lines)
@@ -104,8 +105,10 @@ class Worker:
         return self._call("lengths", lines)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, at once if nobody has waited for it."""
         self._connection.close()
+        if not self._ready:
+            self._process.terminate()
         self._process.join(10)
         if self._process.is_alive():
             self._process.terminate()

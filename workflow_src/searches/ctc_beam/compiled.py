@@ -5,6 +5,7 @@ arrays, a state of the language model a node of its trie.
 
 Numba caches compiled code on disk until this file changes; other files do not count. So constants of other modules are
 arguments here. No class is an argument: a cached file that names a class cannot be read after the class is renamed.
+Nor are slices assigned: for its error of unequal shapes, such a line takes a second to compile.
 """
 
 from __future__ import annotations
@@ -43,9 +44,8 @@ SCORE, ENDED, OPEN = range(3)
 # Columns of what may become the beam beside these: a prefix, the symbol that it grows by (-1: it stays as it is), and
 # the node after that. Of a prefix that grows, ENDED holds what the symbol adds to its score.
 GROWS, BY, AFTER = range(3)
-# No slices are assigned: for the error of unequal shapes, such a line takes a second to compile.
-# Where a number that functions are called with begins: for the literal 0 they would be compiled once more.
-NONE = np.int64(0)
+# Where numbers begin that functions are called with: for the literal 0 these would be compiled once more.
+ZERO = np.int64(0)
 
 
 # Raises RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
@@ -296,7 +296,7 @@ def _continued(
     words,
 ):
     """All prefixes after a slot that are within the gap; fills `entries` and `places`, and gives their number."""
-    beams, choices, number, reached = len(prefix), len(symbols), NONE, NONE
+    beams, choices, number, reached = len(prefix), len(symbols), ZERO, ZERO
     best, most = beam[0, SCORE], max(0.0, words[3])
     for i in range(1, beams):
         best = max(best, beam[i, SCORE])
@@ -361,7 +361,7 @@ def _within(entries, places, number, gap):
         best = max(best, entries[i, SCORE])
     for i in range(number):
         if entries[i, SCORE] >= best - gap:
-            for column in range(3):
+            for column in range(entries.shape[1]):
                 entries[count, column], places[count, column] = entries[i, column], places[i, column]
             count += 1
     return count
@@ -422,7 +422,7 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
     tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
     beam[0, ENDED] = 1.0
-    scale, certain, size, end = 0.0, -1, len(prefix), 0
+    scale, certain, size, end = 0.0, -1, ZERO + 1, 0
     for slot in range(len(counts)):
         begin, end = end, end + counts[slot]
         alone = counts[slot] == 1
