@@ -267,6 +267,7 @@ def test_a_program_computes_its_other_metric(run, report):
     }
 
 
+@pytest.mark.runs
 def test_its_filter_cleans_and_is_previewed(tmp_path):
     wordbag.write(tmp_path)
     dataset = {"generator": {"train": 300, "dev": 20, "test": 20}}

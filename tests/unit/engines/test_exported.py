@@ -185,6 +185,7 @@ def engine(model, folder, settings):
     return engine
 
 
+@pytest.mark.graphs
 def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine, model, settings):
     sources = sentences()
     expected = eager(model, sources, settings)
@@ -198,6 +199,7 @@ def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine
     assert 0 < sum(map(len, expected.tokens)) < sum(lengths)
 
 
+@pytest.mark.graphs
 def test_graphs_are_exported_once_for_all_processes(engine, model, folder, settings, monkeypatch):
     from workflow_src.engines import onnx_export
 
@@ -210,6 +212,7 @@ def test_graphs_are_exported_once_for_all_processes(engine, model, folder, setti
     assert other.translate([[7, 8, 9]], settings, True).tokens == engine.translate([[7, 8, 9]], settings, True).tokens
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize("change", ["weights", "settings", "int8"])
 @pytest.mark.usefixtures("engine")
 def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, folder, settings, change):
@@ -224,6 +227,7 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, fo
     assert not graphs({"upsampler": changed}, folder, int8=change == "int8").ready(settings, True)
 
 
+@pytest.mark.graphs
 def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monkeypatch, caplog):
     from workflow_src.engines import onnx_export
 
@@ -237,6 +241,7 @@ def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monk
     assert "exporting it again" in caplog.text and path.read_bytes() == content
 
 
+@pytest.mark.graphs
 def test_8_bit_products_change_few_words_and_batches_none(model, folder, settings):
     engine, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
     hypotheses = engine.translate(sources, settings, False)
@@ -271,6 +276,7 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
             np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
+@pytest.mark.graphs
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
     with pytest.raises(ConfigError) as refused:
         engine.translate([[7] * 40], settings, True)
