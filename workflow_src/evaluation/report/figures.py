@@ -341,6 +341,10 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
 
     `colours` (hexadecimal) are those that the page replaces.
     """
+    with matplotlib.rc_context(STYLE):
+        # Once for all formats: every `savefig` would lay the figure out again, which takes longer than drawing it.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
     def svg(fonttype: str) -> str:
         file = io.StringIO()
