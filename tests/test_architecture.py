@@ -56,11 +56,13 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+MODULE_NAMES = frozenset(map(module_name, MODULES))
+
+
 def imported_modules(path: Path) -> set[str]:
     """Modules of the package that a module imports: a package where it takes a name from its `__init__`."""
-    modules = {module_name(module) for module in MODULES}
     names = {name for name in imports(path) if name.startswith("workflow_src.")}
-    return {name if name in modules else name.rpartition(".")[0] for name in names} - {"workflow_src"}
+    return {name if name in MODULE_NAMES else name.rpartition(".")[0] for name in names} - {"workflow_src"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tokenize
 from pathlib import Path
 
@@ -32,10 +33,16 @@ def names() -> set[str]:
     return members - {registry.default_engine().name}
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of a module, at any depth."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
 def literals(path: Path) -> set[str]:
     """String literals of a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 EVERY = sorted(PACKAGE.rglob("*.py"))
@@ -71,9 +78,8 @@ OF_ONE_ENGINE = {"serving/ctranslate2.py"}
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_import_of_a_members_code(path):
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    names = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom)}
     imports = {
         name for name in names if name.startswith(tuple(f"workflow_src.{folder.replace('/', '.')}" for folder in OWN))
     } - SHARED
@@ -102,12 +108,11 @@ def test_only_its_own_folder_names_or_imports_an_analysis(path):
     analysis = registry.analyses().get(own)
     excused = ALSO_WORDS | ({analysis.name, analysis.rule_name} if analysis else set())
     assert not (literals(path) & analysis_names()) - excused
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    modules = {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
     folders = {f"workflow_src.evaluation.analyses.{name}" for name in registry.analyses() if name != own}
     assert not {module for module in modules for folder in folders if f"{module}.".startswith(f"{folder}.")}
-    attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert not {text for text in attributes for name in registry.analyses() if text.endswith(f"analyses.{name}")}
+    attributes = [node for node in nodes(path) if isinstance(node, ast.Attribute) and node.attr in registry.analyses()]
+    assert not [node.attr for node in attributes if ast.unparse(node.value).endswith("analyses")]
 
 
 def test_folders_of_analyses_have_their_names():
@@ -133,7 +138,7 @@ def test_roles_that_searches_name_systems_for_are_constants_of_one_module():
     modules = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in nodes(path)[0].body
         if isinstance(node, ast.Assign)
         and {one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)} & set(registry.roles())
     }
