@@ -35,7 +35,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 DRY_RUNS.unchanged.add(PROJECT)
 
 
-def pytest_configure():
+def pytest_configure(config):
     """Heed signals whatever started the suite: `nohup make test &` has it ignore some, and children inherit that."""
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
@@ -45,6 +45,12 @@ def pytest_configure():
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
+    if not hasattr(config, "workerinput"):
+        STAGE_SERVER.open()
+
+
+def pytest_unconfigure():
+    STAGE_SERVER.close()
 
 
 def pytest_itemcollected(item):
@@ -129,10 +135,9 @@ def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def end_of_servers():
+def end_of_dry_runs():
     yield
     DRY_RUNS.close()
-    STAGE_SERVER.close()
 
 
 def snakemake(

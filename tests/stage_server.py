@@ -25,15 +25,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from filelock import FileLock
 from forks import end_with, environment_of_a_server
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
-if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith("workflow_src."):
+if sys.argv[1] != "--fork" and not (sys.argv[1] == "-m" and sys.argv[2].startswith("workflow_src.")):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 line = socket.socket(socket.AF_UNIX)
 line.connect({path!r})
-job = json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode()
+job = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 line.sendmsg([len(job).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
 line.sendall(job)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
@@ -47,35 +48,43 @@ os._exit(status)
 
 
 class StageServer:
-    """Starts the process when its environment is asked for first; `close` ends it."""
+    """One for all processes of pytest: `open` makes its folder, whoever needs it first starts it, `close` ends it."""
+
+    # The folder, which the processes of pytest inherit.
+    VARIABLE = "CONTINUUM_STAGE_SERVER"
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen | None = None
-        self._folder: Path | None = None
+        self._owner: int | None = None
+
+    def open(self) -> None:
+        # Not a folder of pytest's: the path of a socket may have 107 bytes.
+        folder = tempfile.mkdtemp(prefix="stages-")
+        os.environ[self.VARIABLE] = folder
+        # The server ends when nobody has this open for writing, so also when this process is killed.
+        os.mkfifo(os.path.join(folder, "owner"))
+        self._owner = os.open(os.path.join(folder, "owner"), os.O_RDWR)
 
     def programs(self) -> Path:
         """The `bin` of a folder like the virtual environment of this process, whose `python` asks the server."""
-        if self._folder is None:
-            # Not a folder of pytest's: the path of a socket may have 107 bytes.
-            self._folder = Path(tempfile.mkdtemp(prefix="stages-"))
-            _make_environment(self._folder)
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(self._folder / "jobs")],
-                env=environment_of_a_server(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-            assert self._process.stdout
-            assert self._process.stdout.readline(), "the process that runs stages has ended"
-        return self._folder / "bin"
+        folder = Path(os.environ[self.VARIABLE])
+        with FileLock(folder / "lock"):
+            if not (folder / "ready").exists():
+                _make_environment(folder)
+                process = subprocess.Popen(
+                    [sys.executable, __file__, str(folder)],
+                    env=environment_of_a_server(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                )
+                assert process.stdout and process.stdout.readline(), "the process that runs stages has ended"
+                (folder / "ready").touch()
+        return folder / "bin"
 
     def close(self) -> None:
-        if self._process and self._process.stdin:
-            self._process.stdin.close()
-            self._process.wait(timeout=30)
-        if self._folder:
-            shutil.rmtree(self._folder)
-        self._process = self._folder = None
+        if self._owner is not None:
+            os.close(self._owner)
+            shutil.rmtree(os.environ.pop(self.VARIABLE))
+            self._owner = None
 
 
 STAGE_SERVER = StageServer()
@@ -87,6 +96,16 @@ def python_module(module: str, *words: str) -> list[str]:
     Signals reach the fork by way of the process that asks for it; SIGKILL ends that process first.
     """
     return [str(STAGE_SERVER.programs() / "python"), "-m", module, *words]
+
+
+def python_code(code: str, *words: str) -> list[str]:
+    """The command `python -c CODE WORDS`, run in a fork of the server."""
+    return [str(STAGE_SERVER.programs() / "python"), "--fork", code, *words]
+
+
+def pytest_command(*words: str) -> list[str]:
+    """The command `pytest WORDS`, run in a fork of the server."""
+    return python_code("import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))", *words)
 
 
 def _make_environment(folder: Path) -> None:
@@ -106,8 +125,9 @@ def _make_environment(folder: Path) -> None:
         program.chmod(0o755)
 
 
-def serve(path: str) -> None:
-    """Run the jobs that are handed to the socket at `path` until the standard input closes."""
+def serve(folder: str) -> None:
+    """Run the jobs that are handed to the socket in `folder` until nobody has its pipe open for writing."""
+    owner = open(os.path.join(folder, "owner"), "rb", buffering=0)
     # What stages and commands import first or late, and of it nothing that starts threads.
     import matplotlib.figure  # noqa: F401
     import numpy  # noqa: F401
@@ -125,11 +145,11 @@ def serve(path: str) -> None:
     # Collecting garbage in a fork would touch, and so copy, all that was imported.
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    listening.bind(os.path.join(folder, "jobs"))
     listening.listen(16)
     watched = selectors.DefaultSelector()
     watched.register(listening, selectors.EVENT_READ, ("accept", 0, None))
-    watched.register(sys.stdin, selectors.EVENT_READ, ("end", 0, None))
+    watched.register(owner, selectors.EVENT_READ, ("end", 0, None))
     print("ready", flush=True)
     while True:
         for key, _ in watched.select():
@@ -183,15 +203,20 @@ def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    kind, target, *rest = words
     # As `python -m` has them.
     first = [] if variables.get("PYTHONSAFEPATH") else [folder]
     sys.path[:1] = [*first, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.argv = words
+    sys.argv = [target, *rest]
     if "CONTINUUM_PRETENDED_GPUS" in variables:
         import pretended_cuda
 
         pretended_cuda.begin()
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    if kind == "--fork":
+        sys.argv[0] = "-c"
+        exec(compile(target, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
 
 
 def _end(watched: selectors.BaseSelector, ended: int, child: int, line: socket.socket) -> None:

@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pretended_cuda import counted, environment, functions, pretended
+from stage_server import python_code
 from torch import nn
 
 SYNC_REFUSED = "called a synchronizing CUDA operation"
@@ -56,7 +56,7 @@ try:
 except (AssertionError, NotImplementedError):
     print("no GPU")
 """
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent)
+    process = subprocess.run(python_code(program), capture_output=True, text=True, cwd=Path(__file__).parent)
     assert process.stdout == "no GPU\n", process.stderr
 
 
@@ -180,7 +180,7 @@ def test_jobs_side_by_side_take_different_gpus(tmp_path):
     """Each sees its own alone, as cuda:0."""
     variables = {**os.environ, **environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parents[1])
-    words = [sys.executable, "-c", JOB, "--device", "auto"]
+    words = python_code(JOB, "--device", "auto")
     jobs = [subprocess.Popen(words, env=variables, stdin=-1, stdout=-1, text=True) for _ in range(2)]
     lines = [job.stdout.readline().strip() for job in jobs]
     assert sorted(lines) == [f"1 cuda:0 Pretended GPU {number}" for number in range(2)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
+from stage_server import STAGE_SERVER
 
 from workflow_src.cli import calibration
 from workflow_src.cli.calibration import Rates
@@ -121,6 +123,7 @@ def test_gpus_are_those_that_jobs_would_ask_for(monkeypatch):
 def test_every_family_is_measured(folder, monkeypatch):
     """All families and their searches, in a second each; and updates take about as long as they are said to take."""
     monkeypatch.setattr(calibration, "SECONDS", 0.5)
+    monkeypatch.setattr(sys, "executable", str(STAGE_SERVER.programs() / "python"))
     began = time.process_time()
     for name in ("smoke", "smoke-families"):
         plan = Plan(load_experiment(name))

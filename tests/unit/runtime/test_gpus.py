@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from stage_server import python_code
 
 from workflow_src.errors import ArtifactError
 from workflow_src.runtime import gpus
@@ -266,7 +267,7 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     auto = "None" if torch.version.cuda is None else "GPU-bbbb"
     for device, shown in (("auto", auto), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
         fresh = {name: value for name, value in environment.items() if name not in (gpus.VISIBLE, gpus.LEASED)}
-        words = [sys.executable, "-c", code, "--device", device]
+        words = python_code(code, "--device", device)
         done = subprocess.run(words, env=fresh, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == shown, done.stderr
     holder.release()

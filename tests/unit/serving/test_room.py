@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from refusals import fields_of
+from stage_server import python_code
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
@@ -109,7 +110,7 @@ search = registry.searches()["beam"]
 bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))
 print(used, bound)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
+    done = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
     assert done.returncode == 0, done.stderr
     used, bound = map(float, done.stdout.split())
     # Memory that the first search has left, less than 1 % of this, serves again and is not in the difference.
@@ -126,7 +127,7 @@ limit = psutil.Process().memory_info().vms + 2**28
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 print(free, device_memory.available(torch.device("cpu")))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
+    done = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
     assert done.returncode == 0, done.stderr
     free, limited = map(int, done.stdout.split())
     assert free > 2**28 >= limited > 2**27

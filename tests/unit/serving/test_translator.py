@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import fields_of
-from stage_server import python_module
+from stage_server import STAGE_SERVER, python_module
 
 from workflow_src import registry
 from workflow_src.config.datasets import SubwordsConfig
@@ -435,6 +435,7 @@ def test_a_bundle_can_be_moved(tiny_bundles, translators, tmp_path):
     assert Translator.load(moved, device="cpu").translate(LINES) == translators["energy"].translate(LINES)
 
 
+@pytest.mark.graphs
 def test_a_fast_engine_translates_alike(translators, fast_score):
     eager, settings = translators["score"], {"search": "score", "steps": 2}
     assert fast_score.engine == "fast"
@@ -718,16 +719,18 @@ def test_the_file_behind_a_link_is_written_and_the_link_stays(tiny_bundles, tmp_
 
 def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tmp_path):
     (tmp_path / "in").write_text("\n" * 3)
-    start = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input"]
-    words = " ".join(shlex.quote(word) for word in [*start, str(tmp_path / "in")])
-    for rest, message in (
-        (">&-", "error: standard output is closed; redirect it to a file, or use --output.\n"),
+    words = ["-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input", tmp_path / "in"]
+    # A closed output cannot be handed to a fork.
+    for python, rest, message in (
+        (sys.executable, ">&-", "error: standard output is closed; redirect it to a file, or use --output.\n"),
         (
+            STAGE_SERVER.programs() / "python",
             "> /dev/full",
             "error: standard output cannot be written: No space left on device; make room, or write elsewhere.\n",
         ),
     ):
-        done = subprocess.run(["bash", "-c", f"{words} {rest}"], stderr=subprocess.PIPE, text=True, cwd=PROJECT)
+        start = shlex.join(map(str, [python, *words]))
+        done = subprocess.run(["bash", "-c", f"{start} {rest}"], stderr=subprocess.PIPE, text=True, cwd=PROJECT)
         assert (done.returncode, done.stderr) == (1, message)
 
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from pretended_cuda import environment, pretended
+from stage_server import pytest_command
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
@@ -74,7 +75,7 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
     """The tests marked forks: forking is safe only where no thread runs yet, so not in this interpreter."""
     words = ["-q", "-m", "forks", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "inner")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", __file__, *words],
+        pytest_command(__file__, *words),
         cwd=PROJECT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import strategies
 from miniatures import nat, tokens, transformer
+from stage_server import python_code
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
@@ -385,7 +386,7 @@ for number in range(1000):
 def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
     """Numba looks at bounds only where it is told to when it compiles; optimising would take longer than the search."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
-    process = subprocess.run([sys.executable, "-c", BOUNDS], env=environment, capture_output=True, text=True)
+    process = subprocess.run(python_code(BOUNDS), env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert any(tmp_path.rglob("*.nbi"))
 
