@@ -342,7 +342,9 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
     `colours` (hexadecimal) are those that the page replaces.
     """
     with matplotlib.rc_context(STYLE):
-        # Once for all formats: every `savefig` would lay the figure out again, which takes longer than drawing it.
+        # Once for all formats: every `savefig` would lay the figure out again, which takes longer than drawing it. Text
+        # is narrower with fewer pixels, so they are those of the file.
+        figure.set_dpi(DPI)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 

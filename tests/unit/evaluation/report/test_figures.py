@@ -9,6 +9,7 @@ import pytest
 import reports
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import image
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -240,6 +241,16 @@ def test_refinement_by_passes_is_drawn_over_its_steps():
     rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in manifest.decodes]
     (axes,) = figures.refinement(tables.groups(rows, manifest, removed="none")).axes
     assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]
+
+
+def test_text_of_a_file_ends_inside_of_it(tmp_path):
+    """Labels at the ends of lines stand outside of the panels, and panels leave them just the room that they take."""
+    figures.save(figures.refinement(table(MANIFEST)), tmp_path, "refinement")
+    ink = image.imread(tmp_path / "refinement.png")[..., :3].min(-1) < 1
+    # Matplotlib leaves a twenty-fifth of an inch white on all sides; letters are smoothed over a pixel or two.
+    border = figures.DPI // 25 - 3
+    assert ink.any()
+    assert not any(edge.any() for edge in (ink[:border], ink[-border:], ink[:, :border], ink[:, -border:]))
 
 
 def points_of(groups):
