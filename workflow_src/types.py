@@ -122,7 +122,7 @@ class LossTerms:
 
     loss: Tensor
     count: int
-    figures: dict[str, Any]
+    figures: Mapping[str, float | Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +188,13 @@ class Validation:
     fault: Callable[[dict[str, float]], str | None] | None = None
 
 
+class ProcessGroup(Protocol):
+    """The processes that train together."""
+
+    @property
+    def size(self) -> int: ...
+
+
 class DevSet(Protocol):
     """The dev set as validation sees it (`training/dev.py`); several processes may share the work."""
 
@@ -202,7 +209,7 @@ class DevSet(Protocol):
         """How many sentences are translated."""
 
     @property
-    def group(self) -> Any: ...
+    def group(self) -> ProcessGroup: ...
 
     def generator(self) -> torch.Generator:
         """Random numbers on the device, the same at every validation."""
@@ -234,6 +241,38 @@ class ImportedNetwork(Protocol):
 
 RefinementStep = Callable[[Tensor], Tensor]
 
+# What the encoder of a model gives. Searches hand it back to the same model and do not look into it.
+Memory = Any
+
+
+class LengthHead(Protocol):
+    """What inference needs of a head of target lengths (`nn/length.py`). Lengths count words."""
+
+    # The longest target.
+    longest: int
+
+    def __call__(self, memory: Memory, /) -> Tensor:
+        """Scores (B, C) of classes of lengths."""
+
+    def classes(self, memory: Memory, target_lengths: Tensor) -> Tensor:
+        """The class (B,) of each sentence's length (B,)."""
+
+    def predict(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        """The target length of each sentence (B,)."""
+
+    def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths (B, count), most probable first."""
+
+
+class LatentConfig(Protocol):
+    """What latent inference needs of a model's settings."""
+
+    @property
+    def latent_dim(self) -> int: ...
+
+    @property
+    def max_positions(self) -> int: ...
+
 
 class LatentModel(Protocol):
     """What latent inference needs of a model (an `lvm`, whatever its layers)."""
@@ -242,25 +281,27 @@ class LatentModel(Protocol):
     def extra_positions(self) -> int:
         """Latents of a sentence beside those of its words: 1 where targets have an end symbol."""
 
-    # A head of target lengths (`nn/length.py`), and the model's settings, with `latent_dim` and `max_positions`.
-    length: Any
-    config: Any
+    @property
+    def length(self) -> LengthHead: ...
 
-    def encode(self, source: Tensor) -> Any: ...
+    @property
+    def config(self) -> LatentConfig: ...
+
+    def encode(self, source: Tensor) -> Memory: ...
 
     def whole_target(self, target: Tensor) -> Tensor:
         """Target (B, T) as the model reads it, (B, T + extra_positions)."""
 
-    def predict_lengths(self, memory: Any, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+    def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
         """Predicted target lengths in words, (B,) int64, at least 1: the most probable, or a quantile."""
 
-    def prior(self, memory: Any, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def prior(self, memory: Memory, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, T, Z)."""
 
-    def posterior(self, memory: Any, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: Memory, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|y,x), each (B, T, Z)."""
 
-    def decode(self, memory: Any, z: Tensor, target_mask: Tensor) -> Tensor:
+    def decode(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
         """Logits of p(y|z,x) at every position, (B, T, V)."""
 
 
@@ -269,18 +310,19 @@ class SourceLatentModel(Protocol):
 
     # Distinguishes it from a `LatentModel`.
     source_latents: bool
-    # The model's settings, with `latent_dim` and `max_positions`.
-    config: Any
 
-    def encode(self, source: Tensor) -> Any: ...
+    @property
+    def config(self) -> LatentConfig: ...
 
-    def prior(self, memory: Any) -> tuple[Tensor, Tensor]:
+    def encode(self, source: Tensor) -> Memory: ...
+
+    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, S, Z)."""
 
-    def posterior(self, memory: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: Memory, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|x,y), each (B, S, Z), of targets (B, T), padded."""
 
-    def decode(self, memory: Any, z: Tensor) -> tuple[Tensor, Tensor]:
+    def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
@@ -298,18 +340,20 @@ class AlignedLatentModel(SourceLatentModel, Protocol):
 
 
 class MaskedModel(Protocol):
-    """What predicting masked subwords needs of a model; `length` is a head of target lengths (`nn/length.py`)."""
+    """What predicting masked subwords needs of a model."""
 
     # The id that stands at masked positions of a target.
     mask_symbol: int
-    length: Any
 
-    def encode(self, source: Tensor) -> Any: ...
+    @property
+    def length(self) -> LengthHead: ...
 
-    def hidden(self, memory: Any, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, source: Tensor) -> Memory: ...
+
+    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (C, N, D) of targets of these lengths (C,) whose every position is masked, and their mask (C, N)."""
 
-    def states(self, memory: Any, target: Tensor, mask: Tensor) -> Tensor:
+    def states(self, memory: Memory, target: Tensor, mask: Tensor) -> Tensor:
         """States (C, N, D) of target (C, N) at the positions of mask (C, N); C is a multiple of the sources B."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -322,15 +366,15 @@ class MaskedModel(Protocol):
 class IterativeModel(Protocol):
     """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
 
-    # A `nn.length.LengthHead`.
-    length: Any
+    @property
+    def length(self) -> LengthHead: ...
 
-    def encode(self, source: Tensor) -> Any: ...
+    def encode(self, source: Tensor) -> Memory: ...
 
-    def hidden(self, memory: Any, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
 
-    def refine(self, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
+    def refine(self, memory: Memory, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -349,17 +393,17 @@ class LatentLengthModel(SourceLatentModel, Protocol):
     extra_positions: int
 
     def predict_lengths(
-        self, memory: Any, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
+        self, memory: Memory, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
     ) -> Tensor:
         """Target lengths in words, (B,) int64, of latents (B, S, Z): the most probable, or a quantile."""
 
-    def likely_lengths(self, memory: Any, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+    def likely_lengths(self, memory: Memory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths in words, (B, count), most probable first."""
 
-    def decode(self, memory: Any, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def decode(self, memory: Memory, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As a `SourceLatentModel`, at the most probable length of z or at these lengths (B,) in words."""
 
-    def log_likelihood(self, memory: Any, z: Tensor, target: Tensor) -> Tensor:
+    def log_likelihood(self, memory: Memory, z: Tensor, target: Tensor) -> Tensor:
         """log p(y, l|x,z), (B,) nats, of targets (B, T), padded."""
 
 
@@ -377,5 +421,5 @@ class LanguageModel(Hashable, Protocol):
 class Refiner(Protocol):
     """A network that moves latents: direction (B, T, Z) to be added to z."""
 
-    def direction(self, memory: Any, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
+    def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
         """`differentiable`: a loss of the direction trains the network."""

@@ -38,7 +38,7 @@ class MaskedLoss:
         length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
         # Where all targets are empty, nothing is masked.
         count = max(1, int(masked.sum()))
-        figures = {
+        figures: dict[str, float | Tensor] = {
             "nll": nll / count,
             "length_nll": length.detach() / len(batch.target),
             "length_accuracy": exact,

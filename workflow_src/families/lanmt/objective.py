@@ -41,7 +41,7 @@ class Elbo:
         length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)
         free, count = budget(config, context.progress), labels.numel()
         total = reconstruction + config.length_weight * length + kl.clamp(min=free).sum()
-        figures = {
+        figures: dict[str, float | Tensor] = {
             "nll": nll / count,
             "kl": kl.detach().mean(),
             "length_nll": length.detach() / len(batch.target),
