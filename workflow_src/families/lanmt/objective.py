@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from workflow_src.losses.common import budget, cells, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
