@@ -120,8 +120,8 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "continuum"}
     content |= {"autoregressive": family == "transformer", "aligned": False, "repetitions_removed": removed}
     content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
-    unmeasured = "candidates p_value validity latency_ms latency_std sentences_per_second speedup device threads batch"
-    content |= dict.fromkeys(unmeasured.split())
+    unmeasured = "candidates p_value validity latency_ms latency_std latency_rounds sentences_per_second speedup"
+    content |= dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"])
     return row_type(default_metrics()).model_validate(content | more)
 
 
@@ -139,27 +139,32 @@ def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Ev
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
+PROTOCOL |= {"name": "cpu-1-thread", "engines": {}, "left_out": {}}
 PROTOCOL |= {"device": "cpu", "device_name": None, "precision": "float32", "other_load_cores": [0.1]}
 PROTOCOL |= {"disturbed_rounds": 0, "redone_rounds": 0, "disturbed_above_cores": 0.25}
+
+
+NO_COSTS = StepCosts(costs=(), ratios=())
 
 
 def timed(system: str, name: str, milliseconds: float, **more) -> TimedRow:
     """A row of speed.json."""
     figures = {"latency_ms": milliseconds, "latency_mean": milliseconds, "latency_std": 0.0, "speedup": None}
+    figures |= {"latency_rounds": [milliseconds], "subword_share": None, "by_length": []}
     rest = {"sentences_per_second": 1000 / milliseconds, "batch": 64}
     return TimedRow.model_validate({"system": system, "name": name} | figures | rest | more)
 
 
 def measurement(*rows: TimedRow, **protocol) -> Measurement:
     """What was measured under one protocol."""
-    return Measurement(rows=rows, protocol=Where.model_validate(PROTOCOL | protocol))
+    return Measurement(rows=rows, protocol=Where.model_validate(PROTOCOL | protocol), step_costs=NO_COSTS)
 
 
 def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, **protocol) -> Speed:
     """The content of speed.json."""
-    of_steps = StepCosts.model_validate(costs or {"costs": [], "ratios": []})
+    of_steps = StepCosts.model_validate(costs) if costs else NO_COSTS
     where = Where.model_validate(PROTOCOL | protocol)
-    return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps)
+    return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps, provenance={})
 
 
 def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:

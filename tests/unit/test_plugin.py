@@ -248,6 +248,7 @@ def report_files(plan, folder):
             {"mean_length": n + 1.0, "latency_ms": n + 1.0 + number, "shortest": n, "longest": n + 2} for n in (3, 6)
         ]
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
+        times |= {"latency_rounds": [1.0 + number], "subword_share": None}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "by_length": bins})
         compared.append(of | {"seed": row["seed"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
     for entry in manifest["training"]:
@@ -255,8 +256,10 @@ def report_files(plan, folder):
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
         (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(folder / entry["config"], {"steps": 2})
-    write_json(folder / "speed.json", {"format": 1, "rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
-    significance = {"test": TEST, "sentences": 9, "rows": compared, "against_delta": [], "against_autoregressive": []}
+    content = {"format": 1, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
+    write_json(folder / "speed.json", content | {"step_costs": {"costs": [], "ratios": []}})
+    significance = {"format": 1, "test": TEST, "sentences": 9, "rows": compared}
+    significance |= {"against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)
     _shown_files(manifest["usage"])
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}

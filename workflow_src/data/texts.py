@@ -48,7 +48,6 @@ SCRIPTS = {
 # Letters that belong to every script: ª º and letters of full width, among others, are Latin by their names or none's.
 OTHERS = ("FEMININE", "MASCULINE", "MODIFIER", "FULLWIDTH", "HALFWIDTH", "MICRO", "IDEOGRAPHIC")
 _NO_LETTERS = bytes(code for code in range(128) if chr(code) not in string.ascii_letters)
-_LETTERS = string.ascii_letters.encode()
 
 
 def each(judge: Callable[[Pair], Verdict]) -> Callable[[list[Pair]], list[Verdict]]:

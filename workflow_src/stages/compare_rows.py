@@ -20,7 +20,7 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import sentence_counts
-from workflow_src.evaluation.quality.significance import TEST, Combine, pairwise_test, randomisation_test
+from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, pairwise_test, randomisation_test
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
@@ -171,6 +171,7 @@ def run(inputs: Inputs) -> str:
     # Does a trained network beat its control, which needs none?
     with_controls = {name: compared(rows, uncertain[:1], counts_of, name) for name in controls()}
     content = {
+        "format": FORMAT,
         "test": TEST,
         "sentences": len(references),
         "rows": with_baseline,

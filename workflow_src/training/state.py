@@ -23,6 +23,7 @@ from torch import Tensor
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import fingerprint, load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import code_digest
 
 FORMAT = 1
@@ -38,10 +39,20 @@ WAIT = 180.0
 _lock_files: dict[Path, int] = {}
 
 
+def _check_format(marker: Path) -> None:
+    """Raises ArtifactError for states of another format; what is no marker is of nobody, and is moved aside later."""
+    try:
+        content = read_json(marker)
+    except (ArtifactError, OSError):
+        return
+    if isinstance(content, dict):
+        check_format(content, FORMAT, str(marker.parent), f"delete {marker.parent} to train anew")
+
+
 class StateFolder:
     """The folder of one training's states, for this process alone until it ends.
 
-    Raises ArtifactError when another process has it, or its lock is another user's.
+    Raises ArtifactError when another process has it, its lock is another user's, or its states have another format.
     """
 
     def __init__(self, folder: str | Path, fingerprint: str):
@@ -54,6 +65,7 @@ class StateFolder:
         self._finish_exchange()
         self.folder.mkdir(exist_ok=True)
         marker = self.folder / "fingerprint.json"
+        _check_format(marker)
         # States without a marker may be of any settings.
         if (marker.exists() or self._states()) and not self._is_ours(self.folder):
             if self._is_ours(self._aside) and not self._by_other_code(self._aside):

@@ -148,6 +148,9 @@ def _timed(name, decode, settings):
 
 def _speed(rows):
     protocol = {
+        "name": "cpu-1-thread",
+        "engines": {},
+        "left_out": {},
         "sentences": 200,
         "warmup": 10,
         "repeats": 5,
@@ -166,7 +169,7 @@ def _speed(rows):
         {"system": system, "search": system.replace("lvm", "delta"), "ms_per_step": cost}
         for system, cost in (("lvm", 1.8), ("score", 0.6))
     ]
-    step_costs = {"costs": costs, "delta_over_score": 3.0}
+    step_costs = {"costs": costs, "ratios": []}
     provenance = {"hardware": {"processor": "A CPU"}}
     one = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
     return one | {"protocols": [one], "provenance": provenance}
@@ -208,6 +211,7 @@ def _significance(rows):
     p_value = by_variant(0.2, 0.1, 0.0123)
     network = {"difference": by_variant(-0.5, 0.125, 0.25), "p_value": by_variant(0.0004, 0.75, 0.5)}
     return {
+        "format": 1,
         "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
         "sentences": 1000,
         "against_autoregressive": [key | {"against": [RIVAL]} for key in keys],

@@ -380,7 +380,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         ),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
-            "does not say which test .*; compare the rows",
+            "significance.json has format None, and this version reads format 1; compare the rows",
         ),
     ],
 )

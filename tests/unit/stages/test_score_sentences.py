@@ -234,9 +234,10 @@ def test_files_by_different_models_are_not_mixed(stage, tmp_path):
     with pytest.raises(ArtifactError) as caught:
         read_computed([tmp_path / "row/test.json", tmp_path / "other/test.json"])
     assert caught.value.path == str(tmp_path / "other/test.json")
-    (tmp_path / "wrong.json").write_text("{}")
-    with pytest.raises(ArtifactError):
+    (tmp_path / "wrong.json").write_text('{"format": 0, "metric": "comet", "figures": {}, "signature": ""}')
+    with pytest.raises(ArtifactError) as caught:
         read_computed([tmp_path / "wrong.json"])
+    assert caught.value.path == str(tmp_path / "wrong.json") and "format 0" in caught.value.problem
 
 
 def shares(texts: list[str]) -> np.ndarray:

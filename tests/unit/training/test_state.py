@@ -244,7 +244,7 @@ def test_one_that_is_about_to_end_is_waited_for(folder, holder, caplog):
     assert f"waiting for process {running.pid} on " in caplog.text and running.wait(10) == 0
 
 
-@pytest.mark.parametrize("content", [None, "", "[1]", '{"fingerprint": "mine", "format": 0}'])
+@pytest.mark.parametrize("content", [None, "", "[1]", '{"fingerprint": "other", "format": 1}'])
 def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
     if content is None:
         (folder / "fingerprint.json").unlink()
@@ -252,6 +252,15 @@ def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
         (folder / "fingerprint.json").write_text(content)
     assert StateFolder(folder, "mine").load() is None
     assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
+
+
+def test_states_of_another_format_are_refused_and_stay(folder):
+    (folder / "fingerprint.json").write_text('{"fingerprint": "mine", "format": 2}')
+    before = sorted(folder.iterdir())
+    with pytest.raises(ArtifactError) as refused:
+        StateFolder(folder, "mine")
+    assert refused.value.path == str(folder) and refused.value.fix == f"delete {folder} to train anew"
+    assert sorted(folder.iterdir()) == before
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next(folder):

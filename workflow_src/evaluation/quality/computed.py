@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 
 from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, short_repr
 from workflow_src.records.atomic import read_json, room_for
+from workflow_src.records.checked import check_format
 from workflow_src.spec import Computed, Metric
 
 # Of files of computed figures.
@@ -163,8 +164,7 @@ def read_computed(paths: Iterable[Path]) -> dict[str, Computed]:
     signatures: dict[str, str] = {}
     for path in paths:
         content = read_json(path)
-        if not isinstance(content, dict) or not {"metric", "figures", "signature"} <= content.keys():
-            raise ArtifactError(path, "has no computed figures", "delete it and make it again")
+        check_format(content, FORMAT, str(path), "delete it and make it again")
         metric, signature = content["metric"], content["signature"]
         other = signatures.setdefault(metric, signature)
         if other != signature:

@@ -13,6 +13,8 @@ import numpy as np
 
 from workflow_src.spec import Segments
 
+# Of significance.json.
+FORMAT = 1
 TRIALS = 10_000
 SEED = 12345
 # A difference with a smaller p-value is significant.

@@ -20,7 +20,7 @@ from workflow_src.evaluation.report.markdown import bold, markdown_table, paragr
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.report.trained import UNREACHABLE
-from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
+from workflow_src.evaluation.speed.measured import Speed, Where
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric
 
@@ -277,9 +277,9 @@ def _batches(speed: Speed) -> str:
 
 def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
     """What one refinement step costs, in a sentence; empty when it is not known."""
-    costs = speed.step_costs if speed else StepCosts()
-    if not costs.costs:
+    if speed is None or not speed.step_costs.costs:
         return ""
+    costs = speed.step_costs
     listed = ", ".join(
         f"{_milliseconds(cost.ms_per_step)} for {manifest.title(cost.search)} ({cost.system})" for cost in costs.costs
     )

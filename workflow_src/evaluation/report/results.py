@@ -15,6 +15,7 @@ from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
@@ -67,7 +68,7 @@ class Row(Strict):
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
     latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
-    latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
+    latency_rounds: tuple[Positive, ...] | None = Field(description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
@@ -203,12 +204,9 @@ class Choice:
 
 
 def read_significance(path: str | Path) -> Significance:
-    """significance.json. Raises ArtifactError for one that lacks the test or the pairs of rows."""
+    """significance.json. Raises ArtifactError for one of another format."""
     content = read_json(path)
-    if not isinstance(content, dict) or not {"test", "sentences", "against_autoregressive"} <= content.keys():
-        raise ArtifactError(
-            path, "does not say which test its p-values are of, or has no pairs of rows", "compare the rows again"
-        )
+    check_format(content, significance.FORMAT, str(path), "compare the rows again")
 
     def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
         return {(row["system"], row["name"], row["seed"]): row for row in rows}

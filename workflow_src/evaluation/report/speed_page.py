@@ -43,7 +43,7 @@ def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, A
         rows = []
         for row in one.rows:
             cells = [label(row, manifest), _ms(row.latency_ms)]
-            cells.append(span(row.latency_rounds) if row.latency_rounds else "–")
+            cells.append(span(row.latency_rounds))
             cells.append(f"{_ms(row.latency_mean)} ± {_ms(row.latency_std)}")
             cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
             cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")

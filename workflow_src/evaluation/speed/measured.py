@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field
-
 from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
@@ -35,12 +33,12 @@ class TimedRow(Lenient):
     latency_ms: float
     latency_mean: float
     latency_std: float
-    latency_rounds: tuple[float, ...] | None = None
+    latency_rounds: tuple[float, ...]
     sentences_per_second: float
     batch: int
     speedup: float | None
-    subword_share: float | None = None
-    by_length: tuple[LengthGroup, ...] = ()
+    subword_share: float | None
+    by_length: tuple[LengthGroup, ...]
 
     @property
     def key(self) -> Key:
@@ -57,19 +55,19 @@ class Reference(Lenient):
 class Where(Lenient):
     """A protocol as it was carried out."""
 
-    name: str = ""
+    name: str
     device: str
-    device_name: str | None = None
+    device_name: str | None
     threads: int
     precision: str
-    engines: dict[str, str] = Field(default_factory=dict)
-    left_out: dict[str, str] = Field(default_factory=dict)
+    engines: dict[str, str]
+    left_out: dict[str, str]
     sentences: int
     warmup: int
     repeats: int
     batch: int
-    baseline: Reference | None = None
-    other_load_cores: tuple[float, ...] = ()
+    baseline: Reference | None
+    other_load_cores: tuple[float, ...]
     disturbed_rounds: int
     redone_rounds: int
     disturbed_above_cores: float
@@ -91,8 +89,8 @@ class Ratio(Lenient):
 
 
 class StepCosts(Lenient):
-    costs: tuple[StepCost, ...] = ()
-    ratios: tuple[Ratio, ...] = ()
+    costs: tuple[StepCost, ...]
+    ratios: tuple[Ratio, ...]
 
 
 class Measurement(Lenient):
@@ -100,14 +98,14 @@ class Measurement(Lenient):
 
     rows: tuple[TimedRow, ...]
     protocol: Where
-    step_costs: StepCosts = StepCosts()
+    step_costs: StepCosts
 
 
 class Speed(Measurement):
     """The file: its own rows are those of the first protocol."""
 
-    protocols: tuple[Measurement, ...] = ()
-    provenance: dict[str, Any] = Field(default_factory=dict)
+    protocols: tuple[Measurement, ...]
+    provenance: dict[str, Any]
 
     @property
     def processor(self) -> str | None:

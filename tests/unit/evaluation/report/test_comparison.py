@@ -25,8 +25,8 @@ def row(system, family, search, seed, bleu, removed="none", name="", **more):
     content = {"system": system, "family": family, "preset": "tiny", "data": data, "seed": seed, "aligned": False}
     content |= {"name": name, "title": search, "search": search, "settings": settings, "engine": "continuum"}
     content |= {"autoregressive": family == "transformer", "repetitions_removed": removed, "bleu": bleu, "chrf": 50.0}
-    unmeasured = "candidates bleu_ci p_value validity latency_ms latency_std sentences_per_second speedup"
-    return dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"]) | content | more
+    unmeasured = "candidates bleu_ci p_value validity latency_ms latency_std latency_rounds sentences_per_second"
+    return dict.fromkeys([*unmeasured.split(), "speedup", "device", "threads", "batch"]) | content | more
 
 
 def all_settings(search, **changed):

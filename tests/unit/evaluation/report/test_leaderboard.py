@@ -60,6 +60,7 @@ def row(system, family, search, bleu, latency=None, removed="none", seed=1, engi
         "validity": None,
         "latency_ms": latency,
         "latency_std": None,
+        "latency_rounds": None,
         "sentences_per_second": None,
         "speedup": None,
         "device": "cpu",

@@ -131,7 +131,9 @@ def test_engines_predictions_and_protocols_are_told():
     assert table["heads"][-1] == "1–4 subwords, ms"
     assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
     assert table["rows"][0] == ["teacher: greedy", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
-    assert table["rows"][1][:3] == ["teacher: greedy, CTranslate2 int8", "7.40", "–"] and table["rows"][1][6] == "2.00×"
+    assert (
+        table["rows"][1][:3] == ["teacher: greedy, CTranslate2 int8", "7.40", "7.40"] and table["rows"][1][6] == "2.00×"
+    )
     assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}

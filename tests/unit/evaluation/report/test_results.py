@@ -246,7 +246,7 @@ RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.01, "validity": 0.5}
 
 def _significance(tmp_path, tested):
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
-    content = {"test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
+    content = {"format": 1, "test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
     content |= {"sentences": 9, "against_autoregressive": [key | {"against": [RIVAL]}]}
     (tmp_path / "significance.json").write_text(json.dumps(content))
     return results.read_significance(tmp_path / "significance.json")
