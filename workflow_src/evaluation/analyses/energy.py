@@ -39,21 +39,14 @@ class ScoredRow(ScoredOutputs):
     repetitions_removed: Removal
 
 
-class Bleu(Record):
-    """The main metric by every convention."""
-
-    bleu: float
-    bleu_tokenised: float | None
-    bleu_intl_lowercase: float | None
-
-
 class AtReferenceLengths(ScoredOutputs):
     """Of what a decode puts out at the lengths of the references, with its BLEU."""
 
     system: str
     name: str
     repetitions_removed: Removal
-    bleu: Bleu
+    # By the names of the metrics that are conventions of the main one.
+    bleu: dict[str, float | None]
 
 
 class RowEnergies(Content):

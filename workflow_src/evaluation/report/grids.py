@@ -44,14 +44,18 @@ def tables(
         if energies and one.system in at_lengths:
             entry = at_lengths[one.system]
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
-            value = under.per_sentence if under else None
-            return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, counted.name):.1f})"
+            energy, bleu = under.per_sentence if under else None, entry.bleu.get(counted.name)
+            return f"{_decimal(energy)} ({_decimal(bleu)})"
         figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(one.system)]
         numbers = [figure for figure in figures if figure is not None]
-        return f"{statistics.fmean(numbers):.1f}" if numbers and len(numbers) == len(figures) else "–"
+        return _decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
 
     captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
     return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
+
+
+def _decimal(figure: float | None) -> str:
+    return "–" if figure is None else f"{figure:.1f}"
 
 
 def _table(

@@ -1,5 +1,6 @@
 """The report's section on analyses: figures' geometry, tables, captions, escaping, absent parts."""
 
+import dataclasses
 import json
 import re
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import reports
 
+from workflow_src import registry, spec
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Entry
 from workflow_src.evaluation.analyses.curves import curve_label
+from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as maps
 from workflow_src.evaluation.report import analyses, figures
@@ -264,6 +267,19 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
         assert ">one-pass, teacher<" not in inline and ">lanmt, teacher<" not in inline
     else:
         assert ">delta<" in inline and ">score<" in inline
+
+
+def test_conventions_of_plug_ins_have_columns_where_they_were_counted(monkeypatch):
+    known = registry.conventions()
+    own = dataclasses.replace(known["tokenised"], name="own", convention=spec.Convention("own", "by syllables", ""))
+    monkeypatch.setattr(energies_tables, "conventions", lambda: known | {"own": own})
+    content = _several()["energies"]
+    first, second = content.at_reference_lengths
+    counted = first.model_copy(update={"bleu": first.bleu | {"own": 12.34}})
+    table = energies_tables.reference_lengths_table(
+        content.model_copy(update={"at_reference_lengths": (counted, second)}), MANIFEST
+    )
+    assert table.heads[4] == "by syllables" and [row[4] for row in table.rows] == ["12.3", "–"]
 
 
 def titles(figure):

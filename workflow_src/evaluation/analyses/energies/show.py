@@ -57,7 +57,7 @@ def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
     heads += _energy_heads(list(content.by_scorer(entries[0])))
     rows = []
     for row, value in zip(entries, published, strict=True):
-        cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, metric.name)) for metric in by_title.values())]
+        cells = [_row_label(row, manifest), *(_bleu(row.bleu.get(metric.name)) for metric in by_title.values())]
         cells += [_bleu(value)] if with_published else []
         rows.append(cells + _energy_cells(content, row))
     return Table(heads, rows)
