@@ -30,7 +30,7 @@ class System:
     initial_weights: str | None
     # Of the classes that the family declares.
     model: Any
-    objective: Any
+    objective: Frozen
     training: TrainingConfig
     # Systems in the roles that the family needs beside a base.
     roles: dict[str, str] = dataclasses.field(default_factory=dict)

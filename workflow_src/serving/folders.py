@@ -33,7 +33,9 @@ def open_eager_translators(
     }
 
 
-def open_translator(folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]) -> Any:
+def open_translator(
+    folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]
+) -> BaseTranslator:
     """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly."""
     from workflow_src.serving.translator import Translator
 

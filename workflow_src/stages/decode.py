@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
     texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
     without_repetitions = translator.text(hypotheses.tokens, "subwords", lines)
+    outcomes: Sequence[dict[str, int] | None]
     outcomes = translator.subwords.placeholder_outcomes(hypotheses.tokens, lines) or [None] * len(lines)
     steps = hypotheses.steps or [0] * len(lines)
     candidates = hypotheses.candidates or [1] * len(lines)

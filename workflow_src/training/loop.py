@@ -28,8 +28,6 @@ from workflow_src.types import Objective, Validation
 
 log = logging.getLogger("continuum")
 
-# Figures are read from the device once in so many updates: reading waits for everything queued before it.
-COLLECT_EVERY = 20
 # What a process has to do before the next update; all processes do the largest of these.
 GO_ON, SAVE, STOP = range(3)
 # In all, max_skipped and one in so many updates may be skipped.
@@ -165,7 +163,8 @@ class Trainer:
             last = progress.step == config.max_steps
             reports, saves = (progress.step % every == 0 for every in (self.log_every, config.save_every))
             validates = self._validates()
-            if not (reports or validates or saves or last or len(self.pending) == COLLECT_EVERY):
+            # Figures stay on the device until then: reading them waits for everything queued before.
+            if not (reports or validates or saves or last):
                 continue
             self._collect()
             if reports:

@@ -387,6 +387,15 @@ def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
     assert len(left) == 8 and max(left) < 10
 
 
+def test_figures_stay_on_the_device_between_lines_of_the_log(make_trainer, monkeypatch):
+    """Reading them waits for everything that a GPU has queued."""
+    trainer = make_trainer("transformer", max_steps=60, validate_every=60, save_every=60)
+    trainer.log_every, collect, steps = 30, trainer._collect, []
+    monkeypatch.setattr(trainer, "_collect", lambda: (steps.append(trainer.progress.step), collect()))
+    trainer.run()
+    assert steps == [30, 60]
+
+
 def test_a_corpus_without_pairs_is_refused(make_trainer, tmp_path):
     encoded.write(tmp_path / "none", [], [], {})
     empty = EncodedCorpus.open(tmp_path / "none")

@@ -45,7 +45,7 @@ class Translates(Protocol):
     """What is timed: text in, text out. `last_timings`, if it has any, are seconds of the last call by part."""
 
     def translate(
-        self, lines: list[str], search: SearchSettings, batch: int, systems: Mapping[str, Any], split: bool
+        self, lines: list[str], search: SearchSettings, *, batch: int, systems: Mapping[str, Any], split: bool
     ) -> list[str]: ...
 
 
@@ -132,7 +132,7 @@ class Local:
 
     def __init__(
         self,
-        translators: dict[str, Translates],
+        translators: Mapping[str, Translates],
         synchronise: Callable[[], None] = lambda: None,
         largest: bool = False,
     ):
