@@ -16,7 +16,7 @@ from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import BOS, PAD
 
-pytest.importorskip("ctranslate2")
+pytest.importorskip("ctranslate2", reason="needs the extra fast")
 
 SOURCE, TARGET = 23, 21
 MODEL = {"dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "max_positions": 40}

@@ -28,7 +28,7 @@ def opened(folder, device, settings):
 
 def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
     """Also where ONNX Runtime could compute it: quality is that of our own code unless the decode says otherwise."""
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
     for device in ("cpu", "auto" if not torch.cuda.is_available() else "cpu"):
         assert opened(tiny_bundles["lvm"], device, {})[1] == ("cpu", "float32", "eager")
 
@@ -37,7 +37,7 @@ def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
 @pytest.mark.usefixtures("seeming_gpu")
 def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, compute_type, mode):
     """There, device auto would mean captured graphs instead, and refuse 8 bits."""
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
     settings = {"engine": "onnxruntime", "compute_type": compute_type}
     translator, how = opened(tiny_bundles["lvm"], "auto", settings)
     assert how == ("cpu", "float32", mode)
@@ -48,7 +48,7 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, comput
 @pytest.mark.usefixtures("seeming_gpu")
 def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     """Its tensors are handed over; and the decode says the engine, whatever device the other jobs of a run have."""
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
     folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
@@ -66,7 +66,7 @@ def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles):
 
 @pytest.fixture(scope="module")
 def exported(tiny_bundles, run_stage, tmp_path_factory):
-    pytest.importorskip("ctranslate2")
+    pytest.importorskip("ctranslate2", reason="needs the extra fast")
     folder = tmp_path_factory.mktemp("exported") / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(folder)]
     run_stage("export_engine", ["--engine", "ctranslate2", *words])

@@ -534,7 +534,7 @@ class Graphs:
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("able", [True, False])
 def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_bundles, translators, monkeypatch):
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
     from workflow_src.engines.choose import Opened
     from workflow_src.serving import translator as module
 
@@ -553,7 +553,7 @@ def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_b
 
 
 def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(tiny_bundles, translators):
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
     from workflow_src.engines.choose import Opened
 
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)

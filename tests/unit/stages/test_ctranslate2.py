@@ -11,7 +11,7 @@ from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
 
-pytest.importorskip("ctranslate2")
+pytest.importorskip("ctranslate2", reason="needs the extra fast")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from workflow_src.registry import families
 from workflow_src.serving.translator import Translator
 from workflow_src.training.systems import load_system
 
-pytest.importorskip("ctranslate2")
+pytest.importorskip("ctranslate2", reason="needs the extra fast")
 
 
 @pytest.fixture(scope="module")

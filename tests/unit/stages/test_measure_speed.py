@@ -60,7 +60,7 @@ def in_process(tiny_bundles, monkeypatch, tmp_path):
 
 @pytest.fixture
 def exported(tiny_bundles, run_stage, tmp_path):
-    pytest.importorskip("ctranslate2")
+    pytest.importorskip("ctranslate2", reason="needs the extra fast")
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(tmp_path / "c")]
     run_stage("export_engine", ["--engine", "ctranslate2", *words])
     return tmp_path / "c"
@@ -191,7 +191,7 @@ def test_bad_input_is_one_sentence(tmp_path, in_process, capsys, text, bundle, m
 
 
 def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
-    pytest.importorskip("ctranslate2")
+    pytest.importorskip("ctranslate2", reason="needs the extra fast")
     exported = tmp_path / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(exported)]
     run_stage("export_engine", ["--engine", "ctranslate2", *words])
