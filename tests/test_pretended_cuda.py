@@ -103,6 +103,8 @@ def test_a_tensor_that_is_there_already_is_not_copied():
         lambda x: torch.ones(2)[x.long()],
         lambda x: F.linear(x, torch.ones(2, 2)),
         lambda x: x + torch.from_numpy(np.ones(2, dtype=np.float32)),
+        lambda x: x.__setitem__(x.long(), torch.ones(2)),
+        lambda x: x.__setitem__(x > 0, torch.ones(2)),
     ],
 )
 def test_operands_are_on_one_device(mixed):
@@ -261,6 +263,31 @@ def test_what_does_not_wait_is_allowed(case):
     assert not counts["synchronisations"] and counts.total() > 0
 
 
+def test_modes_of_synchronisation_are_those_of_cuda():
+    for mode in (0, 1, 2, "default", "warn", "error"):
+        torch.cuda.set_sync_debug_mode(mode)
+    for mode in ("silent", 3, -1):
+        with refused("invalid value of debug_mode"):
+            torch.cuda.set_sync_debug_mode(mode)
+    # It is the last one still.
+    with refused(SYNC_REFUSED):
+        on_gpu(1.0)
+
+
+def test_time_is_between_events_that_measure_it_and_were_recorded():
+    def event(timed, recorded):
+        made = torch.cuda.Event(enable_timing=timed)
+        if recorded:
+            made.record()
+        return made
+
+    assert event(True, True).elapsed_time(event(True, True)) >= 0
+    for timed, recorded in ((True, False), (False, True), (False, False)):
+        for pair in ([event(True, True), event(timed, recorded)], [event(timed, recorded), event(True, True)]):
+            with pytest.raises(ValueError, match="Both events must be"):
+                pair[0].elapsed_time(pair[1])
+
+
 @pytest.mark.parametrize("wait", [lambda _: torch.cuda.synchronize(), lambda x: x.sum().item()])
 def test_a_copy_that_nobody_waited_for_holds_nothing_yet(wait):
     x = on_gpu(2.0, 3.0)
@@ -352,6 +379,24 @@ def test_what_is_larger_than_the_memory_is_refused():
                 large()
 
 
+# Processes.
+
+
+def test_nccl_sends_nothing_of_the_cpu(tmp_path):
+    """In a group of one process, which is enough for what it refuses."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        group = torch.distributed.new_group(backend="nccl")
+        x = on_gpu(1.0, 2.0)
+        torch.distributed.all_reduce(x, group=group)
+        torch.distributed.all_reduce(torch.ones(2))
+        assert x.tolist() == [1.0, 2.0]
+        with refused("No backend type associated with device type cpu"):
+            torch.distributed.all_reduce(torch.ones(2), group=group)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 # Random numbers.
 
 
@@ -437,15 +482,19 @@ def test_results_of_a_graph_are_reused():
     assert reused.item() == 8.0 and copied.item() == 2.0
 
 
-@pytest.mark.parametrize("case", [*WAITING, "non-blocking copy", "synchronize", "empty_cache", "second capture"])
+@pytest.mark.parametrize(
+    "case", [*WAITING, "non-blocking copy", "synchronize", "empty_cache", "second capture", "replay"]
+)
 def test_a_capture_refuses_what_waits(case):
     more = {
         "non-blocking copy": lambda _: torch.ones(3).to("cuda", non_blocking=True),
         "synchronize": lambda _: torch.cuda.synchronize(),
         "empty_cache": lambda _: torch.cuda.empty_cache(),
         "second capture": lambda x: captured(lambda: x + 1),
+        "replay": lambda _: earlier.replay(),
     }
     x = on_gpu(1.0, 2.0, 3.0)
+    earlier, _ = captured(lambda: x + 1)
     with refused(CAPTURE_REFUSED):
         captured(lambda: (WAITING | more)[case](x))
     # It ends all the same.
