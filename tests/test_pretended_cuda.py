@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from pretended_cuda import counted, environment, functions, pretended
 from stage_server import python_code
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 SYNC_REFUSED = "called a synchronizing CUDA operation"
 CAPTURE_REFUSED = "not permitted when stream is capturing"
@@ -119,6 +120,17 @@ def test_0d_operands_and_indices_may_be_the_cpus():
     assert torch.where(x > scalar, x, scalar).tolist() == [2.0, 2.0, 3.0]
     assert x.masked_fill(x > 1, scalar).tolist() == [1.0, 2.0, 2.0]
     assert x[torch.tensor([2, 0])].tolist() == x[[2, 0]].tolist() == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+@pytest.mark.parametrize("by_length", [True, False])
+def test_lengths_of_packed_sequences_are_the_cpus(place, by_length):
+    x, lengths = torch.ones(2, 3, 4, device=place), torch.tensor([3, 2])
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=by_length)
+    assert packed.data.device == x.device and packed.batch_sizes.tolist() == [2, 2, 1]
+    assert packed.batch_sizes.device.type == "cpu"
+    with refused("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0"):
+        pack_padded_sequence(x, lengths.cuda(), batch_first=True, enforce_sorted=by_length)
 
 
 def test_numpy_reads_no_gpu():

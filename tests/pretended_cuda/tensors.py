@@ -225,6 +225,9 @@ def _count_copy(source: torch.device, target: torch.device, blocking: bool) -> N
 
 def _check_devices(function, args, operands: list[Tensor], device: torch.device) -> None:
     """Raises RuntimeError for operands of several devices, but for CUDA's exceptions."""
+    if function is aten._pack_padded_sequence.default and args[1].device != CPU:
+        got = f"{args[1].dim()}D {args[1].device} tensor"
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {got}")
     others = [tensor for tensor in operands if tensor.device != device]
     if not others:
         return
