@@ -288,16 +288,17 @@ def test_modes_of_synchronisation_are_those_of_cuda():
 
 def test_time_is_between_events_that_measure_it_and_were_recorded():
     def event(timed, recorded):
-        made = torch.cuda.Event(enable_timing=timed)
+        new = torch.cuda.Event(enable_timing=timed)
         if recorded:
-            made.record()
-        return made
+            new.record()
+        return new
 
     assert event(True, True).elapsed_time(event(True, True)) >= 0
     for timed, recorded in ((True, False), (False, True), (False, False)):
-        for pair in ([event(True, True), event(timed, recorded)], [event(timed, recorded), event(True, True)]):
+        whole, part = event(True, True), event(timed, recorded)
+        for start, end in ((whole, part), (part, whole)):
             with pytest.raises(ValueError, match="Both events must be"):
-                pair[0].elapsed_time(pair[1])
+                start.elapsed_time(end)
 
 
 @pytest.mark.parametrize("wait", [lambda _: torch.cuda.synchronize(), lambda x: x.sum().item()])
