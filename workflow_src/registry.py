@@ -45,7 +45,7 @@ FOLDERS = {
     "analysis": "evaluation/analyses",
     "filter": "data/filters",
 }
-# What is handed to rules beside a search and its settings.
+# Entries of a decode's settings beside its search's.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
 
@@ -219,7 +219,7 @@ def plugins() -> tuple[Loaded, ...]:
 
 
 def searches_of(family: Family) -> tuple[str, ...]:
-    """Names of the searches that decode a family: those it names, the first the default, and those that name it."""
+    """The family's `searches`, default first, then searches whose `families` list it."""
     others = (search.name for search in searches().values() if family.name in search.families)
     return tuple(dict.fromkeys([*family.searches, *others]))
 
@@ -253,12 +253,12 @@ def import_object(reference: str) -> Any:
         raise DeclarationError(f'"{reference}"', f"cannot be imported: {failure}") from failure
 
 
-def settings_of(handed: Mapping[str, Any]) -> SearchSettings:
+def settings_of(entry: Mapping[str, Any]) -> SearchSettings:
     """The settings of a search from those of a rule. Raises ConfigError for any that the search has not."""
-    search = searches().get(handed.get("search", ""))
+    search = searches().get(entry.get("search", ""))
     if search is None:
-        raise ConfigError("search", handed.get("search"), allowed=searches())
-    rest = {name: value for name, value in handed.items() if name not in ("search", *ENGINE_SETTINGS)}
+        raise ConfigError("search", entry.get("search"), allowed=searches())
+    rest = {name: value for name, value in entry.items() if name not in ("search", *ENGINE_SETTINGS)}
     return search.settings.checked(rest)
 
 
@@ -268,7 +268,7 @@ def named_systems(settings: SearchSettings) -> dict[str, str]:
 
 
 def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
-    """The `filled` roles of a family that a search gets by name: all but those that its settings name."""
+    """Roles of the family that the search's settings do not name."""
     if not filled:
         return {}
     named = settings.roles().values()

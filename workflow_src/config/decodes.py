@@ -64,7 +64,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         every += tried
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, tried, where)
-            handed = {"search": search.name} | settings.model_dump(mode="json")
+            entry = {"search": search.name} | settings.model_dump(mode="json")
             own = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
             decodes.append(
@@ -72,7 +72,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                     system=section.system,
                     search=search.name,
                     name=_name(section, settings, listed, None if own else f"-{engine.name}-{kind}"),
-                    settings=handed if own else handed | {"engine": engine.name, "compute_type": kind},
+                    settings=entry if own else entry | {"engine": engine.name, "compute_type": kind},
                     splits=section.splits,
                     batch=section.batch,
                     tune=tune,

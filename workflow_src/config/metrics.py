@@ -64,7 +64,7 @@ def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measur
     )
 
 
-def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
+def rule_settings(measured: tuple[Measured, ...]) -> dict[str, Any]:
     """Settings of rules: nothing for the default metrics, else `metrics`, settings by name."""
     if measured == default_measured():
         return {}

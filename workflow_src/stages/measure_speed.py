@@ -110,7 +110,7 @@ def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, preci
             if system not in by_system:
                 raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "--exports")
         if row.engine not in by_engine:
-            settings = {key: row.handed[key] for key in ENGINE_SETTINGS if key in row.handed}
+            settings = {key: row.entry[key] for key in ENGINE_SETTINGS if key in row.entry}
             by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
         by_engine[row.engine].folders |= {system: by_system[system] for system in row.systems}
     for engine, order in by_engine.items():

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from workflow_src.config.datasets import TEST, DatasetFiles
-from workflow_src.config.metrics import handed
+from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
@@ -203,8 +203,8 @@ class Settings(Graph):
         )
 
     def settings_analysis(self) -> str:
-        """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search;
-        and of each other system the first decode that needs nothing else."""
+        """Searches of analyses: every one that can be followed, once, with the largest number of any decode; a
+        teacher's widest search; and of each other system the first decode that needs nothing else."""
         entries: dict[tuple, dict[str, Any]] = {}
         for decode in self.loaded.decodes:
             search, values = searches()[decode.search], decode.values
@@ -272,7 +272,7 @@ class Settings(Graph):
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **handed(chosen),
+            **rule_settings(chosen),
         }
 
     def settings_report(self) -> str:
@@ -324,7 +324,7 @@ class Settings(Graph):
                 "usage": self._usage(),
                 **({"test_sets": self.loaded.test_sets} if self.loaded.test_sets != (TEST,) else {}),
                 **({"references": references} if references else {}),
-                **handed(self.loaded.metrics),
+                **rule_settings(self.loaded.metrics),
                 **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
         )

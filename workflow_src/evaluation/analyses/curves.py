@@ -15,7 +15,7 @@ from workflow_src.config.manifest import Manifest, differing, words
 from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
 from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, finite, is_curve, style_of
+from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure, style_of
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -116,14 +116,14 @@ def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[Followed]
     across = min(3, len(drawn))
     rows = -(-len(drawn) // across)
     with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2 if across > 1 else 4.2, height * rows)
+        figure = new_figure(7.2 if across > 1 else 4.2, height * rows)
         grid = figure.subplots(rows, across, squeeze=False).flatten()
         labels = [
             (axes, _panel_of_curves(axes, content, manifest, panel)) for axes, panel in zip(grid, drawn, strict=False)
         ]
         for axes in grid[len(drawn) :]:
             axes.set_visible(False)
-        _label_ends(figure, labels, 7.5)
+        label_ends(figure, labels, 7.5)
     return figure
 
 

@@ -80,7 +80,7 @@ class Curve:
         return self.lines[0].decode
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -157,9 +157,7 @@ def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
 MOST_INSIDE = 4
 
 
-def _label_ends(
-    figure: Figure, panels: list[tuple[Axes, list[tuple[float, float, str, str]]]], size: float = 7
-) -> None:
+def label_ends(figure: Figure, panels: list[tuple[Axes, list[tuple[float, float, str, str]]]], size: float = 7) -> None:
     """Write labels right of (x, y) ends in their colours, moved apart where they would touch.
 
     Labels take room from their panels and so move them: they are placed twice, the second time for good.
@@ -255,7 +253,7 @@ def refinement(groups: list[Group]) -> Figure | None:
         return None
     references = [line for line in lines if line.decode.system.autoregressive and line.decode.reference is not None]
     with matplotlib.rc_context(STYLE):
-        figure = _figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
+        figure = new_figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
         labels = []
         for axes, metric in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             ends = [_refined(axes, groups, metric, curve) for curve in curves]
@@ -271,7 +269,7 @@ def refinement(groups: list[Group]) -> Figure | None:
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
             axes.margins(x=0.03, y=0.1)
             labels.append((axes, [end for end in ends if end]))
-        _label_ends(figure, labels, 7.5)
+        label_ends(figure, labels, 7.5)
     return figure
 
 
@@ -311,7 +309,7 @@ def stopping(choices: Iterable[Choice]) -> Figure | None:
     if not drawn:
         return None
     with matplotlib.rc_context(STYLE):
-        figure = _figure(5.0, 2.7)
+        figure = new_figure(5.0, 2.7)
         axes = figure.subplots()
         ends = []
         for twin, choice in enumerate(drawn):
@@ -324,7 +322,7 @@ def stopping(choices: Iterable[Choice]) -> Figure | None:
         axes.set_xlabel("refinement steps, mean over sentences")
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.margins(x=0.03, y=0.1)
-        _label_ends(figure, [(axes, ends)], 7.5)
+        label_ends(figure, [(axes, ends)], 7.5)
     return figure
 
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import Key
-from workflow_src.evaluation.report.figures import STYLE, Curve, _figure, stacked
+from workflow_src.evaluation.report.figures import STYLE, Curve, new_figure, stacked
 from workflow_src.evaluation.report.figures_quality import (
     LINE,
     Times,
@@ -75,7 +75,7 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
     entries = listed([(every[key], texts[id(every[key])]) for key in numbers])
     heights = (2.4 * down + 0.4, LINE * (len(entries) + 1))
     with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, sum(heights))
+        figure = new_figure(7.2, sum(heights))
         upper, lower = stacked(figure, heights)
         grid = upper.subplots(down, ACROSS, squeeze=False, sharey=True).flatten()
         for axes, panel in zip(grid, drawn, strict=False):

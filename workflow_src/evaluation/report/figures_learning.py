@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from workflow_src.config.manifest import OTHER, SystemInfo
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, finite, is_curve
+from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure
 
 # Curves of a panel: key in the training log, line style, and what the label adds.
 Curves = Sequence[tuple[str, int, str]]
@@ -79,7 +79,7 @@ def learning_curves(logs: Sequence[Log]) -> Figure | None:
     needed = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
     heights = [max(needed[first : first + wide]) for first in range(0, len(panels), wide)]
     with matplotlib.rc_context(STYLE):
-        figure = _figure(2.55 * wide, sum(heights))
+        figure = new_figure(2.55 * wide, sum(heights))
         grid = figure.subplots(len(heights), wide, squeeze=False, height_ratios=heights).flatten()
         labels = []
         for axes, (title, chosen, curves) in zip(grid, panels, strict=False):
@@ -92,7 +92,7 @@ def learning_curves(logs: Sequence[Log]) -> Figure | None:
             axes.margins(x=0.02)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
-        _label_ends(figure, labels)
+        label_ends(figure, labels)
     return figure
 
 

@@ -21,9 +21,9 @@ from workflow_src.evaluation.report.figures import (
     RULE,
     STYLE,
     Curve,
-    _figure,
     curves_of,
     log_ticks,
+    new_figure,
     stacked,
     style_of,
 )
@@ -86,7 +86,7 @@ def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
 
 
 def legend(axes: Axes, lines: list[Line]) -> None:
-    """What colours and markers say."""
+    """Draw the legend of colours and markers below the figure."""
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
     # As many columns as fit: all are at most as wide as the longest label and its marker.
@@ -103,7 +103,7 @@ def crowded(groups: list[Group]) -> bool:
 
 
 def table_times(groups: list[Group]) -> Times:
-    """Those of the table: one sentence at a time, under the first protocol."""
+    """Latencies of the table: one sentence at a time, under the first protocol."""
     lines = [line for group in groups for line in group.lines]
     return {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}
 
@@ -148,7 +148,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
             [(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(numbered, reached, strict=True)]
         )
         heights = (4.8, LINE * (len(entries) + 1))
-        figure = _figure(7.2, sum(heights))
+        figure = new_figure(7.2, sum(heights))
         upper, lower = stacked(figure, heights)
         axes = upper.subplots()
         draw_best(axes, best, times)

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import DecodeInfo, Manifest
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, is_curve, log_ticks, style_of
+from workflow_src.evaluation.report.figures import DASHES, STYLE, is_curve, label_ends, log_ticks, new_figure, style_of
 from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed
 
@@ -46,7 +46,7 @@ def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
 
 
 def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
-    """Of rows that differ in steps only, the one with the fewest.
+    """Rows of the picture: of those that differ in steps only, the one with the fewest steps.
 
     Where these are many, only the fastest of each system, search and library.
     """
@@ -86,7 +86,7 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
     with matplotlib.rc_context(STYLE):
         # High enough for a label a line.
-        figure = _figure(7.2, max(3.6, 0.9 + 0.125 * len(rows)))
+        figure = new_figure(7.2, max(3.6, 0.9 + 0.125 * len(rows)))
         axes = figure.subplots()
         ends, texts = [], short_labels(rows)
         for row in rows:
@@ -100,5 +100,5 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
         axes.margins(x=0.02)
         axes.set_xlabel("source subwords")
         axes.set_title("milliseconds a sentence, log scale")
-        _label_ends(figure, [(axes, ends)])
+        label_ends(figure, [(axes, ends)])
     return figure

@@ -12,23 +12,23 @@ from workflow_src.config.display import engine_of
 from workflow_src.registry import default_engine, engines, named_systems, plain, search_of, settings_of
 from workflow_src.spec import Engine, Search, SearchSettings
 
-# What a row says beside its search, its settings and its engine.
+# Keys of a row's entry beside its search, its settings and its engine.
 ROW_KEYS = ("system", "name", "chosen")
 # A system and the name of its decode.
 Key = tuple[str, str]
 
 
-def row_settings(handed: Mapping[str, Any]) -> SearchSettings:
-    """How a row translates, of what a rule is handed. Raises ValueError for a setting that its search has not."""
-    return settings_of({name: value for name, value in handed.items() if name not in ROW_KEYS})
+def row_settings(entry: Mapping[str, Any]) -> SearchSettings:
+    """Search settings from a row's entry. Raises ValueError for a setting that its search has not."""
+    return settings_of({name: value for name, value in entry.items() if name not in ROW_KEYS})
 
 
 @dataclasses.dataclass(frozen=True)
 class SpeedRow:
     """A decode of a system to be timed.
 
-    `handed` is what the rule was handed of it, as in speed.json; `engine` what computes it, such as
-    `onnxruntime-int8`; `chosen` the file with the settings that dev chose, if any.
+    `entry` is the row in the rule's settings and in speed.json; `engine` what computes it, such as `onnxruntime-int8`;
+    `chosen` the file with the settings that dev chose, if any.
     """
 
     system: str
@@ -37,19 +37,19 @@ class SpeedRow:
     engine: str
     compute_type: str | None
     chosen: str | None
-    handed: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @classmethod
-    def of(cls, handed: Mapping[str, Any]) -> SpeedRow:
+    def of(cls, entry: Mapping[str, Any]) -> SpeedRow:
         """Raises ValueError for a setting that the row's search has not."""
         return cls(
-            handed["system"],
-            handed["name"],
-            row_settings(handed),
-            engine_of(handed),
-            handed.get("compute_type"),
-            handed.get("chosen"),
-            handed,
+            entry["system"],
+            entry["name"],
+            row_settings(entry),
+            engine_of(entry),
+            entry.get("compute_type"),
+            entry.get("chosen"),
+            entry,
         )
 
     @property
@@ -68,7 +68,7 @@ class SpeedRow:
     @property
     def declared(self) -> Engine:
         """The engine that computes it."""
-        return engines()[self.handed["engine"]] if self.handed.get("engine") else default_engine()
+        return engines()[self.entry["engine"]] if self.entry.get("engine") else default_engine()
 
     @cached_property
     def others(self) -> dict[str, str]:

@@ -139,7 +139,7 @@ def results(
     for row in rows:
         times = measured.times[row.key]
         results_of_rows.append(
-            dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []}
+            dict(row.entry) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []}
         )
     compared = baseline(rows)
     reference = None if compared is None else results_of_rows[rows.index(compared)]

@@ -386,14 +386,14 @@ def test_the_predicted_ratio_counts_operations():
 
 def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
-    handed = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
-    plain = [SpeedRow.of(row) for row in handed]
+    entries = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
+    plain = [SpeedRow.of(row) for row in entries]
     others = [
         SpeedRow.of(row)
         for row in (
-            handed[0] | {"engine": "onnxruntime", "compute_type": "int8"},
-            handed[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
-            handed[2] | {"stop_threshold": 0.1},
+            entries[0] | {"engine": "onnxruntime", "compute_type": "int8"},
+            entries[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
+            entries[2] | {"stop_threshold": 0.1},
             base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
         )
     ]

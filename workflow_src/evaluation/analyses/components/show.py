@@ -13,7 +13,7 @@ from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.analyses.components import Components
 from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
-from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure
+from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, new_figure
 
 
 def show(content: Components, manifest: Manifest) -> list[Block]:
@@ -62,7 +62,7 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
         return None
     colours = {system.name: system.look.colour for system in manifest.systems}
     with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 2.9)
+        figure = new_figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)
         lines = []
         for number, one in enumerate(systems):

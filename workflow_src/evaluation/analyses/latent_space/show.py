@@ -22,7 +22,7 @@ from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import Block, Line
 from workflow_src.evaluation.report.captions import Caption
-from workflow_src.evaluation.report.figures import STYLE, _figure
+from workflow_src.evaluation.report.figures import STYLE, new_figure
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
@@ -69,7 +69,7 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
 
 
 def _and_end(content: LatentSpace) -> str:
-    """What a map's last panel is where targets have an end symbol."""
+    """Words of a caption about the panel of the end symbol; empty where targets have none."""
     number = content.end_symbol
     return "" if number is None else f" and one for the end symbol ({content.pieces[number]}: nothing is said)"
 
@@ -192,7 +192,7 @@ def draw(content: LatentSpace, manifest: Manifest) -> Figure | None:
     across = min(4, len(panels))
     rows = -(-len(panels) // across)
     with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.35}):
-        figure = _figure(1.95 * across, 2.55 * rows + 0.35)
+        figure = new_figure(1.95 * across, 2.55 * rows + 0.35)
         grid = figure.subplots(rows, across, squeeze=False).flatten()
         for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
             tokens = {name: ids[number] for name, ids in content.outputs.items()}

@@ -13,7 +13,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
-from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure
+from workflow_src.evaluation.report.figures import MUTED, STYLE, new_figure
 from workflow_src.evaluation.report.markdown import signed
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.
@@ -96,7 +96,7 @@ def draw(content: Reordering) -> Figure | None:
     rows = -(-len(cells) // columns)
     names = ("the reference", content.translations.system)
     with matplotlib.rc_context(STYLE):
-        figure = _figure(2.9 * columns, 3.1 * rows)
+        figure = new_figure(2.9 * columns, 3.1 * rows)
         for number, axes in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
             if number >= len(cells):
                 axes.set_visible(False)
