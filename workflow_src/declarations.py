@@ -177,7 +177,7 @@ def _check_main(metrics: Mapping[str, Metric], project: Collection[str]) -> None
 
 
 def _labels(metric: Metric) -> list[tuple[str, str]]:
-    """What no other metric may have: its title, the name of its convention, and its rule."""
+    """Labels that must be unique to a metric: its title, the name of its convention, and its rule."""
     convention = [("convention", metric.convention.name)] if metric.convention else []
     return [("title", metric.title), *convention, *([("rule", metric.rule)] if metric.program else [])]
 

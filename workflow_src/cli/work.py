@@ -48,7 +48,7 @@ class Sizes:
     monolingual: int | None = None
 
     def sentences(self, split: str) -> int | None:
-        """Sentences of train or of monolingual text, of which there are as many as pairs where nobody knows."""
+        """Number of sentences; an unknown monolingual count is taken as that of pairs."""
         return self.monolingual or self.pairs if split == MONOLINGUAL else self.pairs
 
 

@@ -36,7 +36,7 @@ def _number(value: Any) -> str:
 
 
 def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
-    """Of the settings `names`, those in which an entry of an analysis is unlike another one of its search."""
+    """The settings among `names` in which an entry of an analysis differs from another entry of its search."""
     twins = [other for other in entries if other["search"] == entry["search"]]
     return {name: entry[name] for name in names if name in entry and any(o.get(name) != entry[name] for o in twins)}
 

@@ -164,7 +164,7 @@ class EncodedCorpus:
         return cls(str(prefix), summary, tokens, offsets)
 
     def reversed(self) -> EncodedCorpus:
-        """The same pairs, of which the targets are read and the sources written. `verify` only knows the files."""
+        """The same pairs with source and target exchanged. `verify` only knows the files."""
         of_source, of_target = SIDES
         return EncodedCorpus(
             self.prefix,

@@ -25,7 +25,7 @@ class Counts:
         self._filled = 0
 
     def add(self, keys: np.ndarray, limit: int) -> np.ndarray:
-        """Which of `keys` had come `limit` times before, in their order; the others are counted."""
+        """Mask of keys that were seen `limit` times already; counts the rest."""
         keys = np.where(keys == 0, np.uint64(1), keys)
         distinct, which = np.unique(keys, return_inverse=True)
         while self._filled + len(distinct) > FULL * len(self._keys):
@@ -33,7 +33,7 @@ class Counts:
         slots = self._slots(distinct)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(len(distinct)))
-        # The how-manieth of its key each one is, from 0, those of earlier calls included.
+        # Occurrence number of each key, from 0.
         turn = np.empty(len(keys), np.int64)
         turn[order] = np.arange(len(keys)) - starts[which[order]]
         before = self._counts[slots].astype(np.int64)

@@ -90,7 +90,7 @@ def unpadded(outputs: Tensor) -> list[list[int]]:
 
 
 def kept_symbols(symbols: Tensor, keep: Tensor) -> Tensor:
-    """Those of symbols (B, N) where `keep` (B, N), side by side and padded at the end, (B, N)."""
+    """Symbols (B, N) selected by the mask `keep` (B, N), left-aligned, padded, (B, N)."""
     # Dropped symbols are written beside the output.
     place = torch.where(keep, keep.cumsum(1) - 1, symbols.size(1))
     padded = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
@@ -98,7 +98,7 @@ def kept_symbols(symbols: Tensor, keep: Tensor) -> Tensor:
 
 
 def followed(best: Sequence[list[int]], passes: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
-    """What was put out after every pass by the candidate whose last output is the best one of each sentence.
+    """Outputs after every pass of each sentence's best candidate, whose last output is the best one.
 
     `passes` has the outputs of all candidates after every pass; those of a sentence follow each other.
     """

@@ -36,7 +36,7 @@ class LatentPass(nn.Module):
         return self.slots(self.model, memory) if on_source(self.model) else self.positions(self.model, memory)
 
     def positions(self, model: LatentModel, memory) -> tuple[Tensor, ...]:
-        """Where latents are those of target positions: the words there."""
+        """Words at target positions, from a model with latents of target positions."""
         lengths = model.predict_lengths(memory, self.choice.quantile, self.choice.lengthening)
         positions = lengths + model.extra_positions
         numbers = torch.arange(largest(positions, model.config.max_positions), device=lengths.device)
@@ -54,7 +54,7 @@ class LatentPass(nn.Module):
         return tokens, positions, gains.sum(1) / positions
 
     def slots(self, model: SourceLatentModel, memory) -> tuple[Tensor, ...]:
-        """Where latents are those of source positions: what the symbols of the slots stand for, padded."""
+        """Words that the symbols of slots stand for, padded, from a model with latents of source positions."""
         z, _ = model.prior(memory)
         if self.make_step:
             z = refine(z, self.make_step(memory, memory.mask), self.steps)

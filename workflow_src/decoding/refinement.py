@@ -94,7 +94,7 @@ def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: floa
 
 
 def direction_steps(models: Mapping[str, Any], settings: RefinementSettings) -> StepMaker:
-    """What makes the steps of a search along its network's direction: a score's output, or an energy's slope."""
+    """A maker of steps along the direction of a search's network: a score's output, or an energy's slope."""
     return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
 

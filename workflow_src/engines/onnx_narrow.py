@@ -50,9 +50,9 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def parted(graph: onnx.GraphProto) -> set[str]:
-    """Every Gemm as a product and a sum; the names of the products.
+    """Split every Gemm into a product and a sum; returns the names of the products.
 
-    The quantiser does so too, but turns a matrix that two of them share twice, which gives one of them the wrong one.
+    The quantiser also splits Gemm, but transposes a shared matrix twice, so one product gets the wrong one.
     """
     constants, nodes, products = constants_of(graph), [], set()
     for node in graph.node:
@@ -138,8 +138,8 @@ def _constant(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> s
 def _packed_product(
     node: onnx.NodeProto, makers: dict[str, onnx.NodeProto], readers: dict[str, list[onnx.NodeProto]]
 ) -> tuple[onnx.NodeProto, ...] | None:
-    """What makes queries, keys and values of an attention from rounded numbers: their split, the sum with the bias, the
-    product with a scale, the scale itself, the cast, the product of integers. None where it is anything else."""
+    """Operators that compute queries, keys and values of an attention from rounded numbers: their split, the sum with
+    the bias, the product with a scale, the scale itself, the cast, the product of integers. None for any others."""
 
     def before(reader: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
         """The only operator of a kind before another one, where nothing else reads what it puts out."""

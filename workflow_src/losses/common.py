@@ -23,7 +23,7 @@ Cells = tuple[Tensor, Tensor]
 
 
 def cells(mask: Tensor, device: torch.device) -> Cells:
-    """Where a mask of the CPU is True, for tensors on a device: to read a mask there, the CPU would have to wait."""
+    """Indices of a CPU mask's True values, for tensors on a device: to read a mask there, the CPU would wait."""
     rows, columns = mask.nonzero().to(device, non_blocking=True).unbind(1)
     return rows, columns
 

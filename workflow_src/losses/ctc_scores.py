@@ -17,7 +17,7 @@ SLOTS = 512
 
 @dataclasses.dataclass(frozen=True)
 class SlotStates:
-    """What outputs of sentences are scored from: decoder states at slots and the normalisers of their logits.
+    """Decoder states at slots and the normalisers of their logits, from which outputs of sentences are scored.
 
     hidden (B, N, D), mask (B, N) of real slots, normalisers (B, N), 0 at the others.
     """
@@ -27,7 +27,7 @@ class SlotStates:
     normalisers: Tensor
 
     def select(self, rows: Tensor) -> SlotStates:
-        """Those of some sentences: `rows` (any number) of int64 indices into B."""
+        """States of some sentences: `rows` are int64 indices into B, of any number."""
         return SlotStates(self.hidden[rows], self.mask[rows], self.normalisers[rows])
 
 

@@ -52,7 +52,7 @@ class Budget(Frozen):
 
 
 class ElboConfig(Budget):
-    """What models with latents and a predicted length learn by."""
+    """Settings of the ELBO of models with latents and a predicted length."""
 
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     length_weight: float = Field(1.0, gt=0)

@@ -113,7 +113,7 @@ def copy_places(
 
 
 def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
-    """Whether `own` ends with rows of `symbols`, and `other` has `others` rows of other symbols in their place."""
+    """Whether `own` ends with rows of `symbols` where `other` has `others` rows of other symbols."""
     if not (symbols.names or others) or not own.dim() or own.shape[1:] != other.shape[1:]:
         return False
     subwords = symbols.first if symbols.names else own.size(0)

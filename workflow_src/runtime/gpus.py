@@ -208,7 +208,7 @@ def _take(names: dict[str, str], count: int) -> Lease | None:
 def _busy(names: dict[str, str]) -> str:
     """The holders of GPUs, in words."""
     holders = [f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name)]
-    return "; ".join(holders) or "those that had some have just let go"
+    return "; ".join(holders) or "GPUs were released just now"
 
 
 def _is_taken(name: str) -> bool:

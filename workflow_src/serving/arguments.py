@@ -51,7 +51,7 @@ def refuse_origins(search: Search, searches: Sequence[Search]) -> NoReturn:
 
 
 def _instead(searches: Sequence[Search]) -> str:
-    """What to do about a search, `searches` of the same system being able."""
+    """Hint for a search that cannot do it; `searches` of the same system can."""
     return f"take search {' or '.join(search.name for search in searches)}" if searches else "leave it out"
 
 

@@ -69,8 +69,7 @@ def _only(engine: Engine) -> str | None:
 def _placed(engine: Engine, device: str, precision: str) -> tuple[str, str]:
     """Device and precision of bundles under an engine.
 
-    Where it serves on one kind of devices only, it stays there, in float32, whatever device the other
-    jobs of a run have: on another device its mode would mean another engine.
+    An engine with one kind of device keeps it, in float32: elsewhere the mode's name selects another engine.
     """
     only = _only(engine)
     if only is None:

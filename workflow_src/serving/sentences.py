@@ -112,7 +112,7 @@ def cut_long(
 
 
 def _middle(text: str) -> tuple[int, int]:
-    """Where the white space begins and ends at which a text is halved."""
+    """Begin and end of the white space at which a text is cut in two."""
     size, whole = len(text), SPANS.places(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
@@ -125,8 +125,8 @@ def _middle(text: str) -> tuple[int, int]:
 
 
 def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:
-    """What stands before the translation of each part: its own white space, or a space where the target language has
-    spaces between words and the source language has none."""
+    """Text before the translation of each part: its own white space, or a space where the target language has spaces
+    between words and the source language has none."""
     space = " " if spaced(target) and not spaced(source) else ""
     first = [number == 0 or parts[number - 1].line != part.line for number, part in enumerate(parts)]
     return ["" if begins else part.before or space for begins, part in zip(first, parts, strict=True)]

@@ -27,7 +27,7 @@ class Option:
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
-    stop      it decides after how many steps a sentence stops: tables say the mean
+    stop      adaptive stopping; tables show mean steps
     ranks     it ranks finished candidates: graphs of engines do not depend on it
     holds     the hypotheses that are held for a sentence grow with it, and the memory with them
     within_vocabulary  it is never more than the vocabulary has subwords, as a beam is

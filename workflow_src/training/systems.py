@@ -35,7 +35,7 @@ def read_description(weights: str | Path) -> dict[str, Any]:
 
 
 def role_input(role: str) -> str:
-    """What a record calls the weights in a role."""
+    """Name of the weights in a role, in records."""
     return f"role {role}"
 
 

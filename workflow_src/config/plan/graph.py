@@ -78,7 +78,7 @@ class Graph(Paths):
 
     @property
     def scoring(self) -> list[str]:
-        """Systems that score the training pairs: `scorers`, and those that do so the other way round."""
+        """Systems that score the training pairs: `scorers` and their `backward` systems."""
         backward = [self.likelihood(system).backward for system in self.scorers]
         return list(dict.fromkeys([*self.scorers, *filter(None, backward)]))
 
@@ -379,7 +379,7 @@ class Graph(Paths):
 
 
 def _lengths_by(decode: Decode) -> dict[str, Any]:
-    """How a decode decides target lengths: settings that differ from their defaults, and those it chooses from."""
+    """Settings of a decode that decide target lengths and are not defaults: the value, and values to choose from."""
     values, tune = decode.values, decode.tune or {}
     return {
         name: (getattr(values, name), tune.get(name))

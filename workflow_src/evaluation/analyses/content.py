@@ -37,7 +37,7 @@ class Content(Record):
 
 
 class FirstSentences(Content):
-    """Of the first `sentences` of the split, without those that are empty on a side."""
+    """An analysis of the first `sentences` of a split; pairs with an empty side are skipped."""
 
     sentences: int
 
@@ -81,7 +81,7 @@ class CurvePoint(Record):
 
 
 class GainPoint(CurvePoint):
-    """What refinement gained on step 0, in nats a sentence, and the shares of sentences that rose and fell."""
+    """Gain of refinement over step 0, in nats a sentence, and the shares of sentences that rose and fell."""
 
     gain: float
     gain_error: float

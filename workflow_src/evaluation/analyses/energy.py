@@ -31,7 +31,7 @@ class ScoredOutputs(Energy):
 
 
 class ScoredRow(ScoredOutputs):
-    """Of what a row of the main table put out."""
+    """Energy of one row's outputs."""
 
     system: str
     name: str
@@ -40,7 +40,7 @@ class ScoredRow(ScoredOutputs):
 
 
 class AtReferenceLengths(ScoredOutputs):
-    """Of what a decode puts out at the lengths of the references, with its BLEU."""
+    """Energy and BLEU of a decode's outputs at the references' lengths."""
 
     system: str
     name: str

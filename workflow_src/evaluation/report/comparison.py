@@ -89,7 +89,7 @@ class Comparison:
 
 
 def row_key(row: Row) -> Key:
-    """What makes rows of two experiments the same thing."""
+    """Key of a row: rows of two experiments with equal keys are compared."""
     if search := searches().get(row.search):
         label = search.row_label(search.settings.checked(row.settings, f"{row.system}: "))
     else:

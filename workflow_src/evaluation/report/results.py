@@ -342,7 +342,7 @@ def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, 
 
 
 def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
-    """What a row is, whatever it reaches."""
+    """Entries that describe a row, without its figures."""
     system, search = decode.system, decode.search
     stops = any(name in entry.settings for name in search.stops)
     return {

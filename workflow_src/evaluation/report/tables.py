@@ -200,7 +200,7 @@ def groups(
 
 def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
     """The table with each line's speed-up, in median latency, over the fastest autoregressive line that is as good, on
-    the same kind of engine. Lines without one have none, nor those of which nothing may be concluded."""
+    the same kind of engine. No speed-up without such a rival, or where no conclusion is allowed."""
     peers = [
         line
         for group in table

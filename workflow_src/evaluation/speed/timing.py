@@ -150,7 +150,7 @@ class Local:
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
-        """What translates as a row says: lines as they are decoded for scores, and `batch` of them together."""
+        """Function that translates as a row says: lines as they are decoded for scores, `batch` of them together."""
         others = {role: self.translators[name] for role, name in row.others.items()}
         translate = self.translators[row.system].translate
         return functools.partial(translate, search=row.settings, systems=others, split=False)

@@ -119,7 +119,7 @@ def start(
 
 
 def _own_names(teacher_name: str) -> list[str]:
-    """Where a teacher's parameter goes."""
+    """Names of the parameters that a teacher's parameter initialises."""
     if teacher_name.startswith("decoder."):
         rest = teacher_name.removeprefix("decoder.")
         return [f"{stack}.{rest}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]

@@ -36,7 +36,7 @@ class SourceStates(Memory):
     cell: Tensor
 
     def select(self, rows: Tensor) -> SourceStates:
-        """Those of some sentences: `rows` (any number) of int64 indices into B."""
+        """States of some sentences: `rows` are int64 indices into B, of any number."""
         own = super().select(rows)
         keys, hidden, cell = (
             part.index_select(dim, rows) for part, dim in ((self.keys, 0), (self.hidden, 1), (self.cell, 1))

@@ -53,8 +53,8 @@ def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
 
 
 def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:
-    """Of every hypothesis the scores of all words that may be next, of its best continuations with where they come
-    from, and at least one layer's keys and values of the words so far, twice while they are put into a new order."""
+    """Bytes of a beam: vocabulary scores and best continuations of each hypothesis, and one layer's keys and values,
+    twice while they are reordered."""
     continuations = min(2 * settings.beam, sizes.vocabulary)
     each = 8 * sizes.vocabulary + 16 * continuations + 16 * sizes.length * sizes.dim
     return sizes.sentences * settings.beam * each

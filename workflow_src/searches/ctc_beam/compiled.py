@@ -128,7 +128,7 @@ def _added(words, node, word):
 
 @_plain
 def _many(part, floor):
-    """How many are at least `floor`. Only so plain a loop compares several numbers at once."""
+    """Number of entries that are at least `floor`. Only a loop as plain as this compares several numbers at once."""
     count = 0
     for i in range(part.shape[0]):
         count += part[i] >= floor
@@ -246,7 +246,7 @@ def _scaled(beam, scale, smallest):
 
 @_compiled
 def _one_more(symbol, prefix, beam, tree, masses, size, words):
-    """Where no prefix ends in the symbol, all grow by it; whether they did, and the number of prefixes."""
+    """Extend all prefixes by the symbol unless one ends in it; returns (extended, number of prefixes)."""
     grown, added = np.empty(len(prefix), np.int64), np.empty(len(prefix))
     for i in range(len(prefix)):
         own = prefix[i]

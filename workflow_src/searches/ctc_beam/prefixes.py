@@ -228,7 +228,7 @@ def prefix_beam(slots: Sequence[Slot], width: int, extra: Extra, threshold: floa
 
 
 def _scaled(beam: Beam, scale: float) -> tuple[Beam, float]:
-    """Where the largest probability is about to vanish, all divided by it, and its logarithm added to `scale`."""
+    """Divide all probabilities by the largest where it is about to vanish; its logarithm is added to `scale`."""
     most = max(ended + open_ for _, _, ended, open_ in beam)
     if most >= SMALLEST:
         return beam, scale

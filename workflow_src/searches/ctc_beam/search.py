@@ -77,7 +77,7 @@ def _compiled() -> ModuleType | None:
 
 
 def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> Beam:
-    """What reads the best outputs off the rows of sentences: compiled where it can be."""
+    """The beam that finds the best outputs of sentences: compiled where possible."""
     return _beam(blank, settings.beam, settings.beam_threshold, language_model, settings.lm_weight, settings.word_bonus)
 
 
@@ -90,7 +90,7 @@ def _beam(blank: int, width: int, threshold: float | None, language_model: Langu
 
 
 def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
-    """Whether what all outputs of a row share counts: the part of scores from the best symbols."""
+    """Whether scores need the part that all outputs of a row share, which comes from the best symbols."""
     return (scored and rescorer is None) or settings.draws > 1
 
 

@@ -51,7 +51,7 @@ def label(settings: LatentSearchSettings) -> str:
 
 
 def details(settings: LatentSearchSettings) -> list[str]:
-    """Whether the prior mean is a candidate, and what ranks where it is not another system."""
+    """Words for `mean_first`, and for ranking by the model's own score where no other system ranks."""
     return ["mean first"] * settings.mean_first + ["own score"] * (settings.rescorer is None)
 
 

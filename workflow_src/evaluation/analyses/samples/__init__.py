@@ -34,7 +34,7 @@ class Sample(Record):
 
 
 class Samples(FirstSentences):
-    """Those of the sentences that refinement changes most."""
+    """Examples: the sentences that refinement changes most."""
 
     search: SampledSearch
     examples: tuple[Sample, ...]

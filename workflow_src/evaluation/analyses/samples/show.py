@@ -22,7 +22,7 @@ def show(content: Samples, manifest: Manifest) -> list[Block]:
 
 
 def _lines(sample: Sample, style: str) -> tuple[Line, ...]:
-    """What refinement takes away is marked in what was sampled, what it puts in in what is refined."""
+    """Removed words are marked in the sample, added words in the refined text."""
     return (
         Line("source", sample.source, source=True),
         Line("reference", sample.reference),
