@@ -73,12 +73,19 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
     A half ends with the clause that is nearest to the middle, in the middle half of the text; else with the nearest
     word; else inside a word. An address, a tag or the like is cut only where it is all that is left.
     """
-    if len(part.text) < 2 or fits(part.text):
-        return [part]
-    begin, end = _middle(part.text)
+    return _cut(part, fits, SPANS.places(part.text))
+
+
+def _cut(part: Part, fits: Callable[[str], bool], spans: Sequence[tuple[int, int]]) -> list[Part]:
+    """`cut`, with the spans of the text: those of the whole, because a piece by itself may seem to have others."""
     text = part.text
+    if len(text) < 2 or fits(text):
+        return [part]
+    begin, end = _middle(text, spans)
     left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
-    return [*cut(left, fits), *cut(right, fits)]
+    before = [span for span in spans if span[1] <= begin]
+    after = [(first - end, last - end) for first, last in spans if first >= end]
+    return [*_cut(left, fits, before), *_cut(right, fits, after)]
 
 
 def cut_long(
@@ -111,9 +118,9 @@ def cut_long(
     return pieces
 
 
-def _middle(text: str) -> tuple[int, int]:
-    """Begin and end of the white space at which a text is cut in two."""
-    size, whole = len(text), SPANS.places(text)
+def _middle(text: str, whole: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Begin and end of the white space at which a text with the spans `whole` is cut in two."""
+    size = len(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
         outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]
