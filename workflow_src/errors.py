@@ -29,6 +29,10 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)), None)
 
 
+def meant(name: str) -> str:
+    return f'did you mean "{name}"?'
+
+
 class InputError(ValueError):
     """Input that cannot be used: `SUBJECT PROBLEM; FIX.`"""
 
@@ -83,7 +87,7 @@ class ConfigError(InputError):
         fixes = [
             f"allowed: {choices}" if choices else "",
             hint,
-            f'did you mean "{self.nearest}"?' if self.nearest else "",
+            meant(self.nearest) if self.nearest else "",
         ]
         subject = setting if value is ABSENT else f"{setting} is {short_repr(value)}"
         super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -16,17 +16,48 @@ from workflow_src.errors import ABSENT, ConfigError
 # Whole numbers have 64 bits in torch and NumPy.
 HUGE = 2**63
 UNKNOWN = "no such setting"
+WHOLE = "a whole number"
+FINITE = "a finite number"
+SECTION = "a section of `name: value` lines"
+
+
+def above(bound: object) -> str:
+    return f"above {bound}"
+
+
+def at_least(bound: object) -> str:
+    return f"{bound} or more"
+
+
+def below(bound: object) -> str:
+    return f"below {bound}"
+
+
+def at_most(bound: object) -> str:
+    return f"{bound} or less"
+
+
+def all_of(bounds: Iterable[str]) -> str:
+    """Bounds as a range: `above 0 and below 1`."""
+    return " and ".join(bounds)
+
+
+def entries(number: object, bound: str = "at least") -> str:
+    """How long a list may be."""
+    return f"{bound} {number} {'entry' if number == 1 else 'entries'}"
+
+
 # Allowed values by pydantic's type of error; `{...}` are entries of its context.
 REQUIRED = {
-    "greater_than": "above {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "below {lt}",
-    "less_than_equal": "{le} or less",
-    "finite_number": "a finite number",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
+    "greater_than": above("{gt}"),
+    "greater_than_equal": at_least("{ge}"),
+    "less_than": below("{lt}"),
+    "less_than_equal": at_most("{le}"),
+    "finite_number": FINITE,
+    "int_type": WHOLE,
+    "int_parsing": WHOLE,
     "int_parsing_size": "a smaller number",
-    "int_from_float": "a whole number",
+    "int_from_float": WHOLE,
     "float_type": "a number",
     "float_parsing": "a number",
     "bool_type": "true or false",
@@ -35,9 +66,9 @@ REQUIRED = {
     "string_too_short": "text that is not empty",
     "tuple_type": "a list, such as [a, b]",
     "list_type": "a list, such as [a, b]",
-    "dict_type": "a section of `name: value` lines",
-    "model_type": "a section of `name: value` lines",
-    "model_attributes_type": "a section of `name: value` lines",
+    "dict_type": SECTION,
+    "model_type": SECTION,
+    "model_attributes_type": SECTION,
 }
 
 
@@ -58,8 +89,8 @@ def refused(error: Mapping[str, Any], setting: str) -> ConfigError:
         return ConfigError(setting, value, allowed=REQUIRED[kind].format(**context))
     if kind in ("too_short", "too_long"):
         limit = context.get("min_length", context.get("max_length"))
-        bound = "at least" if kind == "too_short" else "at most"
-        return ConfigError(setting, value, allowed=f"{bound} {limit} {'entry' if limit == 1 else 'entries'}")
+        allowed = entries(limit) if kind == "too_short" else entries(limit, "at most")
+        return ConfigError(setting, value, allowed=allowed)
     if kind in ("missing", "extra_forbidden"):
         return ConfigError(setting, problem="missing" if kind == "missing" else UNKNOWN)
     problem = error["msg"].removeprefix("Value error, ")

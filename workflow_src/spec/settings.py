@@ -11,7 +11,7 @@ from typing import Any, Self
 import pydantic
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec.sections import UNKNOWN, Frozen, refused
+from workflow_src.spec.sections import FINITE, UNKNOWN, Frozen, above, all_of, at_least, at_most, below, refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,11 +110,11 @@ class SearchSettings(Frozen):
     def limits(cls, name: str) -> str:
         """The range of a number, in words: `above 0 and below 1`."""
         constraints = {type(item).__name__: item for item in cls.model_fields[name].metadata}
-        words = [f"{constraints['Ge'].ge:g} or more"] if "Ge" in constraints else []
-        words += [f"above {constraints['Gt'].gt:g}"] if "Gt" in constraints else []
-        words += [f"below {constraints['Lt'].lt:.0f}"] if "Lt" in constraints else []
-        words += [f"{constraints['Le'].le:g} or less"] if "Le" in constraints else []
-        return " and ".join(words)
+        words = [at_least(f"{constraints['Ge'].ge:g}")] if "Ge" in constraints else []
+        words += [above(f"{constraints['Gt'].gt:g}")] if "Gt" in constraints else []
+        words += [below(f"{constraints['Lt'].lt:.0f}")] if "Lt" in constraints else []
+        words += [at_most(f"{constraints['Le'].le:g}")] if "Le" in constraints else []
+        return all_of(words)
 
     @classmethod
     def checked(cls, fields: Mapping[str, Any], section: str = "") -> Self:
@@ -139,7 +139,7 @@ class SearchSettings(Frozen):
         if error["type"] == "extra_forbidden":
             return ConfigError(name, problem=UNKNOWN, allowed=cls.model_fields)
         if error["type"] in RANGES:
-            finite = "a finite number, " if error["type"] == "finite_number" else ""
+            finite = f"{FINITE}, " if error["type"] == "finite_number" else ""
             return ConfigError(name, error["input"], allowed=finite + cls.limits(name))
         return refused(error, name)
 

@@ -12,6 +12,7 @@ from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.display import build
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.report import significance_page
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
 
@@ -436,4 +437,4 @@ def test_what_refinement_starts_from_is_what_moves_latents_start_from():
     assert followed.index("iterative-refinement") < followed.index("delta")
     assert manifest.start.name == "prior-mean"
     # Rows are compared with what there is a row of.
-    assert significance_page._starts(manifest) == ["prior mean"]
+    assert significance_page._starts(manifest) == [PRIOR_MEAN.title]

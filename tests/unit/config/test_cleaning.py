@@ -15,8 +15,9 @@ from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_filters
-from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.errors import ConfigError, DeclarationError, meant
 from workflow_src.spec import Frozen
+from workflow_src.spec.sections import UNKNOWN, above
 
 TABLE = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
 TEXTS = {"texts": {"de": "x.de", "en": "x.en"}}
@@ -61,9 +62,10 @@ def test_an_experiment_that_extends_another_changes_single_filters():
 @pytest.mark.parametrize(
     ("clean", "dataset", "sentence"),
     [
-        ({"lenght": {}}, {}, 'recipe.clean.lenght: no such filter; allowed: addresses, .*; did you mean "length"?'),
-        ({"ratio": {"max_word": 3}}, {}, "recipe.clean.ratio.max_word: no such setting; allowed: max_characters, "),
-        ({"ratio": {"max_words": 1}}, {}, "recipe.clean.ratio.max_words is 1; allowed: above 1"),
+        ({"lenght": {}}, {},
+         rf"recipe.clean.lenght: no such filter; allowed: addresses, .*; {re.escape(meant('length'))}"),
+        ({"ratio": {"max_word": 3}}, {}, f"recipe.clean.ratio.max_word: {UNKNOWN}; allowed: max_characters, "),
+        ({"ratio": {"max_words": 1}}, {}, f"recipe.clean.ratio.max_words is 1; allowed: {above(1)}"),
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
         ({"ratio": True}, {}, "recipe.clean.ratio is True; allowed: a section"),
         ([["ratio"]], {}, r"recipe.clean is \[\['ratio'\]\]; allowed: a list of names"),

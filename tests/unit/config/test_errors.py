@@ -18,6 +18,7 @@ from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.spec.sections import FINITE, SECTION, WHOLE, above, at_least, below, entries
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
@@ -65,22 +66,22 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
     ("changes", "fields"),
     [
         ({"seeds": "many"}, {"setting": "seeds", "allowed": "a list, such as [a, b]"}),
-        ({"runtime": {"devices": 0}}, {"setting": "runtime.devices", "allowed": "above 0"}),
+        ({"runtime": {"devices": 0}}, {"setting": "runtime.devices", "allowed": above(0)}),
         (
             {"runtime": {"devices": 2, "device": "cuda:1"}},
             {"setting": "runtime.device", "nearest": "cuda"},
         ),
         (
             {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
-            {"setting": "systems.lvm.training.explode_factor", "allowed": "above 1"},
+            {"setting": "systems.lvm.training.explode_factor", "allowed": above(1)},
         ),
         (
             {"systems": {"lvm": {"training": {"max_skipped": -1}}}},
-            {"setting": "systems.lvm.training.max_skipped", "allowed": "0 or more"},
+            {"setting": "systems.lvm.training.max_skipped", "allowed": at_least(0)},
         ),
-        ({"seeds": []}, {"setting": "seeds", "allowed": "at least 1 entry"}),
-        ({"recipe": {"limits": {"train": True}}}, {"setting": "recipe.limits", "allowed": "a whole number"}),
-        ({"seeds": [10**30]}, {"setting": "seeds[0]", "allowed": "below 2147483648"}),
+        ({"seeds": []}, {"setting": "seeds", "allowed": entries(1)}),
+        ({"recipe": {"limits": {"train": True}}}, {"setting": "recipe.limits", "allowed": WHOLE}),
+        ({"seeds": [10**30]}, {"setting": "seeds[0]", "allowed": below(2147483648)}),
         (
             {"systems": {"teacher": {"training": {"max_steps": 10**400}}}},
             {"setting": "systems.teacher.training.max_steps", "allowed": "a smaller number"},
@@ -93,7 +94,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
             {"decodes": [{"system": "lvm", "search": "delta", "steps": 10**400}]},
             {"setting": "decodes[0].steps", "allowed": "a smaller number"},
         ),
-        ({"distillation": {"teacher": {"seed": -1}}}, {"setting": "distillation.teacher.seed", "allowed": "0 or more"}),
+        ({"distillation": {"teacher": {"seed": -1}}}, {"setting": "distillation.teacher.seed", "allowed": at_least(0)}),
         ({"distillation": {"teacher": {"seed": 99}}}, {"setting": "distillation.teacher.seed", "allowed": ("1",)}),
         (
             {"runtime": {"device": "cuda:01"}},
@@ -104,10 +105,10 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
             {"systems": {"teacher": {"family": "a\nb" + "x" * 400}}},
             {"setting": "systems.teacher.family", "nearest": None},
         ),
-        ({"seeds": [True]}, {"setting": "seeds", "allowed": "a whole number"}),
+        ({"seeds": [True]}, {"setting": "seeds", "allowed": WHOLE}),
         (
             {"systems": {"teacher": {"training": {"max_steps": True}}}},
-            {"setting": "systems.teacher.training.max_steps", "allowed": "a whole number"},
+            {"setting": "systems.teacher.training.max_steps", "allowed": WHOLE},
         ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": False}}}},
@@ -115,16 +116,16 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
         ),
         (
             {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, True]}]},
-            {"setting": "decodes[0].steps", "allowed": "a whole number"},
+            {"setting": "decodes[0].steps", "allowed": WHOLE},
         ),
         ({"seeds": [1, 1]}, {"setting": "seeds", "allowed": "each once"}),
         (
             {"systems": {"teacher": {"training": {"max_steps": -1}}}},
-            {"setting": "systems.teacher.training.max_steps", "allowed": "0 or more"},
+            {"setting": "systems.teacher.training.max_steps", "allowed": at_least(0)},
         ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": 0}}}},
-            {"setting": "systems.teacher.training.learning_rate", "allowed": "above 0"},
+            {"setting": "systems.teacher.training.learning_rate", "allowed": above(0)},
         ),
         (
             {"systems": {"teacher": {"training": {"schedule": "cosine"}}}},
@@ -132,7 +133,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
         ),
         (
             {"systems": {"teacher": {"model": {"dropout": 1.5}}}},
-            {"setting": "systems.teacher.model.dropout", "allowed": "below 1"},
+            {"setting": "systems.teacher.model.dropout", "allowed": below(1)},
         ),
         (
             {"systems": {"teacher": {"model": {"heads": 3}}}},
@@ -144,7 +145,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
         ),
         (
             {"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}},
-            {"setting": "systems.teacher.training.batch_tokens", "allowed": "a whole number"},
+            {"setting": "systems.teacher.training.batch_tokens", "allowed": WHOLE},
         ),
         (
             {"recipe": {"source": "English"}},
@@ -153,7 +154,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
         ({"recipe": {"target": "de"}}, {"setting": "recipe.target", "problem": "source is the same"}),
         (
             {"recipe": {"subwords": {"vocabulary_size": 2}}},
-            {"setting": "recipe.subwords.vocabulary_size", "allowed": "above 8"},
+            {"setting": "recipe.subwords.vocabulary_size", "allowed": above(8)},
         ),
         (
             {"runtime": {"device": "tpu"}},
@@ -222,7 +223,7 @@ def test_a_wrong_value_names_what_is_allowed(changes, fields):
             },
         ),
         ({"distillation": {"teechers": {}}}, {"setting": "distillation.teechers", "nearest": "teacher"}),
-        ({"distillation": {"teacher": {"beam": 0}}}, {"setting": "distillation.teacher.beam", "allowed": "1 or more"}),
+        ({"distillation": {"teacher": {"beam": 0}}}, {"setting": "distillation.teacher.beam", "allowed": at_least(1)}),
         (
             {"distillation": {"teacher": {"beams": 3}}},
             {"setting": "distillation.teacher.beams", "nearest": "beam"},
@@ -321,11 +322,11 @@ def test_an_unknown_name_names_the_nearest(changes, fields):
             {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},
             {"setting": "decodes[0].engine", "allowed": ("continuum", "ctranslate2", "onnxruntime")},
         ),
-        ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "allowed": "at least 1 entry"}),
+        ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "allowed": entries(1)}),
         ({"speed": {"protocols": ["tpu"]}}, {"setting": "speed.protocols[0]", "nearest": "gpu"}),
         (
             {"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]},
-            {"setting": "decodes[0].beam", "allowed": "1 or more"},
+            {"setting": "decodes[0].beam", "allowed": at_least(1)},
         ),
         (
             {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]},
@@ -385,7 +386,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"decodes": [TEACHER | {"splits": []}]},
-            {"setting": "decodes[0].splits", "allowed": "at least 1 entry"},
+            {"setting": "decodes[0].splits", "allowed": entries(1)},
         ),
         (
             {"decodes": [TEACHER | {"beam": []}]},
@@ -409,12 +410,12 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"decodes": [TEACHER | {"length_penalty": float("inf")}]},
-            {"setting": "decodes[0].length_penalty", "allowed": "a finite number, 0 or more"},
+            {"setting": "decodes[0].length_penalty", "allowed": f"{FINITE}, {at_least(0)}"},
         ),
         ({"seeds": 1}, {"setting": "seeds"}),
         (
             {"systems": {"teacher": "hello"}},
-            {"setting": "systems.teacher", "allowed": "a section of `name: value` lines"},
+            {"setting": "systems.teacher", "allowed": SECTION},
         ),
         ({"systems": {5: {}}}, {"setting": "systems", "problem": "the name 5 is no text"}),
         (
@@ -431,7 +432,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"systems": {"teacher": {"training": {"betas": [1.5, 2]}}}},
-            {"setting": "systems.teacher.training.betas[0]", "allowed": "below 1"},
+            {"setting": "systems.teacher.training.betas[0]", "allowed": below(1)},
         ),
         (
             {"systems": {"teacher": {"training": {"betas": [0.9]}}}},
@@ -439,7 +440,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": float("inf")}}}},
-            {"setting": "systems.teacher.training.learning_rate", "allowed": "a finite number"},
+            {"setting": "systems.teacher.training.learning_rate", "allowed": FINITE},
         ),
         (
             {"systems": {"lvm": {"init_from": "teacher", "initial_weights": "mine.safetensors"}}},
@@ -466,7 +467,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"analyses": {"tokens": {"steps": [-1]}}},
-            {"setting": "analyses.tokens.steps[0]", "allowed": "0 or more"},
+            {"setting": "analyses.tokens.steps[0]", "allowed": at_least(0)},
         ),
         (
             {"plugins": [".x"]},
@@ -484,7 +485,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"recipe": {"dataset": {"generator": {"train": -5}}}},
-            {"setting": "recipe.dataset.generator.train", "allowed": "above 0"},
+            {"setting": "recipe.dataset.generator.train", "allowed": above(0)},
         ),
         (
             {"recipe": {"dataset": {"languages": ["fr", "it"]}, "source": "fr", "target": "it"}},

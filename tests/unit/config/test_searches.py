@@ -11,6 +11,7 @@ from workflow_src import registry
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
+from workflow_src.spec.sections import WHOLE, above, all_of, at_least, below
 
 
 def decodes(*rows: dict) -> list:
@@ -67,7 +68,7 @@ def test_names_tell_rows_apart():
             LATENT | {"lengths": 1, "samples": 1, "rescorer": "teacher"},
             {"setting": "decodes[0].rescorer", "problem": "with these settings search latent-search has one candidate"},
         ),
-        (LATENT | {"lengths": 0}, {"setting": "decodes[0].lengths", "allowed": "1 or more"}),
+        (LATENT | {"lengths": 0}, {"setting": "decodes[0].lengths", "allowed": at_least(1)}),
         (
             LATENT | {"stop_threshold": 0.1},
             {"setting": "decodes[0].stop_threshold", "mentions": ("latent-search",)},
@@ -94,7 +95,7 @@ def test_names_tell_rows_apart():
         ),
         (
             {"system": "score", "search": "score", "steps": 1, "stop_threshold": 0},
-            {"setting": "decodes[0].stop_threshold", "allowed": "above 0"},
+            {"setting": "decodes[0].stop_threshold", "allowed": above(0)},
         ),
         (
             {"system": "teacher", "search": "beam", "beam": 4, "tune": {"step_size": [1]}},
@@ -106,13 +107,13 @@ def test_names_tell_rows_apart():
         ),
         (
             {"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [-1]}},
-            {"setting": "decodes[0].tune.step_size", "allowed": "above 0"},
+            {"setting": "decodes[0].tune.step_size", "allowed": above(0)},
         ),
         (
             {"system": "score", "search": "score", "steps": 1, "tune": {"stepsize": [1]}},
             {"setting": "decodes[0].tune.stepsize", "nearest": "step_size"},
         ),
-        (LATENT | {"tune": {"lengths": [1.5]}}, {"setting": "decodes[0].tune.lengths", "allowed": "a whole number"}),
+        (LATENT | {"tune": {"lengths": [1.5]}}, {"setting": "decodes[0].tune.lengths", "allowed": WHOLE}),
         (
             {"system": "teacher", "search": "beam", "beam": 4, "lengthening": 0.1},
             {
@@ -129,11 +130,11 @@ def test_names_tell_rows_apart():
         ),
         (
             {"system": "lvm", "search": "prior-mean", "lengthening": -0.1},
-            {"setting": "decodes[0].lengthening", "allowed": "0 or more"},
+            {"setting": "decodes[0].lengthening", "allowed": at_least(0)},
         ),
         (
             {"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}},
-            {"setting": "decodes[0].tune.lengthening", "allowed": "0 or more"},
+            {"setting": "decodes[0].tune.lengthening", "allowed": at_least(0)},
         ),
         # It weighs a language model, and there is none.
         (
@@ -254,12 +255,12 @@ def test_the_papers_rows_are_all_there_with_their_published_figures():
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
-        ({"seeds": [-1]}, {"setting": "seeds[0]", "allowed": "0 or more"}),
-        ({"seeds": [2**70]}, {"setting": "seeds[0]", "allowed": "below 2147483648"}),
-        ({"recipe": {"limits": {"train": 0}}}, {"setting": "recipe.limits.train", "allowed": "above 0"}),
+        ({"seeds": [-1]}, {"setting": "seeds[0]", "allowed": at_least(0)}),
+        ({"seeds": [2**70]}, {"setting": "seeds[0]", "allowed": below(2147483648)}),
+        ({"recipe": {"limits": {"train": 0}}}, {"setting": "recipe.limits.train", "allowed": above(0)}),
         (
             {"decodes": [LATENT | {"search_seed": 2**40}]},
-            {"setting": "decodes[0].search_seed", "allowed": "0 or more and below 2147483648"},
+            {"setting": "decodes[0].search_seed", "allowed": all_of([at_least(0), below(2147483648)])},
         ),
     ],
 )

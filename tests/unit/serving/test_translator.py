@@ -24,6 +24,7 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.spec.sections import UNKNOWN, above, at_least, entries
 from workflow_src.types import Hypotheses
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -222,7 +223,7 @@ SEARCHED = ("delta", "latent-search", "prior-mean", "score")
         ({"search": "scor"}, {"setting": "search", "allowed": SEARCHED, "nearest": "score"}),
         ({"search": "energy"}, {"setting": "search", "allowed": SEARCHED}),
         ({"search": "beam"}, {"setting": "search", "allowed": SEARCHED}),
-        ({"steps": -1}, {"setting": "steps", "value": -1, "allowed": "0 or more"}),
+        ({"steps": -1}, {"setting": "steps", "value": -1, "allowed": at_least(0)}),
         ({"batch": 0}, {"setting": "batch", "value": 0}),
         ({"step": 2}, {"setting": "step", "nearest": "steps"}),
         (
@@ -333,11 +334,11 @@ SPOILT = {
     ),
     "wrong model": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(head=2)),
-        "{b}/bundle.json: models.lvm.model cannot be used (head: no such",
+        "{b}/bundle.json: models.lvm.model cannot be used (head: " + UNKNOWN,
     ),
     "no network": (
         lambda b: rewrite(b, lambda d: d.update(models={})),
-        "{b}/bundle.json cannot be used (models is {{}}; allowed: at least 1",
+        "{b}/bundle.json cannot be used (models is {{}}; allowed: " + entries(1),
     ),
     "networks in a list": (
         lambda b: replace(b, models=[]),
@@ -353,7 +354,7 @@ SPOILT = {
     ),
     "negative sizes": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(target=-10)),
-        "{b}/bundle.json cannot be used (models.lvm.sizes.target is -10; allowed: above 0)",
+        "{b}/bundle.json cannot be used (models.lvm.sizes.target is -10; allowed: " + above(0) + ")",
     ),
     "other roles": (
         lambda b: rewrite(b, lambda d: [part.update(role="foo") for part in d["models"].values()]),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from workflow_src import jobs
 from workflow_src.evaluation.analyses.inputs import count_changes, pick
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import analyse
 
@@ -75,7 +76,7 @@ def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles
         name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
         for name, family, search in (
             ("teacher greedy", "transformer", "greedy"),
-            ("lvm prior mean", "lvm", "prior-mean"),
+            (f"lvm {PRIOR_MEAN.title}", "lvm", "prior-mean"),
         )
     }
     for example in analysis["examples"]:

@@ -18,6 +18,7 @@ from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as maps
 from workflow_src.evaluation.report import analyses, figures
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
 
@@ -51,7 +52,7 @@ def test_tables_say_the_figures():
     marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
-        ["prior mean", "0"],
+        [PRIOR_MEAN.title, "0"],
         ["delta", "1"],
         ["delta", "4"],
         ["score", "1"],
@@ -61,7 +62,7 @@ def test_tables_say_the_figures():
     assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
     assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
     convergence = tables["convergence"].rows
-    assert convergence[0] == ["prior mean", "0", "−20.00 ± 1.50", "", "", "", "20.0", ""]
+    assert convergence[0] == [PRIOR_MEAN.title, "0", "−20.00 ± 1.50", "", "", "", "20.0", ""]
     assert convergence[2] == ["delta", "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
     assert "20 draws of z" in captions["convergence"]
     assert tables["lengths"].rows == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
@@ -70,12 +71,13 @@ def test_tables_say_the_figures():
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
     assert re.search("Words that [^;.]* removed", captions["lengths 1"])
     paths = tables["latent_paths"].rows
-    assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
+    assert paths[0] == [PRIOR_MEAN.title, "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
     # Where no latents move there is no direction.
     assert paths[4][-3:] == ["", "0", "50"]
     caption = captions["latent_paths"]
-    assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "In nats a position" in caption
+    assert f"the first 100 sentences of dev, from the {PRIOR_MEAN.title}, z_0" in caption
+    assert "In nats a position" in caption
     assert tables["components"].heads[3] == "components that hold 95 %"
     assert tables["reordering"].rows == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
@@ -153,7 +155,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
     assert table.rows == [
         ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
-        ["lvm, prior mean", "20.0", "21.0", "23.0", "–", *energy],
+        [f"lvm, {PRIOR_MEAN.title}", "20.0", "21.0", "23.0", "–", *energy],
     ]
     assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
     assert "Repetitions are kept." in caption and "first seed" not in caption
@@ -225,10 +227,10 @@ def test_searches_that_share_a_name_are_told_apart():
     contents = analysed.read(analysed.raw("marginal", curves=curves))
     names = [row[0] for row in _blocks(contents)["marginal"].table.rows]
     assert names == [
-        "prior mean · lvm",
+        f"{PRIOR_MEAN.title} · lvm",
         *["delta · lvm"] * 2,
         *["score"] * 2,
-        "prior mean · lvm-raw",
+        f"{PRIOR_MEAN.title} · lvm-raw",
         *["delta · lvm-raw"] * 2,
     ]
     smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]

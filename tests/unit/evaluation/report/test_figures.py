@@ -22,6 +22,7 @@ from workflow_src.evaluation.report import (
     tables,
 )
 from workflow_src.registry import settings_of
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
 
@@ -180,7 +181,7 @@ def test_the_legend_says_titles():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 0, "rescorer": "teacher"}
     groups = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
     entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
-    assert list(entries) == ["autoregressive", "prior mean", "delta", "latent search", "score", "CTranslate2"]
+    assert list(entries) == ["autoregressive", PRIOR_MEAN.title, "delta", "latent search", "score", "CTranslate2"]
 
 
 @pytest.mark.parametrize("length", [4, 20, 44])

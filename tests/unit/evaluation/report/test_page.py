@@ -12,6 +12,7 @@ from iso639 import ALL_LANGUAGES
 from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
 from workflow_src.evaluation.report.page import changed_words
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
@@ -84,7 +85,7 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
     traces = {"searches": followed, "examples": [example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}]}
     (shared,) = page.examples(traces, MANIFEST)
-    assert shared["start"] == "a" and shared["start_title"] == "prior mean"
+    assert shared["start"] == "a" and shared["start_title"] == PRIOR_MEAN.title
     assert all(search["start"] is None for search in shared["searches"])
     classes = [page.colour_class(MANIFEST.system(name).look.colour) for name in ("lvm", "score")]
     assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2

@@ -11,6 +11,7 @@ from reports import manifest, row
 from workflow_src.evaluation.report import evidence
 from workflow_src.evaluation.report.summary import summary
 from workflow_src.evaluation.report.tables import groups
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
 DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}}
@@ -63,8 +64,8 @@ def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_fi
     lower = [("prior-mean", "beam-4"), ("delta-1", "beam-4")]
     text = summary_text(*rows, different=lower)
     assert text.startswith(
-        "The largest gain at equal quality, with PyTorch: “lvm”, prior mean, 38.8 BLEU in 2 ms a sentence, beside "
-        "“teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
+        f"The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 38.8 BLEU in 2 ms a sentence, "
+        "beside “teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
     )
     assert re.search("Of two autoregressive rows .* one has ", text)
 
@@ -115,8 +116,8 @@ def test_what_refinement_gains_is_the_last_point():
     proof = reports.evidence(timed_rows)
     sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
     assert sentences[-1] == (
-        "Refined by delta with four steps: 35.5 BLEU, 2.5 BLEU more than the prior mean and 5.5 less than beam search, "
-        "in 0.36 of its time."
+        f"Refined by delta with four steps: 35.5 BLEU, 2.5 BLEU more than the {PRIOR_MEAN.title} and 5.5 less than "
+        "beam search, in 0.36 of its time."
     )
 
 

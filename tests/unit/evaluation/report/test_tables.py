@@ -11,6 +11,7 @@ from reports import manifest, row, squeezed, stepped
 
 from workflow_src.evaluation.report import conventions, tables
 from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = manifest()
 ROWS = [
@@ -42,13 +43,13 @@ def test_groups_and_their_order():
     groups = tables.groups(ROWS, MANIFEST, removed="none")
     assert [(group.key, [line.label for line in group.lines]) for group in groups] == [
         ("teacher", ["beam 4"]),
-        ("lvm", ["prior mean", "delta, L = 1", "score, L = 1", "score, L = 4"]),
-        ("lvm-raw", ["prior mean"]),
+        ("lvm", [PRIOR_MEAN.title, "delta, L = 1", "score, L = 1", "score, L = 4"]),
+        ("lvm-raw", [PRIOR_MEAN.title]),
     ]
     removed = tables.groups(ROWS, MANIFEST, removed="subwords")
     assert [(line.label, line.figures["bleu"]) for group in removed for line in group.lines] == [
         ("beam 4", 41.0),
-        ("prior mean", 33.5),
+        (PRIOR_MEAN.title, 33.5),
     ]
 
 
@@ -65,7 +66,7 @@ def test_a_model_stands_before_its_refiners_whatever_its_family():
     rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
     rows[1] = rows[1].model_copy(update={"system": "ctc", "family": "nat"})
     (group,) = tables.groups(rows, manifest(decodes, systems), removed="none")
-    assert group.key == "ctc" and [line.label for line in group.lines] == ["prior mean", "score, L = 1"]
+    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, "score, L = 1"]
 
 
 def test_a_label_does_not_say_twice_what_a_row_is():
@@ -352,7 +353,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherw
     assert bleu == {"ctc": ctc, "lvm": lvm}
     # What each way is worth is told of all.
     assert [lines for _, lines in tables.removals(rows, report_manifest)] == [
-        [["prior mean", "30.0", "31.0", "32.0"]],
+        [[PRIOR_MEAN.title, "30.0", "31.0", "32.0"]],
         [["one pass", "20.0", "21.0", "22.0"]],
     ]
 
