@@ -45,6 +45,7 @@ def pytest_configure(config):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
+    STAGE_SERVER.prepare()
     if not hasattr(config, "workerinput"):
         STAGE_SERVER.open()
 

@@ -123,7 +123,7 @@ def _energies(settings: dict, energies: RowEnergies) -> list[str]:
             wrong.append(f"energies are under {', '.join(under)}")
         if not all(one.per_sentence is None or math.isfinite(one.per_sentence) for one in under.values()):
             wrong.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
-    if not all(0 <= value <= 100 for row in at_reference_lengths for value in row.bleu.model_dump().values()):
+    if not all(0 <= value <= 100 for row in at_reference_lengths for value in row.bleu.values()):
         wrong.append("BLEU at the references' lengths is out of range")
     return wrong
 

@@ -30,7 +30,7 @@ from forks import end_with, environment_of_a_server
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
-if sys.argv[1] != "--fork" and not (sys.argv[1] == "-m" and sys.argv[2].startswith("workflow_src.")):
+if sys.argv[1:2] != ["--fork"] and not (sys.argv[1:2] == ["-m"] and sys.argv[2].startswith("workflow_src.")):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 line = socket.socket(socket.AF_UNIX)
 line.connect({path!r})
@@ -48,13 +48,23 @@ os._exit(status)
 
 
 class StageServer:
-    """One for all processes of pytest: `open` makes its folder, whoever needs it first starts it, `close` ends it."""
+    """The server that all processes of pytest share.
+
+    The first process makes its folder (`open`) and ends it (`close`); the first that needs it starts it (`programs`).
+    """
 
     # The folder, which the processes of pytest inherit.
     VARIABLE = "CONTINUUM_STAGE_SERVER"
 
     def __init__(self) -> None:
         self._owner: int | None = None
+        self._process: subprocess.Popen | None = None
+        # Variables of the server, as they are before a test changes any.
+        self._variables: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """Remember the environment of this process of pytest."""
+        self._variables = environment_of_a_server()
 
     def open(self) -> None:
         # Not a folder of pytest's: the path of a socket may have 107 bytes.
@@ -69,21 +79,26 @@ class StageServer:
         folder = Path(os.environ[self.VARIABLE])
         with FileLock(folder / "lock"):
             if not (folder / "ready").exists():
+                # A start that failed may have left some of it.
+                shutil.rmtree(folder / "bin", ignore_errors=True)
+                for name in ("lib", "jobs"):
+                    (folder / name).unlink(missing_ok=True)
                 _make_environment(folder)
-                process = subprocess.Popen(
+                self._process = subprocess.Popen(
                     [sys.executable, __file__, str(folder)],
-                    env=environment_of_a_server(),
+                    env=self._variables,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                 )
-                assert process.stdout and process.stdout.readline(), "the process that runs stages has ended"
+                assert self._process.stdout
+                assert self._process.stdout.readline(), "the process that runs stages has ended"
                 (folder / "ready").touch()
         return folder / "bin"
 
     def close(self) -> None:
         if self._owner is not None:
             os.close(self._owner)
-            shutil.rmtree(os.environ.pop(self.VARIABLE))
+            shutil.rmtree(os.environ.pop(self.VARIABLE), ignore_errors=True)
             self._owner = None
 
 
@@ -103,9 +118,10 @@ def python_code(code: str, *words: str) -> list[str]:
     return [str(STAGE_SERVER.programs() / "python"), "--fork", code, *words]
 
 
-def pytest_command(*words: str) -> list[str]:
-    """The command `pytest WORDS`, run in a fork of the server."""
-    return python_code("import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))", *words)
+def pytest_command(folder: Path, *words: str) -> list[str]:
+    """The command `pytest WORDS`, run in a fork of the server; its temporary folders lie in `folder`."""
+    code = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    return python_code(code, *words, "-p", "no:cacheprovider", "--basetemp", str(folder / "inner"))
 
 
 def _make_environment(folder: Path) -> None:
@@ -179,12 +195,16 @@ def serve(folder: str) -> None:
 def _start(line: socket.socket) -> int | None:
     """The process of the job that is handed over, None where whoever asks is gone."""
     head, ancillary, _, _ = line.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    if not ancillary:
+        return None
     outputs = array.array("i")
     outputs.frombytes(ancillary[0][2])
     size, content = int.from_bytes(head, "big"), b""
     while len(content) < size:
         part = line.recv(size - len(content))
         if not part:
+            for number in outputs:
+                os.close(number)
             return None
         content += part
     words, folder, variables = json.loads(content)
@@ -214,7 +234,7 @@ def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list
         pretended_cuda.begin()
     if kind == "--fork":
         sys.argv[0] = "-c"
-        exec(compile(target, "<string>", "exec"), {"__name__": "__main__"})
+        exec(compile(target, "<string>", "exec", dont_inherit=True), {"__name__": "__main__"})
     else:
         runpy.run_module(target, run_name="__main__", alter_sys=True)
 

@@ -281,7 +281,7 @@ def test_modes_of_synchronisation_are_those_of_cuda():
     for mode in ("silent", 3, -1):
         with refused("invalid value of debug_mode"):
             torch.cuda.set_sync_debug_mode(mode)
-    # It is the last one still.
+    # The mode is still error.
     with refused(SYNC_REFUSED):
         on_gpu(1.0)
 

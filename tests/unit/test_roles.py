@@ -366,10 +366,10 @@ def test_a_model_that_was_trained_with_other_symbols_is_told(package):
         build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True, "symbols": ["mask"]})
 
 
-def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(package):
+def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(package, tmp_path):
     """The tests that families of the tree pass: one family keeps the contract, the other breaks it in its role."""
     environment = os.environ | {"CONTINUUM_PLUGINS": "bagged:marked", "CONTINUUM_PLUGIN_PATH": str(package)}
-    command = pytest_command("-q", "-rf", "-k", "marked or careless", "tests/test_families.py")
+    command = pytest_command(tmp_path, "-q", "-rf", "-k", "marked or careless", "tests/test_families.py")
     process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
     failed = re.findall(r"^FAILED tests/test_families.py::(\S+)", process.stdout, re.MULTILINE)
     assert failed == ["test_extra_padding_leaves_the_loss_alone[careless]"], process.stdout[-3000:]

@@ -298,7 +298,8 @@ class ReportConfig(Frozen):
         {}, description='published BLEU at the references\' lengths, by "system/decode"'
     )
     expected_convention: str = Field(
-        "sacrebleu", description="how the published BLEU was counted: the name of a metric's convention"
+        "sacrebleu",
+        description="how the published BLEU was counted: a metric's convention, such as sacrebleu or tokenised",
     )
     expected_source: str = ""
     grids: tuple[GridConfig, ...] = Field((), description="tables over two settings of a family's systems")

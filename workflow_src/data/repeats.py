@@ -33,7 +33,7 @@ class Counts:
         slots = self._slots(distinct)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(len(distinct)))
-        # Occurrence number of each key, from 0.
+        # Occurrence number of each key within this call, from 0.
         turn = np.empty(len(keys), np.int64)
         turn[order] = np.arange(len(keys)) - starts[which[order]]
         before = self._counts[slots].astype(np.int64)

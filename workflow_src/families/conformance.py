@@ -1,6 +1,7 @@
 """Models of families fit the protocols of `types.py`. mypy checks it here; nothing of it runs.
 
-Families are built by name, so that no call shows mypy which class a search gets.
+Families are built by name, so that no call shows mypy which class a search gets. Taggers and n-gram models have no
+protocol.
 """
 
 from __future__ import annotations

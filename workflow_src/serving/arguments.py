@@ -51,7 +51,7 @@ def refuse_origins(search: Search, searches: Sequence[Search]) -> NoReturn:
 
 
 def _instead(searches: Sequence[Search]) -> str:
-    """Hint for a search that cannot do it; `searches` of the same system can."""
+    """Hint for a setting that a search does not allow: `searches` of the same system do."""
     return f"take search {' or '.join(search.name for search in searches)}" if searches else "leave it out"
 
 

@@ -43,7 +43,7 @@ def all_of(bounds: Iterable[str]) -> str:
 
 
 def entries(number: object, bound: str = "at least") -> str:
-    """How long a list may be."""
+    """The allowed length of a list, in words."""
     return f"{bound} {number} {'entry' if number == 1 else 'entries'}"
 
 

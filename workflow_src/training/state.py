@@ -40,7 +40,8 @@ _lock_files: dict[Path, int] = {}
 
 
 def _check_format(marker: Path) -> None:
-    """Raises ArtifactError for states of another format; what is no marker is of nobody, and is moved aside later."""
+    """Raises ArtifactError for states of another format. A file that is not a marker passes: its states are moved aside
+    later."""
     try:
         content = read_json(marker)
     except (ArtifactError, OSError):

@@ -384,6 +384,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
             "significance.json has format None, and this version reads format 1; compare the rows",
         ),
+        (lambda f: (f / "significance.json").write_text('{"format": 1}'), "no pairs of rows; compare the rows"),
     ],
 )
 def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, tmp_path, capsys, spoil, message):

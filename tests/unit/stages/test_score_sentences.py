@@ -238,6 +238,9 @@ def test_files_by_different_models_are_not_mixed(stage, tmp_path):
     with pytest.raises(ArtifactError) as caught:
         read_computed([tmp_path / "wrong.json"])
     assert caught.value.path == str(tmp_path / "wrong.json") and "format 0" in caught.value.problem
+    (tmp_path / "wrong.json").write_text('{"format": 1}')
+    with pytest.raises(ArtifactError):
+        read_computed([tmp_path / "wrong.json"])
 
 
 def shares(texts: list[str]) -> np.ndarray:

@@ -73,9 +73,8 @@ def in_processes(count, work, folder):
 
 def test_several_processes_forked_from_a_fresh_one(tmp_path):
     """The tests marked forks: forking is safe only where no thread runs yet, so not in this interpreter."""
-    words = ["-q", "-m", "forks", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "inner")]
     done = subprocess.run(
-        pytest_command(__file__, *words),
+        pytest_command(tmp_path, __file__, "-q", "-m", "forks"),
         cwd=PROJECT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -19,6 +19,7 @@ from workflow_src.spec import Computed, Metric
 
 # Of files of computed figures.
 FORMAT = 1
+AGAIN = "delete it and make it again"
 # Seconds that a program may take to end when nothing more is asked.
 ENDING = 60
 # Characters of what a program wrote to stderr that the log keeps.
@@ -164,7 +165,9 @@ def read_computed(paths: Iterable[Path]) -> dict[str, Computed]:
     signatures: dict[str, str] = {}
     for path in paths:
         content = read_json(path)
-        check_format(content, FORMAT, str(path), "delete it and make it again")
+        check_format(content, FORMAT, str(path), AGAIN)
+        if not {"metric", "figures", "signature"} <= content.keys():
+            raise ArtifactError(path, "has no computed figures", AGAIN)
         metric, signature = content["metric"], content["signature"]
         other = signatures.setdefault(metric, signature)
         if other != signature:

@@ -13,7 +13,7 @@ import numpy as np
 
 from workflow_src.spec import Segments
 
-# Of significance.json.
+# Format of significance.json.
 FORMAT = 1
 TRIALS = 10_000
 SEED = 12345

@@ -28,6 +28,7 @@ from workflow_src.spec import Metric
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
+AGAIN_COMPARED = "compare the rows again"
 RESULTS = "results.json"
 FORMAT = 1
 
@@ -204,9 +205,11 @@ class Choice:
 
 
 def read_significance(path: str | Path) -> Significance:
-    """significance.json. Raises ArtifactError for one of another format."""
+    """significance.json. Raises ArtifactError for one of another format, or without the test or the pairs of rows."""
     content = read_json(path)
-    check_format(content, significance.FORMAT, str(path), "compare the rows again")
+    check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
+    if not {"test", "sentences", "against_autoregressive"} <= content.keys():
+        raise ArtifactError(path, "has no test or no pairs of rows", AGAIN_COMPARED)
 
     def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
         return {(row["system"], row["name"], row["seed"]): row for row in rows}
