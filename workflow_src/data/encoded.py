@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import digests
@@ -48,7 +48,7 @@ class _SideWriter:
         lengths = [len(sentence) for sentence in sentences]
         flat = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=sum(lengths))
         if flat.size and (flat.min() < 0 or flat.max() > self.limit):
-            raise ValueError(f"subword ids must be from 0 to {self.limit}, not {flat.min()} to {flat.max()}.")
+            raise InputError("subword ids", f"are from {flat.min()} to {flat.max()}", f"allowed: 0 to {self.limit}")
         content = flat.astype(self.dtype).tobytes()
         self.file.write(content)
         self.digest.update(content)
@@ -76,7 +76,7 @@ def write(
     fills while the sentences are consumed. Its provenance, if it has one, gets the digests of the files. Files appear
     by renaming, PREFIX.json last.
 
-    Raises ValueError when the sides have different numbers of sentences or an id does not fit.
+    Raises InputError when the sides have different numbers of sentences or an id does not fit.
     """
     return write_pairs(prefix, _zipped(sources, targets), summary, vocabulary_size, chunk)
 
@@ -85,7 +85,7 @@ def _zipped(sources: Iterable[list[int]], targets: Iterable[list[int]]) -> Itera
     for row, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
         if source is None or target is None:
             side = "source" if source is None else "target"
-            raise ValueError(f"the {side} side ends after {row:,} sentences, the other goes on; they must be aligned.")
+            raise InputError(f"the {side} side", f"ends after {row:,} sentences, the other goes on", "align them")
         yield source, target
 
 

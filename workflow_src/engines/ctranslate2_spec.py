@@ -46,12 +46,12 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     """Write `model` (a Transformer) in float32 to `folder`, which must exist: model.bin, config.json, vocabularies.
 
     `pieces` are the names of all ids, in their order: {"source": …, "target": …}. Quantisation happens when the folder
-    is loaded. Raises ValueError for other models than a `transformer`, InputError for pieces that name two ids alike
-    or are too few.
+    is loaded. Raises InputError for other models than a `transformer`, and for pieces that name two ids alike or are
+    too few.
     """
     ct2 = library()
     if not hasattr(model, "target_embedding") or not hasattr(model, "output_bias"):
-        raise ValueError(f"CTranslate2 can hold models of family transformer only, not a {type(model).__name__}.")
+        raise InputError(type(model).__name__, "is no model of family transformer", "CTranslate2 can hold no other")
     sizes = {side: getattr(model, f"{side}_embedding").weight.size(0) for side in ("source", "target")}
     for side, size in sizes.items():
         if len(pieces[side]) != size or len(set(pieces[side])) != size:

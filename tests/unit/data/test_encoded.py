@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workflow_src.data import encoded
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 
 SOURCES = [[5, 6, 7], [], [65535]]
 TARGETS = [[9], [8, 4], []]
@@ -48,16 +48,16 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path):
 
 
 def test_refuses_ids_that_do_not_fit_and_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError, match="ids must be from 0 to 65535, not 1 to 65536"):
+    with pytest.raises(InputError, match=r"^subword ids are from 1 to 65536; .*0 to 65535"):
         encoded.write(tmp_path / "x", [[1, 65536]], [[1]], {})
-    with pytest.raises(ValueError, match="not -1 to 4"):
+    with pytest.raises(InputError, match=r"^subword ids are from -1 to 4"):
         encoded.write(tmp_path / "x", [[-1, 4]], [[1]], {})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("targets", "side"), [([[1]], "target"), ([[1]] * 4, "source")])
 def test_refuses_sides_of_different_numbers_of_sentences(tmp_path, targets, side):
-    with pytest.raises(ValueError, match=f"the {side} side ends after"):
+    with pytest.raises(InputError, match=f"^the {side} side"):
         encoded.write(tmp_path / "x", SOURCES, targets, {})
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ import numpy as np
 from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import spaced
 from workflow_src.data.bleu import bleu_metric
+from workflow_src.errors import InputError
 from workflow_src.evaluation.quality.returned import checked_counts, checked_more, checked_score
 from workflow_src.evaluation.quality.significance import Combine, bootstrap_interval
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
@@ -66,15 +67,14 @@ def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | N
 def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
     """Entries of a quality file: for each metric NAME its figure, `NAME_ci` and `NAME_signature`, where it has them.
 
-    A metric that cannot score the corpus is null. Raises ValueError for empty input or numbers of lines that differ.
+    A metric that cannot score the corpus is null. Raises InputError for empty input or numbers of lines that differ.
     """
     if not texts.hypotheses:
-        raise ValueError("there are no translations to score: give at least one line.")
+        raise InputError("the text", "has no translations to score", "give at least one line")
     for references in (texts.references, *texts.more):
         if len(texts.hypotheses) != len(references):
-            raise ValueError(
-                f"{len(texts.hypotheses)} translations cannot be scored against {len(references)} references."
-            )
+            problem = f"cannot be scored against {len(references)} references"
+            raise InputError(f"{len(texts.hypotheses)} translations", problem)
     every = tuple(metrics)
     names = [measured.metric.name for measured in every]
     entries: dict[str, Any] = {}

@@ -115,11 +115,11 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     default subwords, and none from outputs that are read off alignments.
 
     The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
-    largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
-    no experiments, and InputError for one whose results hold its non-autoregressive outputs in other ways only.
+    largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises InputError for
+    no experiments, and for one whose results hold its non-autoregressive outputs in other ways only.
     """
     if not experiments:
-        raise ValueError("there is nothing to compare; give at least one experiment.")
+        raise InputError("the list of experiments", "is empty", "give at least one")
     order: dict[Key, None] = {}
     by_experiment = []
     columns = [column for results in experiments for column in _by_test_set(results)]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, Timing, own_engine, step_series
 from workflow_src.spec import SearchSettings
 
@@ -142,11 +142,11 @@ class Local:
         self._batches: dict[Key, int] = {}
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
-        """The first call of a row, untimed. Raises ValueError when its system has no translator here."""
+        """The first call of a row, untimed. Raises InputError when its system has no translator here."""
         for system in row.systems:
             if system not in self.translators:
                 names = ", ".join(sorted(self.translators)) or "none"
-                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; known: {names}.')
+                raise InputError(f"row {row.name}", f'needs the bundle of system "{system}"', f"known: {names}")
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
@@ -283,10 +283,10 @@ def measure(
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
     later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` take them,
     one an engine. `report` gets in words how long all rounds take, before the first one, and what is left after each.
-    Raises ValueError when there are no lines, and ConfigError when there are no rows.
+    Raises InputError when there are no lines, and ConfigError when there are no rows.
     """
     if not lines:
-        raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
+        raise InputError("the source text", "has no sentences to measure speed with", "give one that is not empty")
     if not rows:
         raise ConfigError("decodes", problem="there are no rows to measure", hint="add some")
     measured = Measured({row.key: RowTimes() for row in rows}, [], 0)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from miniatures import ending, lanmt, lvm
 
+from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.convergence.measure import bounds, point, standstill, stopped
 from workflow_src.evaluation.analyses.inputs import sentence_generator
@@ -71,7 +72,7 @@ def test_outputs_stand_still_at_the_first_step_that_changes_nothing():
     # Steps 0 to 3 of four sentences.
     traces = [[[1], [1], [1], []], [[1], [2], [2], []], [[1], [2], [3], []], [[1], [2], [4], []]]
     assert stopped(traces) == [0.5, 0.25, 0.0]
-    with pytest.raises(ValueError, match="no outputs to follow"):
+    with pytest.raises(InputError):
         stopped([[], []])
 
 

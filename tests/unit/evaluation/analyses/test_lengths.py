@@ -10,6 +10,7 @@ from miniatures import translate_batch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.masked import mask_predict
+from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses import networks
 from workflow_src.evaluation.analyses.lengths import measure as lengths
 from workflow_src.evaluation.analyses.lengths.show import length_table
@@ -51,7 +52,7 @@ def test_accuracy_by_hand():
     assert accuracy["exact"] == 0.25 and accuracy["within_1"] == 0.75 and accuracy["within_2"] == 0.75
     assert accuracy["bias"] == pytest.approx((0 + 1 - 7 - 1) / 4)
     assert accuracy["within_top"] == [0.25, 0.5, 0.75]
-    with pytest.raises(ValueError, match="no lengths to compare"):
+    with pytest.raises(InputError):
         lengths.accuracy([], [])
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.evaluation.speed import summary, timing
 from workflow_src.evaluation.speed.rows import SpeedRow, Timing, step_series
 from workflow_src.nn.settings import StackConfig, decoder_layer
@@ -248,13 +248,14 @@ def test_baseline_prefers_beam_four_then_the_largest():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="no sentences"):
+    with pytest.raises(InputError, match=r"^the source text"):
         timing.measure({}, ROWS, [], SPEED)
     with pytest.raises(ConfigError) as refused:
         timing.measure({}, [], ["a"], SPEED)
     assert refused.value.setting == "decodes"
-    with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; known: lvm'):
+    with pytest.raises(InputError) as refused:
         timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SPEED)
+    assert (refused.value.subject, refused.value.fix) == ("row beam-4", "known: lvm")
 
 
 def test_a_row_is_timed_with_all_settings_of_its_search():

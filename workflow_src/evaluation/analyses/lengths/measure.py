@@ -9,6 +9,7 @@ import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.data.bleu import corpus_bleu
+from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
 from workflow_src.evaluation.analyses.lengths import LengthsSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, procedure, translate_with
@@ -61,9 +62,9 @@ def candidates(model: Any, sources: Sequence[Sequence[int]], count: int, batch: 
 
 
 def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[str, Any]:
-    """Figures of an `Accuracy`. Raises ValueError without sentences."""
+    """Figures of an `Accuracy`. Raises InputError without sentences."""
     if not true:
-        raise ValueError("there are no lengths to compare: take at least one sentence that is not empty.")
+        raise InputError("the text", "has no lengths to compare", "take at least one sentence that is not empty")
     errors = [lengths[0] - length for lengths, length in zip(predicted, true, strict=True)]
     share = lambda hits: sum(hits) / len(true)  # noqa: E731
     return {

@@ -10,6 +10,7 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
@@ -36,10 +37,10 @@ def repetitions(tokens: Sequence[int]) -> int:
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
     """Figures of a `TokensPoint`: `refined` outputs, after `steps` steps, against the `first` ones.
 
-    Raises ValueError without sentences.
+    Raises InputError without sentences.
     """
     if not first:
-        raise ValueError("there are no outputs to compare: take at least one sentence that is not empty.")
+        raise InputError("the text", "has no outputs to compare", "take at least one sentence that is not empty")
     distances = [Levenshtein.distance(a, b) for a, b in zip(first, refined, strict=True)]
     before, after = [repetitions(a) for a in first], [repetitions(b) for b in refined]
     ratio, error = _ratio(before, after)
