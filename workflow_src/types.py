@@ -242,7 +242,7 @@ class ImportedNetwork(Protocol):
 RefinementStep = Callable[[Tensor], Tensor]
 
 # What the encoder of a model gives. Searches hand it back to the same model and do not look into it.
-Memory = Any
+EncoderOutput = Any
 
 
 class LengthHead(Protocol):
@@ -251,16 +251,16 @@ class LengthHead(Protocol):
     # The longest target.
     longest: int
 
-    def __call__(self, memory: Memory, /) -> Tensor:
+    def __call__(self, memory: EncoderOutput, /) -> Tensor:
         """Scores (B, C) of classes of lengths."""
 
-    def classes(self, memory: Memory, target_lengths: Tensor) -> Tensor:
+    def classes(self, memory: EncoderOutput, target_lengths: Tensor) -> Tensor:
         """The class (B,) of each sentence's length (B,)."""
 
-    def predict(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+    def predict(self, memory: EncoderOutput, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
         """The target length of each sentence (B,)."""
 
-    def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
+    def likely(self, memory: EncoderOutput, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths (B, count), most probable first."""
 
 
@@ -287,21 +287,21 @@ class LatentModel(Protocol):
     @property
     def config(self) -> LatentConfig: ...
 
-    def encode(self, source: Tensor) -> Memory: ...
+    def encode(self, source: Tensor) -> EncoderOutput: ...
 
     def whole_target(self, target: Tensor) -> Tensor:
         """Target (B, T) as the model reads it, (B, T + extra_positions)."""
 
-    def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+    def predict_lengths(self, memory: EncoderOutput, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
         """Predicted target lengths in words, (B,) int64, at least 1: the most probable, or a quantile."""
 
-    def prior(self, memory: Memory, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def prior(self, memory: EncoderOutput, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, T, Z)."""
 
-    def posterior(self, memory: Memory, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: EncoderOutput, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|y,x), each (B, T, Z)."""
 
-    def decode(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+    def decode(self, memory: EncoderOutput, z: Tensor, target_mask: Tensor) -> Tensor:
         """Logits of p(y|z,x) at every position, (B, T, V)."""
 
 
@@ -314,15 +314,15 @@ class SourceLatentModel(Protocol):
     @property
     def config(self) -> LatentConfig: ...
 
-    def encode(self, source: Tensor) -> Memory: ...
+    def encode(self, source: Tensor) -> EncoderOutput: ...
 
-    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
+    def prior(self, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, S, Z)."""
 
-    def posterior(self, memory: Memory, target: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: EncoderOutput, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|x,y), each (B, S, Z), of targets (B, T), padded."""
 
-    def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:
+    def decode(self, memory: EncoderOutput, z: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
@@ -348,12 +348,12 @@ class MaskedModel(Protocol):
     @property
     def length(self) -> LengthHead: ...
 
-    def encode(self, source: Tensor) -> Memory: ...
+    def encode(self, source: Tensor) -> EncoderOutput: ...
 
-    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden(self, memory: EncoderOutput, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (C, N, D) of targets of these lengths (C,) whose every position is masked, and their mask (C, N)."""
 
-    def states(self, memory: Memory, target: Tensor, mask: Tensor) -> Tensor:
+    def states(self, memory: EncoderOutput, target: Tensor, mask: Tensor) -> Tensor:
         """States (C, N, D) of target (C, N) at the positions of mask (C, N); C is a multiple of the sources B."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -369,12 +369,12 @@ class IterativeModel(Protocol):
     @property
     def length(self) -> LengthHead: ...
 
-    def encode(self, source: Tensor) -> Memory: ...
+    def encode(self, source: Tensor) -> EncoderOutput: ...
 
-    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden(self, memory: EncoderOutput, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
 
-    def refine(self, memory: Memory, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
+    def refine(self, memory: EncoderOutput, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -393,17 +393,17 @@ class LatentLengthModel(SourceLatentModel, Protocol):
     extra_positions: int
 
     def predict_lengths(
-        self, memory: Memory, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
+        self, memory: EncoderOutput, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
     ) -> Tensor:
         """Target lengths in words, (B,) int64, of latents (B, S, Z): the most probable, or a quantile."""
 
-    def likely_lengths(self, memory: Memory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+    def likely_lengths(self, memory: EncoderOutput, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths in words, (B, count), most probable first."""
 
-    def decode(self, memory: Memory, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def decode(self, memory: EncoderOutput, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As a `SourceLatentModel`, at the most probable length of z or at these lengths (B,) in words."""
 
-    def log_likelihood(self, memory: Memory, z: Tensor, target: Tensor) -> Tensor:
+    def log_likelihood(self, memory: EncoderOutput, z: Tensor, target: Tensor) -> Tensor:
         """log p(y, l|x,z), (B,) nats, of targets (B, T), padded."""
 
 
@@ -421,5 +421,5 @@ class LanguageModel(Hashable, Protocol):
 class Refiner(Protocol):
     """A network that moves latents: direction (B, T, Z) to be added to z."""
 
-    def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
+    def direction(self, memory: EncoderOutput, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
         """`differentiable`: a loss of the direction trains the network."""

@@ -20,26 +20,11 @@ if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
     from workflow_src.families.score.model import ScoreNetwork
 
-    def autoregressive(model: Autoregressive) -> Rescorer:
-        return model
-
-    def cmlm(model: MaskedLanguageModel) -> types.MaskedModel:
-        return model
-
-    def energy(model: EnergyNetwork) -> types.Refiner:
-        return model
-
-    def inat(model: IterativeModel) -> types.IterativeModel:
-        return model
-
-    def lanmt(model: SourceLatentVariableModel) -> types.LatentLengthModel:
-        return model
-
-    def lvm(model: LatentVariableModel) -> types.LatentModel:
-        return model
-
-    def nat(model: NonAutoregressiveModel) -> types.AlignedLatentModel:
-        return model
-
-    def score(model: ScoreNetwork) -> types.Refiner:
-        return model
+    autoregressive: type[Rescorer] = Autoregressive
+    cmlm: type[types.MaskedModel] = MaskedLanguageModel
+    energy: type[types.Refiner] = EnergyNetwork
+    inat: type[types.IterativeModel] = IterativeModel
+    lanmt: type[types.LatentLengthModel] = SourceLatentVariableModel
+    lvm: type[types.LatentModel] = LatentVariableModel
+    nat: type[types.AlignedLatentModel] = NonAutoregressiveModel
+    score: type[types.Refiner] = ScoreNetwork

@@ -64,3 +64,8 @@ class Block:
 def sentence(words: str) -> str:
     """Words from within a sentence as one by themselves."""
     return f"{words[0].upper()}{words[1:]}."
+
+
+def decimal(figure: float | None) -> str:
+    """A figure with one decimal, or a dash for none."""
+    return "–" if figure is None else f"{figure:.1f}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from workflow_src.config.manifest import GridCell, GridInfo, Manifest
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
+from workflow_src.evaluation.analyses.shown import decimal
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
@@ -45,17 +46,13 @@ def tables(
             entry = at_lengths[one.system]
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
             energy, bleu = under.per_sentence if under else None, entry.bleu.get(counted.name)
-            return f"{_decimal(energy)} ({_decimal(bleu)})"
+            return f"{decimal(energy)} ({decimal(bleu)})"
         figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(one.system)]
         numbers = [figure for figure in figures if figure is not None]
-        return _decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
+        return decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
 
     captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
     return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
-
-
-def _decimal(figure: float | None) -> str:
-    return "–" if figure is None else f"{figure:.1f}"
 
 
 def _table(

@@ -12,7 +12,7 @@ from workflow_src.evaluation.analyses.energy import (
     ScoredRow,
     energy_words,
 )
-from workflow_src.evaluation.analyses.shown import Block, Table, sentence
+from workflow_src.evaluation.analyses.shown import Block, Table, decimal, sentence
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.registry import conventions
@@ -57,8 +57,8 @@ def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
     heads += _energy_heads(list(content.by_scorer(entries[0])))
     rows = []
     for row, value in zip(entries, published, strict=True):
-        cells = [_row_label(row, manifest), *(_bleu(row.bleu.get(metric.name)) for metric in by_title.values())]
-        cells += [_bleu(value)] if with_published else []
+        cells = [_row_label(row, manifest), *(decimal(row.bleu.get(metric.name)) for metric in by_title.values())]
+        cells += [decimal(value)] if with_published else []
         rows.append(cells + _energy_cells(content, row))
     return Table(heads, rows)
 
@@ -105,7 +105,3 @@ def _energy_cells(content: RowEnergies, outputs: ScoredOutputs) -> list[str]:
 def _row_label(row: ScoredRow | AtReferenceLengths, manifest: Manifest) -> str:
     decode = manifest.find_decode(row.system, row.name)
     return f"{row.system}, {decode.label() if decode else row.name}"
-
-
-def _bleu(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
