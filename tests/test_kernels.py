@@ -17,6 +17,7 @@ from workflow_src.families.build import build_objective
 from workflow_src.registry import searches
 from workflow_src.runtime.device import choose, on_cpu, on_device
 from workflow_src.runtime.processes import Group
+from workflow_src.searches.ctc_beam.slots import ROOM, rows_of_tensors
 from workflow_src.training import update
 from workflow_src.training.update import Part, Updater
 from workflow_src.types import TrainingContext
@@ -100,6 +101,17 @@ def test_a_batch_takes_no_more_operators_than_a_sentence():
             search()
         counts.append(counter)
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(("symbols", "waits"), [(ROOM, 1), (ROOM + 1, 2)])
+def test_probable_symbols_come_to_the_cpu_with_one_wait_where_they_are_few(symbols, waits):
+    logits = torch.full((2, 3, 2 * ROOM), -9.0)
+    logits[..., :symbols] = 0.0
+    values, slots = logits.cuda(), torch.tensor([3, 3]).cuda()
+    with counted() as counts:
+        rows = rows_of_tensors(values, slots, 0.1, False)
+    assert counts["synchronisations"] == waits
+    assert [row.counts.tolist() for row in rows] == [[symbols] * 3] * 2
 
 
 def test_values_come_to_the_cpu_with_one_wait(machine):

@@ -244,6 +244,7 @@ GOING_ON = {
     "number at a mask": lambda x: x.__setitem__(x > 1, 0.0),
     "index": lambda x: x[torch.arange(2, device="cuda")],
     "values at an index": lambda x: x.__setitem__(torch.arange(2, device="cuda"), x[:2].clone()),
+    "nonzero of a known number": lambda x: torch.nonzero_static(x, size=4),
     "masked_fill": lambda x: x.masked_fill(x > 1, 0.0),
     "masked_scatter": lambda x: x.masked_scatter(x > 1, x),
     "where": lambda x: torch.where(x > 1, x, 0.0),

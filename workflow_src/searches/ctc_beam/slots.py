@@ -14,6 +14,8 @@ from workflow_src.errors import InputError
 
 # Symbols with lower logits may not be put out.
 LEAST = -1e30
+# Probable symbols of a slot that are copied from a device, on average; where there are more, these are copied again.
+ROOM = 64
 
 
 class Row(NamedTuple):
@@ -77,20 +79,27 @@ def rows_of_arrays(
 
 def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: bool) -> list[Row]:
     """The same of tensors: few numbers leave their device, once for all sentences."""
-    width = logits.size(1)
+    sentences, width, classes = logits.shape
     best = logits.amax(-1, keepdim=True)
     mask = torch.arange(width, device=logits.device) < slots[:, None]
-    probable_enough = (logits >= (best + below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
-    row, place, symbols = probable_enough.nonzero(as_tuple=True)
-    values = logits[row, place, symbols] - best[row, place, 0]
+    probable_enough = ((logits >= (best + below(min_ratio)).clamp(min=LEAST)) & mask[..., None]).flatten()
     sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
-    # Integers of this size are exact in float64, so that all may travel together.
-    columns = [column.double() for column in (slots, sums, row * width + place, symbols, values)]
-    sizes = np.cumsum([len(column) for column in columns])[:-1]
-    lengths, bases, owners, ids, logs = np.split(torch.cat(columns).cpu().numpy(), sizes)
-    counts = np.bincount(owners.astype(np.int64), minlength=len(lengths) * width).reshape(-1, width)
-    ends = counts.sum(1).cumsum()[:-1]
-    by_sentence = (counts, lengths.astype(np.int64), np.split(ids.astype(np.int64), ends), np.split(logs, ends), bases)
+    number, room = probable_enough.sum(), sentences * width * ROOM
+    while True:
+        # The CPU would wait for the number of cells if it determined the size.
+        cells = torch.nonzero_static(probable_enough, size=room, fill_value=0)[:, 0]
+        log_ratios = logits.flatten()[cells] - best.flatten()[cells // classes]
+        # Integers of this size are exact in float64, so that all may travel together.
+        columns = [column.double() for column in (number[None], slots, sums, cells, log_ratios)]
+        sizes = np.cumsum([len(column) for column in columns])[:-1]
+        total, lengths, bases, places, logs = np.split(torch.cat(columns).cpu().numpy(), sizes)
+        if total[0] <= room:
+            break
+        room = int(total[0])
+    owners, ids = np.divmod(places[: int(total[0])].astype(np.int64), classes)
+    counts = np.bincount(owners, minlength=sentences * width).reshape(-1, width)
+    ends = counts.sum(1).cumsum()
+    by_sentence = (counts, lengths.astype(np.int64), np.split(ids, ends)[:-1], np.split(logs, ends)[:-1], bases)
     return [
         _whole(Row(own[:length], words, values, float(base)))
         for own, length, words, values, base in zip(*by_sentence, strict=True)
