@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import kernels
-from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, transformer
+from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, seq2seq, tagger, transformer
 from pretended_cuda import counted, pretended
 
 from workflow_src.config.experiment import TrainingConfig
@@ -20,7 +20,7 @@ from workflow_src.runtime.processes import Group
 from workflow_src.searches.ctc_beam.slots import ROOM, rows_of_tensors
 from workflow_src.training import update
 from workflow_src.training.update import Part, Updater
-from workflow_src.types import TrainingContext
+from workflow_src.types import TrainingContext, values_on_cpu
 
 TABLE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
 ROWS = {row.name: row for row in kernels.ROWS}
@@ -43,6 +43,14 @@ UPDATES = {
     "axe": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {}),
     "axe, glancing": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {"glance": "random"}),
     "cross-entropy": ("nat", lambda: nat(target_size=12, loss="ce", max_length_difference=4), {}),
+    "cross-entropy, glancing": (
+        "nat",
+        lambda: nat(target_size=12, loss="ce", max_length_difference=4),
+        {"glance": "glat"},
+    ),
+    "seq2seq": ("seq2seq", seq2seq, {}),
+    "tagger": ("tagger", tagger, {}),
+    "inference-tagger": ("inference-tagger", tagger, {}),
     "cmlm": ("cmlm", lambda: cmlm(target_size=12), {}),
     "lanmt": ("lanmt", lanmt, {}),
     "inat": ("inat", inat, {"guess": "sample"}),
@@ -57,7 +65,8 @@ def test_no_update_waits_for_the_gpu(case, precision, accumulate, machine, monke
     family, make, settings = UPDATES[case]
     runtime = choose("cuda", precision)
     frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family in ("score", "energy") else None
-    roles = {"energy": copy.deepcopy(transformer()).float().to(runtime.device)} if "inference" in family else {}
+    scorer = seq2seq if family == "inference-tagger" else transformer
+    roles = {"energy": copy.deepcopy(scorer()).float().to(runtime.device)} if "inference" in family else {}
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7])
     monkeypatch.setattr(update, "collate", lambda corpus, rows: batch)
     model = copy.deepcopy(make()).float().to(runtime.device).train()
@@ -122,6 +131,21 @@ def test_values_come_to_the_cpu_with_one_wait(machine):
     machine.counts.clear()
     assert on_device([2, 3], torch.device("cuda")).device.type == "cuda" and on_cpu(tensors[2])[0] is tensors[2]
     assert not machine.counts["synchronisations"]
+
+
+def test_a_batch_on_a_device_is_read_on_the_cpu_without_a_wait():
+    batch = pairs([3, 1, 6], [2, 0, 7])
+    on_gpu = batch.to(torch.device("cuda"))
+    with counted() as counts:
+        assert torch.equal(on_gpu.on_cpu.source, batch.source) and on_gpu.num_target_tokens == 12
+        for name, expected in (("target_lengths", [2, 0, 7]), ("output_lengths", [2, 1, 7])):
+            lengths = getattr(on_gpu, name)
+            assert lengths.device.type == "cuda" and values_on_cpu(lengths).tolist() == expected
+    assert not counts["synchronisations"]
+    # A tensor that was computed there is copied.
+    with counted() as counts:
+        assert values_on_cpu(on_gpu.target_lengths + 1).tolist() == [3, 1, 8]
+    assert counts["synchronisations"] == 1
 
 
 def test_numbers_that_the_cpu_reads_are_of_the_update():

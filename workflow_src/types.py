@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from workflow_src import spec
 
@@ -56,6 +57,23 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+# Tensors of the CPU, by their copies on other devices.
+_ORIGINALS: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """A CPU's tensor on a device, for which the CPU does not wait; `values_on_cpu` knows what it was copied from."""
+    copy = tensor.to(device, non_blocking=True)
+    if copy is not tensor:
+        _ORIGINALS[copy] = tensor
+    return copy
+
+
+def values_on_cpu(tensor: Tensor) -> Tensor:
+    """The tensor on the CPU: the one that it was `moved` from, else a copy, for which the CPU waits."""
+    return tensor if tensor.device.type == "cpu" else _ORIGINALS.get(tensor, tensor).cpu()
+
+
 def with_end(target: Tensor) -> Tensor:
     """Target (B, T) padded -> (B, T+1) with EOS after the last real token of every sentence."""
     labels = torch.nn.functional.pad(target, (0, 1), value=PAD)
@@ -78,13 +96,11 @@ class Batch:
     source: Tensor
     target: Tensor
     indices: tuple[int, ...] = ()
-    # The same batch on the CPU, where this one is elsewhere.
-    copied_from: Batch | None = None
 
     @property
     def on_cpu(self) -> Batch:
         """The batch on the CPU, which reads counts and shapes there without waiting for a GPU."""
-        return self.copied_from or self
+        return Batch(values_on_cpu(self.source), values_on_cpu(self.target), self.indices)
 
     @property
     def source_mask(self) -> Tensor:
@@ -96,21 +112,20 @@ class Batch:
 
     @property
     def target_lengths(self) -> Tensor:
-        return (self.target != PAD).sum(1)
+        return moved(self.on_cpu.target_mask.sum(1), self.target.device)
+
+    @property
+    def output_lengths(self) -> Tensor:
+        """Lengths (B,) of outputs like the targets from models that put out one subword at least."""
+        return moved(self.on_cpu.target_mask.sum(1).clamp(min=1), self.target.device)
 
     @property
     def num_target_tokens(self) -> int:
         """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
         return int(self.on_cpu.target_mask.sum()) + self.target.size(0)
 
-    @property
-    def longest_target(self) -> int:
-        """Subwords of the longest target, at least 1."""
-        return max(1, int(self.on_cpu.target_lengths.max()))
-
     def to(self, device: torch.device) -> Batch:
-        source, target = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target))
-        return Batch(source, target, self.indices, self.on_cpu)
+        return Batch(moved(self.source, device), moved(self.target, device), self.indices)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from workflow_src import registry
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, Hypotheses
+from workflow_src.types import EOS, Hypotheses, values_on_cpu
 
 
 def without_end(row: list[int]) -> list[int]:
@@ -152,7 +152,7 @@ def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
         if width.size is not None:
             return width.size
     # While exporting it is a symbol that stands for a number.
-    size = cast(int, lengths.max().item())
+    size = cast(int, values_on_cpu(lengths).max().item())
     if torch.compiler.is_exporting():
         # An exporter cannot see the value; these give it the range.
         torch._check(size >= 1)

@@ -81,9 +81,9 @@ class FusedBidirectionalLSTM(nn.Module):
         gates = [getattr(lstm, f"{name}_l{layer}{end}").detach().split(self.width) for name in names]
         return torch.cat([each[place] for each in gates for place in (0, 3, 1, 2)])
 
-    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rows, positions = mask.shape
-        lengths, x = mask.sum(1).int(), x.transpose(0, 1)
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, positions, _ = x.shape
+        lengths, x = lengths.int(), x.transpose(0, 1)
         ends = (2, rows, self.width)
         for layer in self.layers:
             assert isinstance(layer, nn.ParameterList)

@@ -55,8 +55,8 @@ def relaxed_energy(
 
     `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
     """
-    hidden, mask = model.hidden(memory, lengths_of(batch), bound=batch.longest_target)
-    real = cells(torch.arange(mask.size(1)) < lengths_of(batch.on_cpu)[:, None].cpu(), mask.device)
+    hidden, mask = model.hidden(memory, batch.output_lengths)
+    real = cells(torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None], mask.device)
     # What may be put out: neither padding, start and end symbols, nor symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]
@@ -65,11 +65,6 @@ def relaxed_energy(
         for stream, operator in enumerate((config.input_operator, config.output_operator))
     )
     return energies(scorer, batch.source, input_words, output_words, mask).sum()
-
-
-def lengths_of(batch: Batch) -> Tensor:
-    """Lengths (B,) of the targets; a network puts out one word at least."""
-    return batch.target_lengths.clamp(min=1)
 
 
 def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int, real: Cells) -> Tensor | None:
@@ -120,7 +115,7 @@ def _measured(
 ) -> tuple[dict[str, float], dict[int, list[int]]]:
     """Sums over a batch, and the best words at the references' lengths by row of the corpus."""
     keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
-    hidden, mask = model.hidden(memory, lengths_of(batch))
+    hidden, mask = model.hidden(memory, batch.output_lengths)
     outputs = model.output(model.logits(hidden).argmax(-1), mask)
     log_probabilities = scorer.log_probability(scorer.scoring_states(batch.source), outputs)
     sums = {

@@ -29,33 +29,46 @@ def cells(mask: Tensor, device: torch.device) -> Cells:
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    counted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Sums over N positions of the label-smoothed loss and of the plain negative log-likelihood, in nats.
 
-    hidden (N, D), output projection weight (V, D) and bias (V,), labels (N,). Smoothing spreads `smoothing` evenly
+    hidden (N, D), output projection weight (V, D) and bias (V,), labels (N,); `counted` (N,) bool are the positions
+    that are summed, all by default: a device need not tell the CPU their number. Smoothing spreads `smoothing` evenly
     over all V classes (Szegedy et al. 2016, section 7). The second value carries no gradient.
 
     Logits are never held for all positions at once: gradients are computed with the loss, a block of rows at a time.
     torch.nn.functional.linear_cross_entropy (PyTorch 2.13) gives the same values; on a CPU it takes 1.1 to 2.4 times
     the time and three times the memory (tests/benchmarks/output_loss.py).
     """
-    return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)
+    return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing, counted)
 
 
 def cross_entropy_at(
-    places: Cells, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float = 0.0
+    places: Cells,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    counted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy` at cells of states hidden (B, N, D) and labels (B, N); 0 without any."""
+    """`smoothed_cross_entropy` at cells of hidden (B, N, D), labels and `counted` (B, N); 0 without any cell."""
     if not len(places[0]):
         nothing = hidden.sum() * 0
         return nothing, nothing.detach()
-    return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing)
+    counted = None if counted is None else counted[places]
+    return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing, counted)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, labels, smoothing):
+    def forward(ctx, hidden, weight, bias, labels, smoothing, counted):
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         classes = weight.size(0)
@@ -73,13 +86,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 top, best = logits.max(-1, keepdim=True)
                 # The most probable class has p >= 1/V, so its logarithm is safe.
                 normaliser = top - probabilities.gather(1, best).log()
-                nll = (normaliser - logits.gather(1, targets)).sum()
-                spread = (normaliser[:, 0] - logits.mean(1)).sum()
-                nll_total = nll_total + nll
-                smooth_total = smooth_total + (1 - smoothing) * nll + smoothing * spread
+                nll, spread = normaliser - logits.gather(1, targets), normaliser - logits.mean(1, keepdim=True)
+                if counted is not None:
+                    nll, spread = (x * counted[start : start + rows, None] for x in (nll, spread))
+                nll_total = nll_total + nll.sum()
+                smooth_total = smooth_total + (1 - smoothing) * nll.sum() + smoothing * spread.sum()
                 # d loss / d logits = p - (1 - s) onehot - s / V
                 gradient = probabilities.sub_(smoothing / classes)
                 gradient.scatter_add_(1, targets, torch.full_like(targets, smoothing - 1, dtype=gradient.dtype))
+                if counted is not None:
+                    gradient *= counted[start : start + rows, None]
                 grad_bias += gradient.sum(0)
                 narrow = gradient.to(dtype)
                 torch.mm(narrow, narrow_weight, out=grad_hidden[start : start + rows])
@@ -90,7 +106,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale, _):
-        return *(gradient * scale for gradient in ctx.saved_tensors), None, None
+        return *(gradient * scale for gradient in ctx.saved_tensors), None, None, None
 
 
 def gaussian_kl(mean_q: Tensor, deviation_q: Tensor, mean_p: Tensor, deviation_p: Tensor) -> Tensor:

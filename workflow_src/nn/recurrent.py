@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from workflow_src.nn.layers import check_length, dropout, embedded
+from workflow_src.types import moved
 
 
 class LSTM(nn.LSTM):
@@ -54,19 +55,22 @@ class BidirectionalLSTM(nn.Module):
         super().__init__()
         self.lstm = lstm(inputs, dim, layers, probability, bidirectional=True)
 
-    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs (B, S, E) and their mask (B, S) -> states (B, S, 2D), 0 at padding, and what the last layer ends with.
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs (B, S, E) of lengths (B,) -> states (B, S, 2D), 0 at padding, and what the last layer ends with.
 
         That is its hidden state and its cell, (B, 2D) each: the forward direction's after the last real position, the
         backward direction's after the first. Padding comes last, and there is at least one position a sentence.
+        Lengths are the CPU's, because packing needs them there.
         """
-        # Packing needs lengths on the CPU.
-        lengths, longest = mask.sum(1).cpu(), x.size(1)
+        longest = x.size(1)
         if int(lengths.min()) == longest:
             # Nothing to leave out, and whole sequences are faster on CPUs.
             states, (hidden, cell) = self.lstm(x)
         else:
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            packed, (hidden, cell) = self.lstm(packed)
+            # Sorted here, because torch would wait for the copy of the order to a GPU.
+            lengths, order = lengths.sort(descending=True)
+            rows, places = (moved(indices, x.device) for indices in (order, order.argsort()))
+            packed, ends = self.lstm(pack_padded_sequence(x.index_select(0, rows), lengths, batch_first=True))
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=longest)
+            states, (hidden, cell) = states.index_select(0, places), (end.index_select(1, places) for end in ends)
         return states, torch.cat([hidden[-2], hidden[-1]], -1), torch.cat([cell[-2], cell[-1]], -1)

@@ -48,9 +48,27 @@ def test_values_and_gradients_are_torchs(monkeypatch, smoothing, cells):
         assert torch.allclose(a, b, atol=1e-12)
 
 
-def test_gradients_against_finite_differences():
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("cells", [1, 2**20])
+def test_positions_that_do_not_count_are_as_if_they_were_left_out(monkeypatch, smoothing, cells):
+    monkeypatch.setattr(common, "CPU_CELLS", cells)
+    hidden, weight, bias, labels = problem(300)
+    counted = torch.rand(300, generator=torch.Generator().manual_seed(1)) < 0.4
+    masked = smoothed_cross_entropy(hidden, weight, bias, labels, smoothing, counted)
+    left_out = smoothed_cross_entropy(hidden[counted], weight, bias, labels[counted], smoothing)
+    assert torch.allclose(torch.stack(masked), torch.stack(left_out), rtol=1e-12)
+    for a, b in zip(
+        *(torch.autograd.grad(part[0], (hidden, weight, bias)) for part in (masked, left_out)), strict=True
+    ):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("counted", [None, torch.tensor([True, False, True])])
+def test_gradients_against_finite_differences(counted):
     hidden, weight, bias, labels = problem(3)
-    assert torch.autograd.gradcheck(lambda *x: smoothed_cross_entropy(*x, labels, 0.1)[0], (hidden, weight, bias))
+    assert torch.autograd.gradcheck(
+        lambda *x: smoothed_cross_entropy(*x, labels, 0.1, counted)[0], (hidden, weight, bias)
+    )
 
 
 def test_the_plain_likelihood_carries_no_gradient():

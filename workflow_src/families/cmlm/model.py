@@ -52,12 +52,9 @@ class MaskedLanguageModel(nn.Module):
         """
         return self.decoder(self.target_embedding(target), attention_bias(mask), memory)
 
-    def hidden(self, memory: Memory, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
-        """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N).
-
-        `bound` as in `passes.largest`.
-        """
-        _, mask = places(lengths, self.target_embedding.positions.size(0), bound)
+    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N)."""
+        _, mask = places(lengths, self.target_embedding.positions.size(0))
         return self.states(memory, torch.where(mask, self.mask_symbol, PAD), mask), mask
 
     # 3. Subwords.

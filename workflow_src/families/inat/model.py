@@ -67,13 +67,10 @@ class IterativeModel(nn.Module):
         # Places beyond an output copy its last word, and are masked.
         return memory.source.gather(1, torch.minimum(place * words // lengths[:, None], words - 1))
 
-    def hidden(self, memory: CopiedMemory, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
-        """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,).
-
-        `bound` as in `passes.largest`.
-        """
+    def hidden(self, memory: CopiedMemory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
         codes, table = self.target_embedding.positions, self.source_embedding
-        place, mask = places(lengths, codes.size(0), bound)
+        place, mask = places(lengths, codes.size(0))
         inputs = F.embedding(self.copied(memory, lengths, place), table.weight) * table.scale + codes[: place.size(0)]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask

@@ -41,10 +41,9 @@ class InatObjective:
         drawing = config.dae_mix > 0 or config.guess == "sample"
         keys = sentence_keys(batch, context.numbers) if drawing else None
         memory = model.encode(batch.source)
-        hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1), bound=batch.longest_target)
+        hidden, mask = model.hidden(memory, batch.output_lengths)
         # An empty target has a position, and nothing to learn there.
-        lengths = batch.on_cpu.target_lengths
-        places = torch.arange(mask.size(1)) < lengths.clamp(min=1)[:, None].cpu()
+        places = torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None]
         real, scored = (cells(x, hidden.device) for x in (places, batch.on_cpu.target_mask))
         terms, nll = [], []
         for number in range(config.passes):

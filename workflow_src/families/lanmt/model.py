@@ -80,16 +80,11 @@ class SourceLatentVariableModel(nn.Module):
 
     # 3. The decoder over latents of the target's length.
 
-    def hidden(
-        self, memory: LatentMemory, z: Tensor, lengths: Tensor, bound: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Last decoder states (B, T+1, D) for latents (B, S, Z) and lengths (B,) in words, and the mask (B, T+1).
-
-        `bound` of the lengths as in `passes.largest`.
-        """
+    def hidden(self, memory: LatentMemory, z: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Last decoder states (B, T+1, D) for latents (B, S, Z) and numbers of positions (B,): those of an output's
+        words and its end. Also the mask (B, T+1)."""
         codes = self.target_embedding.positions
-        positions = lengths + self.extra_positions
-        _, mask = places(positions, codes.size(0), None if bound is None else bound + self.extra_positions)
+        _, mask = places(positions, codes.size(0))
         width = mask.size(1)
         inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width)) + codes[:width]
         inputs = dropout(inputs, self.config.dropout, self.training)
@@ -101,7 +96,7 @@ class SourceLatentVariableModel(nn.Module):
         `lengths` (B,) in words replace the most probable ones under p(l|z).
         """
         lengths = self.predict_lengths(memory, z) if lengths is None else lengths
-        hidden, mask = self.hidden(memory, z, lengths)
+        hidden, mask = self.hidden(memory, z, lengths + self.extra_positions)
         return F.linear(hidden, self.target_embedding.weight, barred(self.output_bias, EOS)), mask
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
@@ -111,7 +106,7 @@ class SourceLatentVariableModel(nn.Module):
     def log_likelihood(self, memory: LatentMemory, z: Tensor, target: Tensor) -> Tensor:
         """log p(y|x,z,l) + log p(l|z), (B,) nats, of target (B, T), padded; its end symbol is counted."""
         labels, lengths = with_end(target), (target != PAD).sum(1)
-        hidden, mask = self.hidden(memory, z, lengths)
+        hidden, mask = self.hidden(memory, z, lengths + self.extra_positions)
         scores = wide(F.linear(hidden, self.target_embedding.weight, self.output_bias)).log_softmax(-1)
         words = (scores.gather(-1, labels[:, : mask.size(1), None])[..., 0] * mask).sum(1)
         classes = self.length.classes(memory, lengths)

@@ -17,7 +17,7 @@ from workflow_src.losses.common import budget, cells, length_cross_entropy, smoo
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import sampled_latents
-from workflow_src.types import Batch, LossTerms, TrainingContext, with_end
+from workflow_src.types import Batch, LossTerms, TrainingContext, moved, with_end
 
 if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
@@ -31,9 +31,9 @@ class Elbo:
         config, keys = self.config, sentence_keys(batch, context.numbers)
         memory = model.encode(batch.source)
         z, kl = sampled_latents(model, memory, batch, keys)
-        hidden, mask = model.hidden(memory, z, batch.target_lengths, bound=batch.longest_target)
-        lengths = batch.on_cpu.target_lengths + model.extra_positions
-        real = cells(torch.arange(mask.size(1)) < lengths[:, None].cpu(), mask.device)
+        positions = batch.on_cpu.target_lengths + model.extra_positions
+        hidden, mask = model.hidden(memory, z, moved(positions, batch.target.device))
+        real = cells(torch.arange(mask.size(1)) < positions[:, None], mask.device)
         labels = with_end(batch.target)[:, : mask.size(1)][real]
         reconstruction, nll = smoothed_cross_entropy(
             hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing

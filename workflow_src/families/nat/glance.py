@@ -42,16 +42,15 @@ def shown_symbols(
     keys: Tensor,
     part: float,
     real: Cells | None = None,
-    bound: int | None = None,
 ) -> Tensor | None:
     """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where none can be.
 
     slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
-    `real` are the cells of slots, `bound` as in `passes.largest`, where they are known.
+    `real` are the cells of slots, where they are known.
     """
     if config.glance == "none" or (config.glance == "glat" and part == 0):
         return None
-    reference, wrong = _reference(config, model, memory, slots, z, target, real, bound)
+    reference, wrong = _reference(config, model, memory, slots, z, target, real)
     drawn = uniform(keys, (1,), COUNT)[:, 0]
     if config.glance == "random":
         count = (drawn * slots).floor()
@@ -71,16 +70,15 @@ def _reference(
     z: Tensor | None,
     target: Tensor,
     real: Cells | None,
-    bound: int | None,
 ) -> tuple[Tensor, Tensor]:
     """The reference's symbol of every slot (B, N), and how many the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
-        return target[:, : largest(slots, target.size(1), bound)], slots
+        return target[:, : largest(slots, target.size(1))], slots
     # Without dropout: it draws no numbers, so that those of the update stay what they are.
     training = model.training
     model.eval()
-    hidden, mask = model.hidden(memory, slots, z, bound=bound)
+    hidden, mask = model.hidden(memory, slots, z)
     symbols = own_symbols(target, model.blank)
     best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols, real)
     model.train(training)

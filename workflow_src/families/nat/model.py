@@ -118,19 +118,17 @@ class NonAutoregressiveModel(nn.Module):
         slots: Tensor | None = None,
         z: Tensor | None = None,
         shown: Tensor | None = None,
-        bound: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Last decoder states (B, N, D) and the mask (B, N) of real slots.
 
         `slots` (B,) replace those that the model counts or predicts, latents z (B, S, Z) the prior's mean. Slots of
         `shown` (B, N) that are not NOT_SHOWN begin with that symbol's embedding in place of source states.
-        `bound` as in `passes.largest`.
         """
         slots = self.slots(memory) if slots is None else slots
         if self.latents is not None:
             memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        place, mask = places(slots, codes.size(0), bound or self.most_slots(memory.mask.size(1)))
+        place, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, slots, place)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale

@@ -49,17 +49,17 @@ class NatObjective:
             free = budget(config, context.progress)
             terms.append(kl.clamp(min=free).sum())
             figures |= {"kl": kl.detach().mean(), "kl_budget": free}
-        slots, bound = training_slots(model, batch), None if model.length is None else batch.longest_target
+        slots = training_slots(model, batch)
         real = cells(mask_of(training_slots(model, batch.on_cpu)), slots.device)
         glanced_share = share(config, context.progress)
         shown = None
         if config.glance != "none":
             assert keys is not None, "what draws has keys"
-            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real, bound)
+            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
             glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": glanced}
-        hidden, mask = model.hidden(memory, slots, z, shown, bound)
-        if config.glance == "none" and model.config.loss == "ce":
+        hidden, mask = model.hidden(memory, slots, z, shown)
+        if model.config.loss == "ce":
             # An empty target has a slot, and nothing to learn there.
             real = cells(batch.on_cpu.target_mask, slots.device)
         nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown, real)
@@ -76,7 +76,7 @@ def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
     if model.length is None:
         return model.slots_of(batch.source_mask.sum(1))
-    return batch.target_lengths.clamp(min=1)
+    return batch.output_lengths
 
 
 def mask_of(slots: Tensor) -> Tensor:
@@ -106,8 +106,7 @@ def output_loss(
         total = axe_loss(hidden, weight, bias, mask, target, model.blank, config.skip_penalty, real).sum()
         return total.detach(), total, {}
     labels = target[:, : mask.size(1)]
-    if shown is not None or real is None:
-        learned = mask & (labels != PAD)
-        real = cells(learned if shown is None else learned & (shown == NOT_SHOWN), mask.device)
-    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing)
+    real = cells(mask & (labels != PAD), mask.device) if real is None else real
+    hidden_symbols = None if shown is None else shown == NOT_SHOWN
+    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing, hidden_symbols)
     return nll, smooth, {}

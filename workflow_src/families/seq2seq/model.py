@@ -21,7 +21,7 @@ from workflow_src.families.autoregressive import Autoregressive
 from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.nn.layers import Memory, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding, lstm
-from workflow_src.types import PAD, with_start
+from workflow_src.types import PAD, values_on_cpu, with_start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Seq2Seq(Autoregressive):
     def encode(self, source: Tensor) -> SourceStates:
         """Source (B, S) -> states for the decoder."""
         mask = source != PAD
-        states, hidden, cell = self.encoder(self.source_embedding(source), mask)
+        states, hidden, cell = self.encoder(self.source_embedding(source), (values_on_cpu(source) != PAD).sum(1))
         first = (
             linear(end).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
             for linear, end in ((self.first_hidden, hidden), (self.first_cell, cell))

@@ -17,7 +17,7 @@ from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Memory, barred, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
-from workflow_src.types import EOS, PAD
+from workflow_src.types import EOS, PAD, values_on_cpu
 
 
 class Tagger(nn.Module):
@@ -38,20 +38,17 @@ class Tagger(nn.Module):
 
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
-        mask = source != PAD
-        return Memory(self.encoder(self.embedding(source), mask)[0], mask, None)
+        states, *_ = self.encoder(self.embedding(source), (values_on_cpu(source) != PAD).sum(1))
+        return Memory(states, source != PAD, None)
 
     # 2. The layers over the positions of the target.
 
-    def hidden(self, memory: Memory, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
-        """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones.
-
-        `bound` as in `passes.largest`.
-        """
+    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
         config = self.config
-        place, mask = places(lengths, config.max_positions, bound)
+        place, mask = places(lengths, config.max_positions)
         copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
-        states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
+        states = self.decoder(dropout(copied, config.dropout, self.training), values_on_cpu(lengths))[0]
         return dropout(states, config.dropout, self.training), mask
 
     # 3. Words.

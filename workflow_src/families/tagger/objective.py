@@ -39,7 +39,7 @@ class CrossEntropy:
 
 def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Sums over the words of a batch: the label-smoothed loss, and -log p in nats without a gradient."""
-    hidden, _ = model.hidden(memory, batch.target_lengths.clamp(min=1), bound=batch.longest_target)
+    hidden, _ = model.hidden(memory, batch.output_lengths)
     # An empty target has a position, and nothing to learn there.
     learned = cells(batch.on_cpu.target_mask, hidden.device)
     weight, bias = model.projection.weight, model.projection.bias

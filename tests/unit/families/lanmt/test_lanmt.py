@@ -53,7 +53,7 @@ def length_scores(model, memory, z) -> torch.Tensor:
 def log_joint(model, memory, z, target) -> torch.Tensor:
     """log p(y|x,z,l) + log p(l|z) of one sentence, by hand."""
     labels, length = with_end(target), target.size(1)
-    hidden, mask = model.hidden(memory, z, torch.tensor([length]))
+    hidden, mask = model.hidden(memory, z, torch.tensor([length + 1]))
     assert mask.all() and mask.shape == labels.shape
     scores = (hidden[0] @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
     words = sum(scores[place, label] for place, label in enumerate(labels[0].tolist()))
@@ -70,7 +70,7 @@ def naive(model, source, steps):
     for _ in range(steps + 1):
         scores = length_scores(model, memory, z)
         length = max(1, int(scores.argmax()) - 4 + source.size(1) - 1)
-        hidden, _ = model.hidden(memory, z, torch.tensor([length]))
+        hidden, _ = model.hidden(memory, z, torch.tensor([length + 1]))
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
         symbols = [int(row[EOS:].argmax()) + EOS for row in logits]
         outputs.append([symbol for symbol in symbols if symbol != EOS])

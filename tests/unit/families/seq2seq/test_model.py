@@ -141,13 +141,14 @@ def test_states_end_where_sentences_do():
     """What a layer in both directions gives of a sentence depends neither on padding nor on company."""
     torch.manual_seed(0)
     lstm, x = BidirectionalLSTM(5, 4, 2, 0.0).double(), torch.randn(3, 6, 5, dtype=torch.float64)
-    mask = torch.arange(6) < torch.tensor([2, 5, 1])[:, None]
-    actual = lstm(x, mask)
-    noisy = lstm(torch.where(mask[..., None], x, 1e3), mask)
+    lengths = torch.tensor([2, 5, 1])
+    mask = torch.arange(6) < lengths[:, None]
+    actual = lstm(x, lengths)
+    noisy = lstm(torch.where(mask[..., None], x, 1e3), lengths)
     assert all(torch.equal(before, after) for before, after in zip(actual, noisy, strict=True))
     assert actual[0].shape == (3, 6, 8) and (actual[0][~mask] == 0).all()
     for row, length in enumerate((2, 5, 1)):
-        alone = lstm(x[row : row + 1, :length], mask[row : row + 1, :length])
+        alone = lstm(x[row : row + 1, :length], lengths[row : row + 1])
         assert torch.allclose(alone[0][0], actual[0][row, :length], atol=1e-14)
         assert all(torch.allclose(alone[i][0], actual[i][row], atol=1e-14) for i in (1, 2))
 
