@@ -51,15 +51,18 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     assert process.returncode == 0, f"{process.stderr[-3000:]}\n{logs[-12000:]}"
     assert 20 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 60
     assert smoke_check.problems_of(plan, tmp_path) == []
-    devices = {row["device_name"] for row in _speed(plan, tmp_path)}
-    assert devices <= {"Pretended GPU 0", "Pretended GPU 1"} and devices
+    protocols, rows = _speed(plan, tmp_path)
+    assert {protocol["device_name"] for protocol in protocols} in ({"Pretended GPU 0"}, {"Pretended GPU 1"})
+    captured = {decode.name for decode, _, _ in plan.rows if decode.engine == "cuda_graphs"}
+    assert len(captured) == 5 and captured <= {row["name"] for row in rows}
     _check_graphs(plan, tmp_path)
 
 
-def _speed(plan: Plan, folder: Path) -> list[dict]:
-    """What was measured on a GPU."""
-    protocols = [entry["protocol"] for entry in json.loads((folder / plan.speed).read_text())["protocols"]]
-    return [protocol for protocol in protocols if protocol["device"] == "cuda"]
+def _speed(plan: Plan, folder: Path) -> tuple[list[dict], list[dict]]:
+    """Protocols on GPUs, and the rows that were measured there."""
+    content = json.loads((folder / plan.speed).read_text())["protocols"]
+    measured = [entry for entry in content if entry["protocol"]["device"] == "cuda"]
+    return [entry["protocol"] for entry in measured], [row for entry in measured for row in entry["rows"]]
 
 
 def _check_graphs(plan: Plan, folder: Path) -> None:

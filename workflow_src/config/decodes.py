@@ -248,17 +248,16 @@ def _engine(
     where: str,
 ) -> Engine:
     """The engine of a decode. Raises ConfigError where it does not serve."""
-    selectable = {name: engine for name, engine in engines().items() if engine.selectable}
     only = system.family.engine
-    engine = selectable.get(section.engine or only or default_engine().name)
+    engine = engines().get(section.engine or only or default_engine().name)
     if engine is None:
-        raise ConfigError(f"{where}.engine", section.engine, allowed=selectable)
+        raise ConfigError(f"{where}.engine", section.engine, allowed=engines())
     if only and engine.name != only:
         problem = f"it computes no models of family {system.family_name}"
         raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
     if not engine.compute_types:
         if compute_type is not None:
-            others = " or ".join(name for name, other in selectable.items() if other.compute_types)
+            others = " or ".join(name for name, other in engines().items() if other.compute_types)
             hint = f"remove it, or add engine: {others}"
             raise ConfigError(
                 f"{where}.compute_type", compute_type, problem=f"engine {engine.name} has none", hint=hint

@@ -241,7 +241,9 @@ class DecodeConfig(Frozen):
     tune: dict[str, Annotated[tuple[bool | int | float | str, ...], AfterValidator(distinct)]] = Field(
         {}, description="values to choose from on dev, all combinations"
     )
-    engine: str | None = Field(None, description="what computes; none: our own code; others: extra fast")
+    engine: str | None = Field(
+        None, description="what computes; none: our own code; cuda_graphs: on a GPU; others: extra fast"
+    )
     compute_type: str | tuple[str, ...] | None = Field(
         None, description="its precision, where it is not our own engine"
     )

@@ -85,9 +85,9 @@ CUDA_GRAPHS = Engine(
     title="CUDA graphs",
     serves=_captured,
     open="workflow_src.engines.cuda_graphs:open_networks",
+    compute_types=("float32", "bfloat16"),
     devices=("cuda",),
-    modes={None: "fast"},
-    selectable=False,
+    modes={"float32": "fast", "bfloat16": "fast"},
 )
 # The first computes decodes that name none.
 ENGINES = (CONTINUUM, CTRANSLATE2, ONNXRUNTIME, CUDA_GRAPHS)

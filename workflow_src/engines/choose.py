@@ -18,10 +18,10 @@ EAGER = "eager"
 
 
 class Opened:
-    """An engine opened for the networks of a system; `gives_scores` says whether it can score."""
+    """An engine opened for the networks of a system."""
 
     def __init__(self, declared: Engine, inner: Any):
-        self.declared, self.inner, self.gives_scores = declared, inner, inner.gives_scores
+        self.declared, self.inner = declared, inner
 
     def search(
         self,

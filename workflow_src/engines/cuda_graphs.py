@@ -18,7 +18,7 @@ from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_network
 from workflow_src.nn.layers import check_length
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses, max_positions
+from workflow_src.types import EOS, PAD, Hypotheses, max_positions, wide
 
 # What a search works with, by role.
 Networks = Mapping[str, nn.Module] | None
@@ -77,20 +77,18 @@ class Program:
 
 
 class CapturedPasses:
-    """The engine: the searches of a system that have programs, without scores. `models` are its networks by family.
+    """The engine: the searches of a system that have programs. `models` are its networks by family.
 
     Programs live as long as this object. They share the memory that they compute in, and each keeps that of its
     outputs, which are read before another one runs: logits, where a search reads these.
     """
 
-    gives_scores = False
-
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
         self.models, self.device = dict(models), device
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings: the networks of a search, its pass, and the key of its graph.
-        self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}
+        # By settings, and whether scores are asked for: the networks of a search, its pass, and the key of its graph.
+        self._passes: dict[tuple[SearchSettings, bool], tuple[Networks, Pass, str]] = {}
         # By graph, sentences and source width: the ids, and how wide outputs were.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
@@ -111,26 +109,24 @@ class CapturedPasses:
         scored: bool = False,
         networks: Networks = None,
     ) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
+        """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
         `networks` by role are all that a search works with, the system's own model among them; None: its own alone.
-        `scored`, which every engine takes, must be False.
         """
-        assert not scored, "captured programs give no scores"
         count = len(sources)
-        program, graph = self._pass(settings, networks)
+        program, graph = self._pass(settings, scored, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
         outputs = self._outputs(key, program, ids, count)
         if program.read_tensors is not None:
-            hypotheses = program.read_tensors(self._sources[key][:count], outputs)
-            return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps, candidates=hypotheses.candidates)
-        arrays = [(part.float() if part.is_floating_point() else part).numpy() for part in outputs]
+            return program.read_tensors(self._sources[key][:count], outputs)
+        arrays = [(wide(part) if part.is_floating_point() else part).numpy() for part in outputs]
         if program.read is not None:
-            hypotheses = program.read(ids[:count].numpy(), arrays)
-            return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps)
-        tokens = program.finished(*(part.tolist() for part in arrays))
-        return Hypotheses(tokens, [0.0] * count, [program.steps] * count)
+            return program.read(ids[:count].numpy(), arrays)
+        words, positions, *scores = (part.tolist() for part in arrays)
+        return Hypotheses(
+            program.finished(words, positions), scores[0] if scored else [0.0] * count, [program.steps] * count
+        )
 
     def _outputs(self, key: Key, program: Pass, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
@@ -173,11 +169,11 @@ class CapturedPasses:
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, networks: Networks) -> tuple[Pass, str]:
-        cached = self._passes.get(settings)
+    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks) -> tuple[Pass, str]:
+        cached = self._passes.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
-            program = make_pass(networks or own_networks(self.models, settings), settings, False)
-            cached = self._passes[settings] = networks, program, graph_key(settings)
+            program = make_pass(networks or own_networks(self.models, settings), settings, scored)
+            cached = self._passes[settings, scored] = networks, program, graph_key(settings, scored)
         return cached[1:]
 
 

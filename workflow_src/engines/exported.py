@@ -59,8 +59,6 @@ class ExportedGraphs:
     time, and batches change nothing.
     """
 
-    gives_scores = True
-
     def __init__(
         self, models: Mapping[str, nn.Module], threads: int = 0, int8: bool = False, folder: Path | None = None
     ):

@@ -9,12 +9,6 @@ from workflow_src.registry import default_engine
 from workflow_src.spec import SearchSettings
 
 
-def compute_engine(settings: Mapping[str, Any]) -> str:
-    """The engine of a decode's settings as rows name it: `onnxruntime-int8`, or `continuum`."""
-    engine = settings.get("engine")
-    return f"{engine}-{settings['compute_type']}" if engine else default_engine().name
-
-
 def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a search that differ from the defaults of a bundle that carries systems.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
 from workflow_src.registry import default_engine, engines
 from workflow_src.spec import Engine
@@ -36,9 +37,20 @@ def open_eager_translators(
 def open_translator(
     folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]
 ) -> BaseTranslator:
-    """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly."""
+    """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly.
+
+    Raises ConfigError where the engine needs a GPU and there is none.
+    """
+    import torch
+
     from workflow_src.serving.translator import Translator
 
+    engine = _engine(settings)
+    if _only(engine) == "cuda" and (device == "cpu" or not torch.cuda.is_available()):
+        problem = "there is no GPU here, or runtime.device is cpu"
+        raise ConfigError(
+            "engine", engine.name, problem=problem, hint="decode where there is one, or remove the engine"
+        )
     device, precision, mode = placement(settings, device, precision)
     return Translator.load(folder, device, precision, threads, mode)
 
@@ -49,7 +61,7 @@ def placement(settings: Mapping[str, Any], device: str = "auto", precision: str 
     # A folder that another engine reads has no modes.
     mode = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
     if _only(engine):
-        return (*_placed(engine, device, precision), mode)
+        return (*_placed(engine, settings, device, precision), mode)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     # Only float16 needs a GPU, whose libraries an engine may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")
@@ -66,15 +78,17 @@ def _only(engine: Engine) -> str | None:
     return engine.devices[0] if len(engine.devices) == 1 and not engine.exports else None
 
 
-def _placed(engine: Engine, device: str, precision: str) -> tuple[str, str]:
+def _placed(engine: Engine, settings: Mapping[str, Any], device: str, precision: str) -> tuple[str, str]:
     """Device and precision of bundles under an engine.
 
-    An engine with one kind of device keeps it, in float32: elsewhere the mode's name selects another engine.
+    An engine with one kind of device keeps it, because elsewhere the mode's name selects another engine, and computes
+    in the decode's compute type, or makes it of float32.
     """
     only = _only(engine)
     if only is None:
         return device, precision
-    return device if device.split(":")[0] == only else only, "float32"
+    precision = "bfloat16" if settings.get("compute_type") == "bfloat16" else "float32"
+    return device if device.split(":")[0] == only else only, precision
 
 
 def open_role_translators(
@@ -83,7 +97,7 @@ def open_role_translators(
     """Translators of the systems that a search works with, by role, where the decode's engine computes."""
     from workflow_src.serving.translator import Translator
 
-    device, precision = _placed(_engine(settings), machine.device, machine.precision)
+    device, precision = _placed(_engine(settings), settings, machine.device, machine.precision)
     return {
         role: Translator.load(folder, device, precision, machine.threads, engine="eager")
         for role, folder in folders.items()

@@ -229,9 +229,7 @@ class Translator(BaseTranslator):
     ) -> Opened | None:
         """The engine that computes `number` sentences, one at a time or together, where that is not our own code."""
         fast = self._fast
-        if fast is None or (scored and not fast.gives_scores):
-            return None
-        if why_not(fast.declared, self._families[0][1], settings):
+        if fast is None or why_not(fast.declared, self._families[0][1], settings):
             return None
         if not self._automatic:
             return fast

@@ -257,7 +257,6 @@ class Engine:
     export          (network, subwords, folder to write into) -> an `Export`; for engines that export
     distil          (network, subwords, Runtime, threads) -> function of (source ids, settings, batch) -> Hypotheses and
                     the places of sentences that it leaves to our own code; for engines that distil text
-    selectable      decodes of a configuration may name it
     """
 
     name: str
@@ -271,7 +270,6 @@ class Engine:
     exports: str | None = None
     export: str | None = None
     distil: str | None = None
-    selectable: bool = True
     look: Look = Look()
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from workflow_src.config.display import engine_of
 from workflow_src.config.experiment import Removal
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_figure
@@ -16,7 +17,7 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
-from workflow_src.serving.choice import choice_words, compute_engine, default_fields
+from workflow_src.serving.choice import choice_words, default_fields
 from workflow_src.spec import Frozen
 
 DESCRIPTION = "bundle.json"
@@ -58,7 +59,7 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
     measured: list[dict[str, Any]] = [
         {
             "row": row.name,
-            "engine": compute_engine(row.settings),
+            "engine": engine_of(row.settings),
             "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
             "settings": row.settings | (read_chosen(row.chosen) if row.chosen else {}),
         }

@@ -320,7 +320,7 @@ def test_an_unknown_name_names_the_nearest(changes, fields):
         ),
         (
             {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},
-            {"setting": "decodes[0].engine", "allowed": ("continuum", "ctranslate2", "onnxruntime")},
+            {"setting": "decodes[0].engine", "allowed": ("continuum", "ctranslate2", "cuda_graphs", "onnxruntime")},
         ),
         ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "allowed": entries(1)}),
         ({"speed": {"protocols": ["tpu"]}}, {"setting": "speed.protocols[0]", "nearest": "gpu"}),

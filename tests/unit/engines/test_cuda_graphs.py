@@ -100,9 +100,9 @@ def case(name: str):
 
 
 @torch.no_grad()
-def eager(models, sources, settings):
+def eager(models, sources, settings, scored: bool = False):
     run = registry.import_object(registry.search_of(settings).run)
-    return run(own_networks(models, settings), pad(sources, eos=True), settings, False)
+    return run(own_networks(models, settings), pad(sources, eos=True), settings, scored)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -119,6 +119,20 @@ def test_translations_are_those_of_dynamic_shapes(name):
     assert len({tuple(row) for row in expected.tokens}) > 8
     # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
     assert len(engine._programs) <= 9
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_those_of_dynamic_shapes(name):
+    models, settings = case(name)
+    engine, sources = CapturedPasses(models, CPU), sentences(12)
+    expected = eager(models, sources, settings, scored=True)
+    for size in (1, 12):
+        parts = [engine.translate(sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
+        assert [row for part in parts for row in part.tokens] == expected.tokens
+        assert [score for part in parts for score in part.scores] == pytest.approx(expected.scores, abs=1e-9)
+    assert len(set(expected.scores)) > 6
+    # Without scores, a program of its own.
+    assert engine.translate(sources, settings).tokens == expected.tokens
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pretended_cuda import pretended
 
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
@@ -62,6 +63,19 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
 def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles):
     with pytest.raises((RuntimeError, AssertionError), match=r"(?i)cuda|nvidia"):
         open_translator(tiny_bundles["lvm"], "auto", "auto", 1, {})
+
+
+@pytest.mark.parametrize("compute_type", ["float32", "bfloat16"])
+def test_graphs_are_computed_on_a_gpu_in_the_type_of_the_decode(tiny_bundles, lines, compute_type):
+    settings = {"engine": "cuda_graphs", "compute_type": compute_type}
+    with pretended() as machine:
+        translator, how = opened(tiny_bundles["lvm"], "auto", settings)
+        assert how == ("cuda", compute_type, "fast") and translator._fast.declared.name == "cuda_graphs"
+        hypotheses = translator.search(lines, translator.settings("delta", steps=1)[0], normalised=True)
+        assert machine.counts["graph launches"] and len(set(hypotheses.scores)) > 1
+        with pytest.raises(ConfigError) as refused:
+            opened(tiny_bundles["lvm"], "cpu", settings)
+        assert (refused.value.setting, refused.value.value) == ("engine", "cuda_graphs")
 
 
 @pytest.fixture(scope="module")

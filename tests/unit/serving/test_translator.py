@@ -511,8 +511,6 @@ def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles,
 class Graphs:
     """An engine whose graphs are those of our own code; to make one ready is an export."""
 
-    gives_scores = True
-
     def __init__(self, translator, gains: bool = True, able: bool = True):
         self.declared, self.translator, self.able = translator._fast.declared, translator, able
         self.gains_in_batches = lambda _settings: gains
