@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
@@ -13,6 +14,7 @@ from workflow_src.evaluation.report.results import FORMAT, Row, row_type
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
 from workflow_src.registry import default_metrics
+from workflow_src.serving import bundle
 
 SYSTEMS = {
     "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
@@ -21,7 +23,22 @@ SYSTEMS = {
     "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
     "ctc": {"family": "nat", "preset": "tiny", "data": "raw", "base": None},
 }
+NETWORK = {"family": "lvm", "model": {}, "weights": "lvm.safetensors", "sha256": "0" * 64, "role": "model"}
+NETWORK |= {"sizes": {"source": 10, "target": 10, "joint": True}}
 INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+def bundle_description(search: str, normalisation: NormalisationConfig | None = None) -> dict:
+    """What the `bundle.json` of a system with one search holds, as far as reports read it."""
+    return {
+        "format": bundle.FORMAT,
+        "system": "lvm",
+        "models": {"lvm": NETWORK},
+        "searches": [search],
+        "defaults": {"search": search},
+        "normalisation": (normalisation or NormalisationConfig()).model_dump(mode="json"),
+        "languages": {"source": "de", "target": "en"},
+    }
 
 
 class Tables(HTMLParser):

@@ -17,6 +17,7 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.records.atomic import read_chosen, read_json
 from workflow_src.registry import engines
+from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.recommended import translate_command
 
 PLAN = Plan(load_experiment("smoke"))
@@ -71,7 +72,7 @@ def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
     export = engines()[decode.engine].exports
     folder = PLAN.finished_bundle(decode.system, 1, export)
     others = {role: PLAN.finished_bundle(name, 1) for role, name in PLAN.systems_in_roles(decode).items()}
-    description = read_json(smoke_run / folder / "bundle.json")
+    description = read_bundle(smoke_run / folder)
     command = translate_command(folder, description, decode.settings | chosen, others, device="cpu")
     path = smoke_run / PLAN.translation(decode, 1, "test")
     expected = lines(path)

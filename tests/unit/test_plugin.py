@@ -16,7 +16,6 @@ from stage_server import python_module
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
@@ -219,15 +218,8 @@ def scored(bleu):
 
 def _shown_files(usage):
     """Texts, translations and bundles that the section "Use it" reads."""
-    normalisation = NormalisationConfig().model_dump(mode="json")
     for row in usage["rows"]:
-        about = {
-            "searches": [row["name"]],
-            "defaults": {"search": row["name"]},
-            "normalisation": normalisation,
-            "languages": {"source": "de", "target": "en"},
-        }
-        write_json(Path(row["bundle"], "bundle.json"), about)
+        write_json(Path(row["bundle"], "bundle.json"), reports.bundle_description("unrepeat"))
         write_json(Path(row["bundle"], "subwords/subwords.json"), {})
     for path in (usage["source"], usage["reference"], *(row["translations"] for row in usage["rows"])):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

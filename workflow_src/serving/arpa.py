@@ -22,15 +22,16 @@ def export_arpa(folder: Path, output: Path) -> str:
     """
     description = read_bundle(folder)
     families = registry.families()
-    parts = {
-        name: part for name, part in description["models"].items() if LANGUAGE_MODEL in families[part["family"]].traits
+    language_models = {
+        name: part for name, part in description.models.items() if LANGUAGE_MODEL in families[part.family].traits
     }
-    if not parts:
+    if not language_models:
         raise ArtifactError(
-            folder, f"is the bundle of {description['system']} and has no language model", "give the bundle of one"
+            folder, f"is the bundle of {description.system} and has no language model", "give the bundle of one"
         )
     runtime = choose("cpu", "float32", training=False)
-    (name, network), *_ = load_models(folder, {**description, "models": parts}, runtime).items()
+    description = description.model_copy(update={"models": language_models})
+    (name, network), *_ = load_models(folder, description, runtime).items()
     model = network.scorer
     if not isinstance(model, NgramModel):
         raise ArtifactError(name, f"in {folder} has no table of n-grams, and ARPA files have nothing else")

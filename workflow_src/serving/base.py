@@ -14,7 +14,6 @@ from typing import Any
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.placeholders import numbered
@@ -26,6 +25,7 @@ from workflow_src.errors import ConfigError, DeclarationError, InputError, short
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
+from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
@@ -51,21 +51,20 @@ class BaseTranslator(ABC):
     `translate` had, and what translations make of them (`Placeholders.outcomes`).
     """
 
-    def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
+    def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
         self.description = description
         self.models = models
         self.subwords = subwords
         self.runtime = runtime
-        self.searches: list[str] = description["searches"]
+        self.searches = list(description.searches)
         self.last_timings = {"encode": 0.0, "decode": 0.0}
         self.placeholders: Counter[str] = Counter()
         self.engine = EAGER
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
-        normalisation = NormalisationConfig.model_validate(description["normalisation"])
         kinds = subwords.placeholders.kinds if subwords.placeholders else ()
-        self._source = Normaliser(normalisation, description["languages"]["source"], kinds)
-        self._target = Normaliser(normalisation, description["languages"]["target"], kinds)
+        self._source = Normaliser(description.normalisation, description.languages.source, kinds)
+        self._target = Normaliser(description.normalisation, description.languages.target, kinds)
 
     @property
     def network(self) -> nn.Module:
@@ -174,8 +173,8 @@ class BaseTranslator(ABC):
         source_pieces = map(self._source_pieces, sources) if extras.details else [[] for _ in sources]
         pieces = self._target_pieces if extras.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
-        languages = self.description["languages"]
-        return of_lines(sentences, parts, gaps(parts, languages["source"], languages["target"]), extras.n_best or 1)
+        languages = self.description.languages
+        return of_lines(sentences, parts, gaps(parts, languages.source, languages.target), extras.n_best or 1)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         """The subwords that the model reads of a source, to show."""
@@ -218,7 +217,7 @@ class BaseTranslator(ABC):
     def _removal(self, settings: SearchSettings) -> Removal:
         """What is removed of the repetitions of a search by default."""
         traits = self._traits(settings)
-        return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.get("remove_repetitions"))
+        return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.remove_repetitions)
 
     # Cached for calls with one sentence.
     @functools.cached_property
@@ -321,7 +320,7 @@ class BaseTranslator(ABC):
         check_lines(lines)
         began = time.perf_counter()
         with _half_characters_named(lines, first_line):
-            parts = split_lines(lines, self.description["languages"]["source"]) if split else whole_lines(lines)
+            parts = split_lines(lines, self.description.languages.source) if split else whole_lines(lines)
             texts = self._normalised([part.text for part in parts], normalised)
             sources = self._encoded(texts)
             limit = self._positions() - 1
@@ -376,9 +375,9 @@ class BaseTranslator(ABC):
                 hint = "change the settings instead"
                 raise ConfigError(next(iter(fields)), problem="it is given beside settings", hint=hint)
             return self._completed(search), {}
-        defaults = self.description["defaults"]
+        defaults = self.description.defaults
         if not self.searches:
-            raise InputError(self.description["system"], "is no system that translates", "give the bundle of one")
+            raise InputError(self.description.system, "is no system that translates", "give the bundle of one")
         declared = self._search(search or defaults["search"])
         kind, systems = declared.settings, {}
         for name in fields:
@@ -387,7 +386,7 @@ class BaseTranslator(ABC):
         for name, role in kind.roles().items():
             if isinstance(fields.get(name), BaseTranslator):
                 systems[role] = fields[name]
-                fields = fields | {name: fields[name].description["system"]}
+                fields = fields | {name: fields[name].description.system}
         own = bundle.defaults(self.description, declared)
         # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
         if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
@@ -428,7 +427,7 @@ class BaseTranslator(ABC):
         vocabulary = self.subwords.target_size
         check_beams(settings, vocabulary)
         if longest := max(map(len, sources), default=0):
-            dim = self.description["models"][self._families[0][0]]["model"]["dim"]
+            dim = self.description.models[self._families[0][0]].model["dim"]
             together = min(batch, sum(map(bool, sources)))
             check_room(settings, Sizes(vocabulary, longest + 1, dim, together), self.runtime.device)
 

@@ -69,7 +69,7 @@ class Choice(Lenient):
 
 
 class Description(Lenient):
-    """The description of a bundle, without its provenance and the entries of engines."""
+    """The description of a bundle, without its provenance."""
 
     system: str
     models: dict[str, Network] = Field(min_length=1)
@@ -90,64 +90,63 @@ class Description(Lenient):
         return self
 
 
-def read_bundle(folder: Path) -> dict[str, Any]:
+def read_bundle(folder: Path) -> Description:
     """The description of a bundle. Raises ArtifactError where the folder is none, or a plug-in of it is missing."""
     if folder.is_file():
         raise ArtifactError(folder, "is a file", f"name the folder of a bundle, such as {folder.parent}")
     if not (folder / DESCRIPTION).is_file():
         raise ArtifactError(folder, f"is no bundle: it has no {DESCRIPTION}", "export a trained system first")
-    description = read_json(folder / DESCRIPTION)
-    check_format(description, FORMAT, str(folder / DESCRIPTION), AGAIN)
-    checked(Description, description, str(folder / DESCRIPTION), AGAIN)
+    content = read_json(folder / DESCRIPTION)
+    check_format(content, FORMAT, str(folder / DESCRIPTION), AGAIN)
+    description = checked(Description, content, str(folder / DESCRIPTION), AGAIN)
     _check_plugins(folder, description)
     return description
 
 
-def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
+def _check_plugins(folder: Path, description: Description) -> None:
     loaded = {plugin.plugin.name for plugin in registry.plugins()}
-    for needed in description.get("plugins", []):
-        if needed["name"] not in loaded:
+    for needed in description.plugins:
+        if needed.name not in loaded:
             raise ArtifactError(
                 folder,
-                f"needs the plug-in {needed['name']} {needed['version']}",
-                f"install it, or name its package ({needed['module']}) with --plugins",
+                f"needs the plug-in {needed.name} {needed.version}",
+                f"install it, or name its package ({needed.module}) with --plugins",
             )
-    for name, part in description["models"].items():
-        if part.get("family") not in registry.families():
-            raise ArtifactError(folder, f"has {name} of family {part.get('family')}, which is not declared here", AGAIN)
-    for name in description["searches"]:
+    for name, network in description.models.items():
+        if network.family not in registry.families():
+            raise ArtifactError(folder, f"has {name} of family {network.family}, which is not declared here", AGAIN)
+    for name in description.searches:
         if name not in registry.searches():
             raise ArtifactError(folder, f"has the search {name}, which is not declared here", AGAIN)
-    search_names = description["searches"]
-    if search_names and (default := description["defaults"].get("search")) not in search_names:
+    search_names = description.searches
+    if search_names and (default := description.defaults.get("search")) not in search_names:
         raise ArtifactError(
             folder / DESCRIPTION, f"has defaults.search {short_repr(default)}, none of {', '.join(search_names)}", AGAIN
         )
-    if "engine" in description:
-        engine = registry.engines().get(description["engine"])
+    if "engine" in description.model_fields_set:
+        engine = registry.engines().get(description.engine or "")
         if engine is None or not engine.exports:
             raise ArtifactError(
-                folder, f"is for engine {description['engine']}, which has no folders of its own here", AGAIN
+                folder, f"is for engine {description.engine}, which has no folders of its own here", AGAIN
             )
 
 
-def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
+def networks(description: Description) -> list[tuple[str, Family]]:
     """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
-    by_name = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
+    by_name = [(name, registry.families()[network.family]) for name, network in description.models.items()]
 
-    return sorted(by_name, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
+    return sorted(by_name, key=lambda entry: {MODEL: 0, BASE: 1}.get(description.models[entry[0]].role, 2))
 
 
-def roles(description: dict[str, Any]) -> dict[str, str]:
+def roles(description: Description) -> dict[str, str]:
     """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
-    parts = description["models"]
-    return {part["role"]: name for name, part in parts.items() if part["role"] not in (MODEL, BASE)}
+    return {network.role: name for name, network in description.models.items() if network.role not in (MODEL, BASE)}
 
 
-def defaults(description: Mapping[str, Any], search: Search) -> dict[str, Any]:
+def defaults(description: Description, search: Search) -> dict[str, Any]:
     """Defaults of a search in a bundle: systems that it carries, and settings, if it is finished."""
-    own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
-    return own | description.get("search_defaults", {}).get(search.name, {})
+    own = {name: value for name, value in description.defaults.items() if name in search.settings.model_fields}
+    return own | description.search_defaults.get(search.name, {})
 
 
 def searches(families: list[Family]) -> list[str]:

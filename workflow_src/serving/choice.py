@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.registry import default_engine
+from workflow_src.serving.bundle import Description
 from workflow_src.spec import SearchSettings
 
 
@@ -25,18 +26,15 @@ def _default(kind: type[SearchSettings], name: str) -> Any:
     return None if kind.option(name).required else kind.default(name)
 
 
-def choice_words(description: Mapping[str, Any]) -> str:
+def choice_words(description: Description) -> str:
     """The default search of a bundle and how it was chosen: `ctc-beam, the best of 3 rows on dev (…)`."""
-    search, choice = description["defaults"]["search"], description.get("default_from")
+    search, choice = description.defaults["search"], description.default_from
     if choice is None:
         return f"{search}, the first of the system's searches; bundles of an experiment have the one that dev chose"
-    if "row" not in choice:
-        why = (
-            f"{search}, the first of the system's searches, because {choice['experiment']} measures none of them on dev"
-        )
+    if choice.row is None:
+        why = f"{search}, the first of the system's searches, because {choice.experiment} measures none of them on dev"
     else:
-        rows = choice["rows"]
-        best = "the only row" if rows == 1 else f"the best of {rows} rows"
-        engine = "" if choice["engine"] == default_engine().name else f" in {choice['engine']}"
-        why = f"{search}, {best} on dev ({choice['row']}{engine}, BLEU {choice['dev_bleu']:.2f})"
-    return why + ("; with the experiment's search_defaults" if "settings" in choice else "")
+        best = "the only row" if choice.rows == 1 else f"the best of {choice.rows} rows"
+        engine = "" if choice.engine == default_engine().name else f" in {choice.engine}"
+        why = f"{search}, {best} on dev ({choice.row}{engine}, BLEU {choice.dev_bleu:.2f})"
+    return why + ("; with the experiment's search_defaults" if choice.settings else "")

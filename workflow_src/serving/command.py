@@ -43,14 +43,14 @@ def _number(text: str) -> int | str:
         return text
 
 
-def _parser(search: Search | None, description: Mapping[str, Any] | None) -> argparse.ArgumentParser:
+def _parser(search: Search | None, description: bundle.Description | None) -> argparse.ArgumentParser:
     """The options of the command and of all searches; the help has those of `search`, with defaults of `description`,
     that of a bundle."""
     defaults = bundle.defaults(description, search) if description and search else {}
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
-    if description and description["searches"]:
+    if description and description.searches:
         default = choice_words(description)
-    configured = (description or {}).get("remove_repetitions")
+    configured = description.remove_repetitions if description else None
     removal, exempt = (
         configured or "subwords",
         "autoregressive searches" + " and models with alignments" * (configured is None),
@@ -300,9 +300,9 @@ def _parse(words: list[str] | None) -> Options:
         except ArtifactError as error:
             failure = error
     if first.search and first.search not in registry.searches() and description:
-        allowed = description["searches"]
-        raise ConfigError("--search", first.search, allowed=allowed, hint=PLUGGED.format("a search"))
-    name = first.search or (description["defaults"].get("search") if description else None)
+        hint = PLUGGED.format("a search")
+        raise ConfigError("--search", first.search, allowed=description.searches, hint=hint)
+    name = first.search or (description.defaults.get("search") if description else None)
     search = registry.searches().get(name or "")
     parser = _parser(search, description)
     parsed, unknown = parser.parse_known_args(words)

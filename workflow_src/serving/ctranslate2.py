@@ -22,7 +22,7 @@ from workflow_src.registry import engines, families, search_of
 from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator, check_roles
-from workflow_src.serving.bundle import AGAIN, DESCRIPTION
+from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
 from workflow_src.spec import SearchSettings, check_beams
 from workflow_src.types import Hypotheses
 
@@ -40,7 +40,7 @@ class CTranslate2Translator(BaseTranslator):
 
     @classmethod
     def open(
-        cls, folder: Path, description: dict[str, Any], device: str, precision: str, threads: int | None
+        cls, folder: Path, description: Description, device: str, precision: str, threads: int | None
     ) -> CTranslate2Translator:
         """Read a folder that the rule export_ctranslate2 or import_model made.
 
@@ -49,14 +49,14 @@ class CTranslate2Translator(BaseTranslator):
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.
         """
-        name, *others = description["models"]
+        name, *others = description.models
         if others:
             raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
-        part = description["models"][name]
-        family = families()[part["family"]]
-        settings: Any = checked(family.model, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        weights = folder / part["weights"]
-        if not weights.is_file() or sha256(weights) != part["sha256"]:
+        part = description.models[name]
+        family = families()[part.family]
+        settings: Any = checked(family.model, part.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        weights = folder / part.weights
+        if not weights.is_file() or sha256(weights) != part.sha256:
             raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
         kind, _ = device_and_index(device)
         if precision == "auto":
@@ -105,7 +105,8 @@ class CTranslate2Translator(BaseTranslator):
         check_batch(batch)
         check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
-        declared = engines()[self.description["engine"]]
+        assert self.description.engine is not None, "`open` reads folders that name their engine"
+        declared = engines()[self.description.engine]
         reason = declared.serves(self._families[0][1], search, settings)
         if reason:
             raise ConfigError("engine", declared.name, problem=f"it {reason}")

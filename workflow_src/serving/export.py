@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import room_for, sha256, write_json
+from workflow_src.records.atomic import read_json, room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families, import_object, searches, searches_of
 from workflow_src.serving import bundle as bundles
@@ -26,7 +26,7 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
         own = [other for other in families().values() if not other.imported]
         served = ", ".join(other.name for other in own if serves(engine, other))
         raise ArtifactError(
-            source, f"holds {bundle.description['system']}", f"{engine.title} can hold systems of family {served} only"
+            source, f"holds {bundle.description.system}", f"{engine.title} can hold systems of family {served} only"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
@@ -38,12 +38,11 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     weights = {"weights": exported.weights, "sha256": sha256(folder / exported.weights)}
     inputs, files = {"bundle": source / DESCRIPTION}, digests(folder, names)
     made_by = provenance({}, inputs, files, **exported.versions)
-    models = {name: bundle.description["models"][name] | weights}
-    write_json(
-        folder / DESCRIPTION, bundle.description | {"engine": engine.name, "models": models, "provenance": made_by}
-    )
+    description = read_json(source / DESCRIPTION)
+    models = {name: description["models"][name] | weights}
+    write_json(folder / DESCRIPTION, description | {"engine": engine.name, "models": models, "provenance": made_by})
     version = "".join(f" {version}" for version in exported.versions.values())
-    return f"{bundle.description['system']} is in {folder}, for {engine.title}{version}"
+    return f"{bundle.description.system} is in {folder}, for {engine.title}{version}"
 
 
 def _moved(building: Path, folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,24 +15,24 @@ from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
 from workflow_src.runtime.device import Runtime
-from workflow_src.serving.bundle import AGAIN, DESCRIPTION
+from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
 
 
-def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> dict[str, nn.Module]:
+def load_models(folder: Path, description: Description, runtime: Runtime) -> dict[str, nn.Module]:
     """The models of a bundle by name, on their device and ready to translate.
 
     Raises ArtifactError when weights are missing, damaged or of another model.
     """
     models = {}
-    for name, part in description["models"].items():
-        path = folder / part["weights"]
+    for name, part in description.models.items():
+        path = folder / part.weights
         if not path.is_file():
-            raise ArtifactError(folder, f"lacks {part['weights']}", AGAIN)
-        if sha256(path) != part["sha256"]:
+            raise ArtifactError(folder, f"lacks {part.weights}", AGAIN)
+        if sha256(path) != part.sha256:
             raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", "copy the bundle again")
-        declared = registry.families()[part["family"]].model
-        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        model = build(part["family"], part["model"], part["sizes"])
+        declared = registry.families()[part.family].model
+        checked(declared, part.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        model = build(part.family, part.model, part.sizes.model_dump(exclude_unset=True))
         load_weights(model, path)
         models[name] = _placed(model, runtime).eval()
     return models

@@ -13,7 +13,7 @@ from workflow_src.serving.folders import placement
 
 def translate_command(
     folder: str,
-    description: Mapping[str, Any],
+    description: bundle.Description,
     settings: Mapping[str, Any],
     systems: Mapping[str, str],
     device: str = "auto",
@@ -26,7 +26,7 @@ def translate_command(
     """
     values = settings_of(settings)
     search, own = search_of(values), bundle.defaults(description, search_of(values))
-    words = ["--search", search.name] if search.name != description["defaults"].get("search") else []
+    words = ["--search", search.name] if search.name != description.defaults.get("search") else []
     kind = type(values)
     roles = kind.roles()
     for name, role in roles.items():
@@ -40,8 +40,8 @@ def translate_command(
         value, default = getattr(values, name), own.get(name, kind.default(name))
         if name not in roles and value != default:
             words += option_words(name, value)
-    if plugins := description.get("plugins"):
-        words += ["--plugins", *(plugin["module"] for plugin in plugins)]
+    if description.plugins:
+        words += ["--plugins", *(plugin.module for plugin in description.plugins)]
     device, precision, engine = placement(settings, device, precision)
     # CPUs compute in float32 by default.
     precision = "auto" if (device, precision) == ("cpu", "float32") else precision

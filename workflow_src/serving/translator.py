@@ -11,7 +11,6 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +26,7 @@ from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
 from workflow_src.serving.base import BaseTranslator, check_roles
-from workflow_src.serving.bundle import read_bundle
+from workflow_src.serving.bundle import Description, read_bundle
 from workflow_src.serving.models import load_models
 from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses, max_positions
@@ -39,7 +38,7 @@ EXPORT_PAYS = 10_000
 class Translator(BaseTranslator):
     """A trained system, ready to translate by our own code, or by an engine that reads our weights."""
 
-    def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
+    def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
         super().__init__(description, models, subwords, runtime)
         self._fast: Opened | None = None
         self._automatic = True
@@ -69,13 +68,13 @@ class Translator(BaseTranslator):
         folder = check_folder(folder)
         check_threads(threads)
         description = read_bundle(folder)
-        if "engine" in description:
-            imported = any(registry.families()[part["family"]].imported for part in description["models"].values())
+        if description.engine is not None:
+            imported = any(registry.families()[part.family].imported for part in description.models.values())
             # A model that was made elsewhere has no other engine.
             if engine != "auto" and not (imported and engine == EAGER):
                 problem = f"it is for bundles, and {folder} is the folder of another engine"
                 raise ConfigError("engine", engine, problem=problem, hint="remove it")
-            opens = registry.import_object(registry.engines()[description["engine"]].open)
+            opens = registry.import_object(registry.engines()[description.engine].open)
             return opens.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
         set_threads(threads)
@@ -191,7 +190,7 @@ class Translator(BaseTranslator):
             other = systems.get(role)
             if other is not None:
                 named[role] = self._network_of(other, name, needed[role])
-            elif role in carried and getattr(settings, name) == self.description["defaults"].get(name):
+            elif role in carried and getattr(settings, name) == self.description.defaults.get(name):
                 named[role] = self.models[carried[role]]
             elif getattr(settings, name) is not None:
                 raise ConfigError(
@@ -205,7 +204,7 @@ class Translator(BaseTranslator):
 
     def _network_of(self, other: BaseTranslator, name: str, role: Role) -> nn.Module:
         """The network of another system that fills a role. Raises ConfigError for one that cannot."""
-        system = other.description["system"]
+        system = other.description.system
         if not other.models:
             problem = "it is the folder of another engine, which scores no given text"
             raise ConfigError(name, system, problem=problem, hint="give its bundle")

@@ -110,7 +110,7 @@ def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     if translator.subwords.digest != subwords.digest:
         raise ArtifactError(inputs.model, f"has other subwords than {inputs.subwords}", "import the model again")
     settings, network = inputs.settings.search_settings(), cast(ImportedNetwork, translator.network)
-    log.info("translating with %s, %s", translator.description["engine"], translator.precision)
+    log.info("translating with %s, %s", translator.description.engine, translator.precision)
     return Teacher(
         search=lambda lines: network.translate(lines, settings, inputs.batch),
         lengths=network.lengths,

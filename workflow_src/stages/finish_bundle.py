@@ -17,10 +17,9 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
+from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle
 from workflow_src.serving.choice import choice_words, default_fields
 from workflow_src.spec import Frozen
-
-DESCRIPTION = "bundle.json"
 
 
 class DevRow(Frozen):
@@ -71,23 +70,23 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
     return best
 
 
-def defaults_of(description: dict[str, Any], settings: FinishSettings) -> dict[str, Any]:
+def defaults_of(description: Description, settings: FinishSettings) -> dict[str, Any]:
     """What a finished bundle's description says of its searches: `defaults`, `search_defaults`, `default_from`, and
     `remove_repetitions` where the experiment does; nothing where it has no search."""
-    if not description["searches"]:
+    if not description.searches:
         return {}
-    best = {search: row for search, row in best_rows(settings.rows).items() if search in description["searches"]}
-    carried = {name: value for name, value in description["defaults"].items() if name != "search"}
+    best = {search: row for search, row in best_rows(settings.rows).items() if search in description.searches}
+    carried = {name: value for name, value in description.defaults.items() if name != "search"}
     fields = {search: default_fields(settings_of(row["settings"]), carried) for search, row in best.items()}
     fields |= settings.search_defaults
-    search = next(iter(best), description["defaults"]["search"])
+    search = next(iter(best), description.defaults["search"])
     chosen = {"experiment": settings.experiment, "rows": len(settings.rows)}
     if search in settings.search_defaults:
         chosen["settings"] = "search_defaults"
     if search in best:
         chosen |= {name: best[search][name] for name in ("row", "engine", "dev_bleu")}
     return {
-        "defaults": description["defaults"] | {"search": search},
+        "defaults": description.defaults | {"search": search},
         "search_defaults": {name: values for name, values in fields.items() if values},
         "default_from": chosen,
         **({"remove_repetitions": settings.remove_repetitions} if settings.remove_repetitions else {}),
@@ -96,9 +95,9 @@ def defaults_of(description: dict[str, Any], settings: FinishSettings) -> dict[s
 
 def run(inputs: Inputs) -> str:
     export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
-    description = read_json(export / DESCRIPTION)
-    more = defaults_of(description, settings)
-    files = description["provenance"]["files"]
+    more = defaults_of(read_bundle(export), settings)
+    content = read_json(export / DESCRIPTION) | more
+    files = content["provenance"]["files"]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, digest in files.items():
@@ -109,8 +108,9 @@ def run(inputs: Inputs) -> str:
     for row in settings.rows:
         sources |= row.files
     record = provenance(recorded(settings), sources, files)
-    write_json(folder / DESCRIPTION, description | more | {"provenance": record})
-    return f"{description['system']} is in {folder}" + (f": {choice_words(description | more)}" if more else "")
+    write_json(folder / DESCRIPTION, content | {"provenance": record})
+    finished = read_bundle(folder)
+    return f"{finished.system} is in {folder}" + (f": {choice_words(finished)}" if finished.searches else "")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import engines, families, import_object
-from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe
+from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe
 from workflow_src.spec import MODEL, Frozen
 
 
@@ -64,7 +64,7 @@ def run(inputs: Inputs) -> str:
     normalisation = inputs.normalisation.model_dump(mode="json")
     sources = {f"file {name}": path for name, path in inputs.files.items()}
     sources["subwords"] = inputs.subwords / "subwords.json"
-    description = {
+    content = {
         "format": FORMAT,
         "system": settings.system,
         "seed": inputs.seed,
@@ -76,9 +76,9 @@ def run(inputs: Inputs) -> str:
     }
     # A model that cannot be opened is better refused now than when it translates. int8 takes the least room.
     opens = import_object(engines()[family.engine].open)
-    opens.open(folder, description, "cpu", "int8", 1)
+    opens.open(folder, Description.model_validate(content), "cpu", "int8", 1)
     record = provenance(recorded(settings) | {"normalisation": normalisation}, sources, files)
-    write_json(folder / DESCRIPTION, description | {"provenance": record})
+    write_json(folder / DESCRIPTION, content | {"provenance": record})
     return f"{settings.system} is in {folder}"
 
 

@@ -22,7 +22,7 @@ from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
-from workflow_src.records.atomic import read_chosen, read_json, write_json
+from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
 from workflow_src.runtime.device import cores
@@ -125,21 +125,19 @@ def operations(rows: Sequence[SpeedRow], bundles: Mapping[str, Path]) -> dict[tu
     counts: dict[tuple[str, str], float] = {}
     for row in rows:
         search, key = row.search, (row.system, row.search.name)
-        path = bundles[row.system] / "bundle.json" if row.system in bundles else None
-        if search.step_cost is None or key in counts or path is None or not path.exists():
+        if search.step_cost is None or key in counts or row.system not in bundles:
             continue
-        description = read_json(path)
-        if description.get("models"):
-            names = fill(search.needs, bundle.networks(description), bundle.roles(description))
-            counts[key] = search.step_cost({role: _weights(description["models"][n]) for role, n in names.items()})
+        description = bundle.read_bundle(bundles[row.system])
+        names = fill(search.needs, bundle.networks(description), bundle.roles(description))
+        counts[key] = search.step_cost({role: _weights(description.models[n]) for role, n in names.items()})
     return counts
 
 
-def _weights(part: dict[str, Any]) -> dict[str, int]:
+def _weights(network: bundle.Network) -> dict[str, int]:
     """Weights by part of a network that a bundle describes."""
-    family = families()[part["family"]]
-    vocabulary = part["sizes"]["target"] + len(part["sizes"].get("symbols", ()))
-    return family.weights(family.model.model_validate(part["model"]), vocabulary)
+    family = families()[network.family]
+    vocabulary = network.sizes.target + len(network.sizes.symbols)
+    return family.weights(family.model.model_validate(network.model), vocabulary)
 
 
 def start_workers(

@@ -108,9 +108,9 @@ def scores(translator, beam=BEAM, **fields) -> list[float]:
 
 def test_a_bundle_uses_the_language_model_that_it_carries(bundles):
     carrying, plain = load(bundles.carrying), load(bundles.plain)
-    assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
+    assert carrying.description.defaults == {"search": "ctc-greedy", "language_model": "lm"}
     # It is called as the system is, not as what it carries.
-    assert carrying.description["system"] == "ctc"
+    assert carrying.description.system == "ctc"
     alone, with_model = scores(plain, ALONE), scores(plain, language_model=load(bundles.lm))
     assert scores(carrying) == with_model != alone
     assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(bundles.lm), **BEAM)
@@ -154,7 +154,8 @@ def tuned(bundles, run_stage):
 
 def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
     plain, carrying = load(bundles.carrying), load(tuned)
-    assert "search_defaults" not in plain.description and carrying.description["search_defaults"] == {"ctc-beam": TUNED}
+    assert plain.description.search_defaults == {}
+    assert carrying.description.search_defaults == {"ctc-beam": TUNED}
     assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
     assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
     # What is asked for wins, another language model is weighed alike, and without any the weights say nothing.

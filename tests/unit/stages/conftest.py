@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from reports import bundle_description
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
@@ -236,14 +237,7 @@ def _usage(folder, rows):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     details = [{"without_repeated_subwords": text} for text in ("A $dog$.", "A tree.")]
     (folder / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in details))
-    normalisation = NormalisationConfig().model_dump(mode="json")
-    about = {
-        "searches": ["greedy"],
-        "defaults": {"search": "greedy"},
-        "normalisation": normalisation,
-        "languages": {"source": "de", "target": "en"},
-    }
-    _write(folder / "my bundle/bundle.json", about)
+    _write(folder / "my bundle/bundle.json", bundle_description("greedy"))
     _write(folder / "my bundle/subwords/subwords.json", {})
     return {
         "split": "test",

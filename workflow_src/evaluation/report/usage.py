@@ -12,7 +12,6 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
@@ -22,6 +21,7 @@ from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph
 from workflow_src.records.atomic import read_json
+from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.recommended import translate_command
 from workflow_src.spec import Metric
@@ -109,13 +109,12 @@ def context_of(
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
     folder, split, row = recommended.entry["bundle"], usage["split"], recommended.row
-    description = read_json(Path(folder, "bundle.json"))
+    description = read_bundle(Path(folder))
     sources = _first(usage["source"])
     settings = row.settings | (row.picked or {})
     command = translate_command(folder, description, settings, recommended.entry["systems"], device, precision)
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
-    normalisation = NormalisationConfig.model_validate(description["normalisation"])
-    normaliser = Normaliser(normalisation, description["languages"]["source"], kinds)
+    normaliser = Normaliser(description.normalisation, description.languages.source, kinds)
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.
     option = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
     detokenised = [normaliser.detokenise(line) for line in sources]

@@ -7,7 +7,7 @@ import shlex
 from types import SimpleNamespace
 
 import pytest
-from reports import manifest, speed, timed
+from reports import bundle_description, manifest, speed, timed
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
@@ -103,12 +103,7 @@ def section_context(tmp_path):
         for name, each in texts.items():
             (tmp_path / name).write_text("".join(f"{line}\n" for line in each), encoding="utf-8")
         (tmp_path / "out.jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
-        about = {
-            "searches": ["prior-mean"],
-            "defaults": {"search": "prior-mean"},
-            "normalisation": NormalisationConfig(**(normalisation or {})).model_dump(mode="json"),
-            "languages": {"source": "de", "target": "en"},
-        }
+        about = bundle_description("prior-mean", NormalisationConfig(**(normalisation or {})))
         folder = tmp_path / "it's a bundle"
         folder.mkdir(exist_ok=True)
         (folder / "bundle.json").write_text(json.dumps(about))

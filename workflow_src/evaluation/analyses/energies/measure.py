@@ -40,7 +40,7 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     for entry in inputs.searches:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
         tokens = at_lengths(translator, entry["settings"], sources, targets, settings.batch)
-        language, tokeniser = translator.description["languages"]["target"], inputs.entries["bleu_tokeniser"]
+        language, tokeniser = translator.description.languages.target, inputs.entries["bleu_tokeniser"]
         bleu = metrics.bleu_by_convention(translator.text(tokens, removal, source), references, language, tokeniser)
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         own = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
