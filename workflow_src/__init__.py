@@ -1,5 +1,7 @@
 """Continuum. `from workflow_src import Translator` translates with an exported bundle."""
 
+from typing import Any
+
 from workflow_src.runtime import environment
 
 __all__ = ["Translator"]
@@ -8,7 +10,7 @@ __all__ = ["Translator"]
 environment.prepare()
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """`Translator` is imported when it is first asked for: planning a workflow needs no PyTorch."""
     if name == "Translator":
         from workflow_src.serving.translator import Translator

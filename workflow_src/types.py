@@ -254,9 +254,14 @@ class ImportedNetwork(Protocol):
     ) -> Hypotheses: ...
 
 
+# The networks that a search works with, by role. Each is `Any`: which class fills a role is decided when a bundle is
+# opened, and a search takes it for one of the protocols below.
+Networks = Mapping[str, Any]
+
 RefinementStep = Callable[[Tensor], Tensor]
 
-# What the encoder of a model gives. Searches hand it back to the same model and do not look into it.
+# What the encoder of a model gives. Searches hand it back to the same model; they may ask for `mask`, (B, S), and for
+# `select(rows)`, that of some sentences.
 EncoderOutput = Any
 
 
@@ -279,14 +284,72 @@ class LengthHead(Protocol):
         """The `count` most probable target lengths (B, count), most probable first."""
 
 
-class LatentConfig(Protocol):
+class PositionsConfig(Protocol):
+    """What searches need of a model's settings: the longest sequence, in subwords, end symbol counted."""
+
+    @property
+    def max_positions(self) -> int: ...
+
+
+class LatentConfig(PositionsConfig, Protocol):
     """What latent inference needs of a model's settings."""
 
     @property
     def latent_dim(self) -> int: ...
 
+
+class Rescorer(Protocol):
+    """What ranking needs of a model with the trait `scorer`."""
+
     @property
-    def max_positions(self) -> int: ...
+    def config(self) -> PositionsConfig: ...
+
+    def scoring_states(self, source: Tensor) -> Any:
+        """What depends on source (B, S) alone; its `select(rows)` gives that of some sentences."""
+
+    def log_probability(self, states: Any, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for what cannot be."""
+
+
+class RelaxedRescorer(Rescorer, Protocol):
+    """A rescorer that also reads distributions over words."""
+
+    def relaxed_logits(self, states: Any, target: Tensor) -> Tensor:
+        """Logits of p(. | y_<t, x), (B, T+1, V), of distributions over words, target (B, T, V)."""
+
+
+class IncrementalDecoder(Protocol):
+    """An autoregressive decoder one position at a time; what it has read is kept.
+
+    Rows are hypotheses: equally many for each sentence, next to each other; one at the start.
+    """
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one token a row, (N,) int64. Logits (N, V) for the next one, which callers may overwrite."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these (int64 indices), with all their rows."""
+
+
+class AutoregressiveModel(Protocol):
+    """What searches word by word need of a model."""
+
+    @property
+    def config(self) -> PositionsConfig: ...
+
+    def encode(self, source: Tensor) -> EncoderOutput: ...
+
+    def start(self, memory: EncoderOutput) -> IncrementalDecoder: ...
+
+
+class SymbolModel(Protocol):
+    """A model that puts out a symbol at every position, and an output that the symbols stand for."""
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N)."""
 
 
 class LatentModel(Protocol):
@@ -320,7 +383,7 @@ class LatentModel(Protocol):
         """Logits of p(y|z,x) at every position, (B, T, V)."""
 
 
-class SourceLatentModel(Protocol):
+class SourceLatentModel(SymbolModel, Protocol):
     """What latent inference needs of a model with latents of source positions, for outputs of any length."""
 
     # Distinguishes it from a `LatentModel`.
@@ -328,6 +391,9 @@ class SourceLatentModel(Protocol):
 
     @property
     def config(self) -> LatentConfig: ...
+
+    @property
+    def output_bias(self) -> Tensor: ...
 
     def encode(self, source: Tensor) -> EncoderOutput: ...
 
@@ -340,63 +406,63 @@ class SourceLatentModel(Protocol):
     def decode(self, memory: EncoderOutput, z: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
 
-    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
+
+class WordTable(Protocol):
+    """Embeddings of words."""
+
+    @property
+    def weight(self) -> Tensor: ...
 
 
 class AlignedLatentModel(SourceLatentModel, Protocol):
-    """A model with latents of source positions whose outputs are read off slots as CTC's are."""
+    """A model whose outputs are read off slots as CTC's are, with latents of source positions where it has any."""
 
     # The id that a slot without a subword puts out.
     blank: int
+
+    @property
+    def target_embedding(self) -> WordTable: ...
+
+    def hidden(self, memory: EncoderOutput, *, z: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """States (B, N, D) at the slots, of latents z (B, S, Z) or the prior's mean, and the mask (B, N)."""
+
+    def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
+        """Scores over the vocabulary, (..., V); `blank_penalty` is taken off the blank's."""
 
     def slot_origins(self, lengths: Tensor, slots: Tensor, place: Tensor) -> Tensor:
         """The source position (B, N) that slots at places (N,) begin with, of sources of lengths (B,)."""
 
 
-class MaskedModel(Protocol):
-    """What predicting masked subwords needs of a model."""
-
-    # The id that stands at masked positions of a target.
-    mask_symbol: int
+class OnePassModel(SymbolModel, Protocol):
+    """What decoding in one pass needs of a model: all words at once, at a length."""
 
     @property
     def length(self) -> LengthHead: ...
 
     def encode(self, source: Tensor) -> EncoderOutput: ...
 
-    def hidden(self, memory: EncoderOutput, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States (C, N, D) of targets of these lengths (C,) whose every position is masked, and their mask (C, N)."""
-
-    def states(self, memory: EncoderOutput, target: Tensor, mask: Tensor) -> Tensor:
-        """States (C, N, D) of target (C, N) at the positions of mask (C, N); C is a multiple of the sources B."""
+    def hidden(self, memory: EncoderOutput, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
+        """States (B, N, D) of outputs of these lengths (B,), and the mask (B, N); `bound` as in `passes.largest`."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., V), -inf for what may not be put out."""
 
-    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """Outputs (C, N), padded, of symbols (C, N) at the positions of mask (C, N)."""
+
+class MaskedModel(OnePassModel, Protocol):
+    """What predicting masked subwords needs of a model; the states of `hidden` are those of all positions masked."""
+
+    # The id that stands at masked positions of a target.
+    mask_symbol: int
+
+    def states(self, memory: EncoderOutput, target: Tensor, mask: Tensor) -> Tensor:
+        """States (C, N, D) of target (C, N) at the positions of mask (C, N); C is a multiple of the sources B."""
 
 
-class IterativeModel(Protocol):
-    """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
-
-    @property
-    def length(self) -> LengthHead: ...
-
-    def encode(self, source: Tensor) -> EncoderOutput: ...
-
-    def hidden(self, memory: EncoderOutput, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
+class IterativeModel(OnePassModel, Protocol):
+    """What refinement by passes needs of a model: `hidden` is the first, and later ones refine a guess."""
 
     def refine(self, memory: EncoderOutput, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores of words, (B, N, V), -inf for what may not be put out."""
-
-    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """The outputs that symbols (B, N) at the positions of mask (B, N) are, padded."""
 
 
 class LatentLengthModel(SourceLatentModel, Protocol):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import Rescorer, best_of, rescored
+from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.runtime.device import on_cpu
-from workflow_src.types import PAD, Hypotheses
+from workflow_src.types import PAD, EncoderOutput, Hypotheses, OnePassModel, Rescorer, SourceLatentModel, SymbolModel
 
 
 def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
@@ -28,7 +28,9 @@ def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
     return torch.from_numpy(np.stack(tables))
 
 
-def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor]:
+def drawn(
+    model: SourceLatentModel, memory: EncoderOutput, noise: Tensor, temperature: float
+) -> tuple[EncoderOutput, Tensor]:
     """Source states (B * K, S, D) and latents (B * K, S, Z): `temperature` times the prior's deviation off its mean.
 
     `noise` (K, positions, Z) is a table of `noise_table`; the K draws of a sentence follow each other.
@@ -53,7 +55,9 @@ class LengthSettings(Protocol):
     def lengthening(self) -> float: ...
 
 
-def likely_lengths(model, memory, settings: LengthSettings) -> tuple[Any, Tensor]:
+def likely_lengths(
+    model: OnePassModel, memory: EncoderOutput, settings: LengthSettings
+) -> tuple[EncoderOutput, Tensor]:
     """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
 
     With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.
@@ -65,7 +69,7 @@ def likely_lengths(model, memory, settings: LengthSettings) -> tuple[Any, Tensor
     return memory.select(rows), lengths.flatten()
 
 
-def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
+def read_symbols(model: SymbolModel, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
     """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and their mean log-probability (B,), else 0."""
     best, symbols = logits.max(-1)
     rows = model.output(symbols, mask)
@@ -76,7 +80,7 @@ def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Ten
 
 
 @torch.no_grad()
-def best_outputs(model, source: Tensor) -> Hypotheses:
+def best_outputs(model: OnePassModel, source: Tensor) -> Hypotheses:
     """The best symbol of every position at the most probable length, without scores; of source (B, S)."""
     memory = model.encode(source)
     hidden, mask = model.hidden(memory, model.length.predict(memory))

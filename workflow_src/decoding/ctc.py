@@ -6,10 +6,10 @@ import itertools
 
 from torch import Tensor
 
-from workflow_src.types import wide
+from workflow_src.types import AlignedLatentModel, wide
 
 
-def slot_logits(model, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+def slot_logits(model: AlignedLatentModel, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) of source (B, S), blank last, and the mask (B, N) of real slots.
 
     What may not be put out has -inf; `blank_penalty` is taken off the blank's logits.

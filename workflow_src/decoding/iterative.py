@@ -7,20 +7,19 @@ pass to pass, and makes another. Every guess is the most probable word of each p
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols, unpadded
-from workflow_src.types import Hypotheses, IterativeModel, wide
+from workflow_src.types import EncoderOutput, Hypotheses, IterativeModel, wide
 
 # Called with the outputs (B, N), padded, after every pass.
 Watch = Callable[[Tensor], None]
 
 
 def first_pass(
-    model: IterativeModel, memory: Any, lengths: Tensor, scored: bool
+    model: IterativeModel, memory: EncoderOutput, lengths: Tensor, scored: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """States (B, N, D) and mask (B, N) of the first pass at lengths (B,); its outputs (B, N), padded, and their mean
     log-probabilities (B,), 0 where not `scored`."""
@@ -29,7 +28,7 @@ def first_pass(
 
 
 def later_pass(
-    model: IterativeModel, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor, scored: bool
+    model: IterativeModel, memory: EncoderOutput, guess: Tensor, hidden: Tensor, mask: Tensor, scored: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same of a pass that reads a guess (B, N) and the states (B, N, D) behind it."""
     hidden = model.refine(memory, guess, hidden, mask)
@@ -37,7 +36,7 @@ def later_pass(
 
 
 def passed(
-    model: IterativeModel, memory: Any, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
+    model: IterativeModel, memory: EncoderOutput, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
 ) -> tuple[Tensor, Tensor]:
     """Outputs (B, N) of the last of so many passes at lengths (B,), and their scores (B,). No step depends on values,
     so that exporters can follow it."""
@@ -53,7 +52,7 @@ def passed(
 
 def passed_until(
     model: IterativeModel,
-    memory: Any,
+    memory: EncoderOutput,
     lengths: Tensor,
     passes: int,
     scored: bool,

@@ -14,6 +14,7 @@ from workflow_src.types import (
     EOS,
     PAD,
     Batch,
+    EncoderOutput,
     LatentLengthModel,
     LatentModel,
     SourceLatentModel,
@@ -38,7 +39,9 @@ class LengthChoice:
 MOST_PROBABLE = LengthChoice()
 
 
-def decoded(model: SourceLatentModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> tuple[Tensor, Tensor]:
+def decoded(
+    model: SourceLatentModel, memory: EncoderOutput, z: Tensor, choice: LengthChoice = MOST_PROBABLE
+) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); a `choice` needs p(l|z)."""
     if choice == MOST_PROBABLE:
         return model.decode(memory, z)
@@ -56,12 +59,14 @@ def says_lengths(model: LatentModel | SourceLatentModel) -> TypeIs[LatentLengthM
     return getattr(model, "latent_lengths", False)
 
 
-def prior_of(model: LatentModel | SourceLatentModel, memory, mask: Tensor) -> tuple[Tensor, Tensor]:
+def prior_of(model: LatentModel | SourceLatentModel, memory: EncoderOutput, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of p(z|x), (B, P, Z) each, at the positions of mask (B, P): of the source or of the target."""
     return model.prior(memory) if on_source(model) else model.prior(memory, mask)
 
 
-def posterior_of(model: LatentModel | SourceLatentModel, memory, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def posterior_of(
+    model: LatentModel | SourceLatentModel, memory: EncoderOutput, tokens: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
 
     The y are tokens (B, N), padded, as `outputs` returns them: where latents are those of the target, its P positions.
@@ -74,7 +79,7 @@ def batch_mask(model: LatentModel | SourceLatentModel, batch: Batch) -> Tensor:
     return batch.source_mask if on_source(model) else model.whole_target(batch.target) != PAD
 
 
-def best_tokens(model: LatentModel, memory, z: Tensor, target_mask: Tensor) -> Tensor:
+def best_tokens(model: LatentModel, memory: EncoderOutput, z: Tensor, target_mask: Tensor) -> Tensor:
     """argmax p(y|z,x) at every position, (B, T); what stands at padding has no meaning.
 
     Of the special symbols, only the end symbol may be put out, and only by models whose targets have one.
@@ -109,7 +114,7 @@ def length_mask(lengths: Tensor) -> Tensor:
 
 def best_ids(
     model: LatentModel | SourceLatentModel,
-    memory,
+    memory: EncoderOutput,
     z: Tensor,
     mask: Tensor,
     scored: bool = True,
@@ -125,7 +130,7 @@ def best_ids(
 
 def outputs(
     model: LatentModel | SourceLatentModel,
-    memory,
+    memory: EncoderOutput,
     z: Tensor,
     mask: Tensor,
     scored: bool = True,

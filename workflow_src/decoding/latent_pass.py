@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +11,7 @@ from workflow_src.decoding.latent import LengthChoice, decoded, on_source, suppr
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.spec import MODEL, SearchSettings
-from workflow_src.types import PAD, LatentModel, SourceLatentModel, wide
+from workflow_src.types import PAD, EncoderOutput, LatentModel, Networks, SourceLatentModel, wide
 
 
 class LatentPass(nn.Module):
@@ -35,7 +32,7 @@ class LatentPass(nn.Module):
         memory = self.model.encode(source)
         return self.slots(self.model, memory) if on_source(self.model) else self.positions(self.model, memory)
 
-    def positions(self, model: LatentModel, memory) -> tuple[Tensor, ...]:
+    def positions(self, model: LatentModel, memory: EncoderOutput) -> tuple[Tensor, ...]:
         """Words at target positions, from a model with latents of target positions."""
         lengths = model.predict_lengths(memory, self.choice.quantile, self.choice.lengthening)
         positions = lengths + model.extra_positions
@@ -53,7 +50,7 @@ class LatentPass(nn.Module):
         gains = (wide(logits.amax(-1)) - normaliser) * mask
         return tokens, positions, gains.sum(1) / positions
 
-    def slots(self, model: SourceLatentModel, memory) -> tuple[Tensor, ...]:
+    def slots(self, model: SourceLatentModel, memory: EncoderOutput) -> tuple[Tensor, ...]:
         """Words that the symbols of slots stand for, padded, from a model with latents of source positions."""
         z, _ = model.prior(memory)
         if self.make_step:
@@ -64,7 +61,7 @@ class LatentPass(nn.Module):
         return (tokens, positions, scores) if self.scored else (tokens, positions)
 
 
-def program(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: SearchSettings, scored: bool) -> Pass:
     """The pass of the prior mean, and of searches that move it by steps."""
     fields = settings.model_dump()
     make_step = registry.step_maker(networks, settings)

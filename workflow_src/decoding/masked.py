@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.passes import fixed
-from workflow_src.types import PAD, Hypotheses, MaskedModel, wide
+from workflow_src.types import PAD, EncoderOutput, Hypotheses, MaskedModel, wide
 
 # Called after a pass with the subwords (C, N) and the mask (C, N) of real places.
 Watch = Callable[[Tensor, Tensor], None]
@@ -21,7 +21,7 @@ Watch = Callable[[Tensor, Tensor], None]
 
 def mask_predict(
     model: MaskedModel,
-    memory,
+    memory: EncoderOutput,
     lengths: Tensor,
     iterations: int,
     after: Watch | None = None,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from workflow_src import registry
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, Hypotheses, values_on_cpu
+from workflow_src.types import EOS, Hypotheses, Networks, values_on_cpu
 
 
 def without_end(row: list[int]) -> list[int]:
@@ -89,7 +89,7 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
     return registry.fill(registry.needs(settings), own, {})
 
 
-def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
+def make_pass(networks: Networks, settings: SearchSettings, scored: bool) -> Pass:
     """The program of a search for networks by role and settings."""
     program = registry.search_of(settings).program
     assert program, "engines compile only searches that declare a program"

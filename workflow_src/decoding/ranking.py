@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,25 +11,13 @@ from torch import Tensor, nn
 from workflow_src.data.batching import pad
 from workflow_src.decoding.passes import Compiled, Function
 from workflow_src.runtime.device import on_device
-from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, with_end
+from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, Rescorer, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
 ROWS = 512
 
 # Scores by output; the first of equal ones wins.
 Candidates = Mapping[tuple[int, ...], float]
-
-
-class Rescorer(Protocol):
-    """What ranking needs of a model with the trait `scorer`; `config.max_positions` counts the end symbol."""
-
-    config: Any
-
-    def scoring_states(self, source: Tensor) -> Any:
-        """What depends on source (B, S) alone; its `select(rows)` gives that of some sentences."""
-
-    def log_probability(self, states: Any, target: Tensor) -> Tensor:
-        """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for what cannot be."""
 
 
 class Scoring(nn.Module):

@@ -7,8 +7,8 @@ argmax (delta; Shu et al. 2020).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -27,10 +27,20 @@ from workflow_src.decoding.latent import (
 )
 from workflow_src.decoding.settings import RefinementSettings
 from workflow_src.spec import MODEL, REFINER
-from workflow_src.types import PAD, Hypotheses, LatentModel, RefinementStep, Refiner, SourceLatentModel, wide
+from workflow_src.types import (
+    PAD,
+    EncoderOutput,
+    Hypotheses,
+    LatentModel,
+    Networks,
+    RefinementStep,
+    Refiner,
+    SourceLatentModel,
+    wide,
+)
 
 # (memory, mask (B, T)) -> one step of latents (B, T, Z).
-StepMaker = Callable[[Any, Tensor], RefinementStep]
+StepMaker = Callable[[EncoderOutput, Tensor], RefinementStep]
 
 
 class StepSettings(Protocol):
@@ -62,7 +72,7 @@ class DeltaStep:
     """
 
     model: LatentModel | SourceLatentModel
-    memory: Any
+    memory: EncoderOutput
     mask: Tensor
     choice: LengthChoice = MOST_PROBABLE
 
@@ -78,13 +88,16 @@ class DeltaStep:
 
 
 def delta_step(
-    model: LatentModel | SourceLatentModel, memory, target_mask: Tensor, choice: LengthChoice = MOST_PROBABLE
+    model: LatentModel | SourceLatentModel,
+    memory: EncoderOutput,
+    target_mask: Tensor,
+    choice: LengthChoice = MOST_PROBABLE,
 ) -> DeltaStep:
     """`DeltaStep`, as makers of steps are called."""
     return DeltaStep(model, memory, target_mask, choice)
 
 
-def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: float) -> RefinementStep:
+def gradient_step(refiner: Refiner, memory: EncoderOutput, target_mask: Tensor, step_size: float) -> RefinementStep:
     """One step along a learned direction: z -> z + step_size * s(z, x)."""
 
     def step(z: Tensor) -> Tensor:
@@ -93,7 +106,7 @@ def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: floa
     return step
 
 
-def direction_steps(models: Mapping[str, Any], settings: RefinementSettings) -> StepMaker:
+def direction_steps(models: Networks, settings: RefinementSettings) -> StepMaker:
     """A maker of steps along the direction of a search's network: a score's output, or an energy's slope."""
     return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
@@ -187,7 +200,7 @@ def refined(
 
 
 def search_along_direction(
-    models: Mapping[str, Any], source: Tensor, settings: RefinementSettings, scored: bool = True, trace: bool = False
+    models: Networks, source: Tensor, settings: RefinementSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """The search of score and energy networks: `refined` by `direction_steps`."""
     return refined(models[MODEL], source, direction_steps(models, settings), settings, scored, trace)
@@ -196,7 +209,7 @@ def search_along_direction(
 def refine_until(
     z: Tensor,
     make_step: StepMaker,
-    memory,
+    memory: EncoderOutput,
     mask: Tensor,
     steps: int,
     threshold: float,
@@ -237,7 +250,7 @@ def refine_until_unchanged(
     model: LatentModel | SourceLatentModel,
     z: Tensor,
     make_step: StepMaker,
-    memory,
+    memory: EncoderOutput,
     mask: Tensor,
     steps: int,
     scored: bool = True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -98,7 +99,7 @@ def refinement_cost(weights: Weights, steps: int, step: float, length: float) ->
     return length * (2.0 * weights[MODEL]["encoder"] + prior_and_decoder(weights) + steps * step)
 
 
-def refinement_label(title: str):
+def refinement_label(title: str) -> Callable[[RefinementSettings], str]:
     """A label such as `delta, L = 4`."""
     return lambda settings: f"{title}, L = {settings.steps}"
 

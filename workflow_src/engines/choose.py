@@ -12,7 +12,7 @@ from workflow_src import registry
 from workflow_src.engines.onnxruntime import choose_engine
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Engine, Family, SearchSettings
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, Networks
 
 EAGER = "eager"
 
@@ -28,7 +28,7 @@ class Opened:
         sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
+        networks: Networks | None = None,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
@@ -40,7 +40,7 @@ class Opened:
         self,
         settings: SearchSettings,
         scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
+        networks: Networks | None = None,
         alone: bool = True,
     ) -> bool:
         """Whether sentences can be translated without seconds of preparation, one by itself or several together."""
@@ -50,9 +50,7 @@ class Opened:
         """Whether it is faster than our own code for one sentence, or for several together."""
         return alone or self.inner.gains_in_batches(settings)
 
-    def prepare(
-        self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
-    ) -> bool:
+    def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
         """Prepare the engine, which takes seconds; returns whether that was possible."""
         return self.inner.prepare(settings, scored, networks, alone)
 

@@ -9,7 +9,7 @@ there, the library stops.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,14 @@ class Engine:
                 watch(count, sum(map(len, groups)))
         return hypotheses
 
-    def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):
+    def _translate(
+        self,
+        words: Sequence[list[str]],
+        groups: Sequence[list[int]],
+        limits: Sequence[int],
+        options: dict[str, Any],
+        asynchronous: bool,
+    ) -> Iterator[tuple[list[int], list[Any]]]:
         """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
         prefix = list(self.affixes.target_prefix)
         started = [

@@ -6,15 +6,17 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
+
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.runtime.device import Runtime
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, max_positions
 
 
 def distil(
-    network, subwords: Subwords, runtime: Runtime, threads: int
+    network: nn.Module, subwords: Subwords, runtime: Runtime, threads: int
 ) -> Callable[[list[list[int]], Any, int], tuple[Hypotheses, list[int]]]:
     """(source ids, beam settings, batch) -> hypotheses in float32, and the places of those that a limit cut.
 
@@ -27,7 +29,7 @@ def distil(
         engine = Engine(
             folder,
             subwords.names(),
-            network.config.max_positions,
+            max_positions(network),
             device=str(runtime.device),
             inter_threads=threads,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,9 @@ from workflow_src.families.ctranslate2 import (
 from workflow_src.records.atomic import read_json
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD, Hypotheses, Ranked
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 # Scores are computed for so many sentence pairs at once.
 PAIRS = 64
@@ -98,7 +102,7 @@ def _vocabulary(folder: Path, name: str) -> list[str] | None:
     return None
 
 
-def _model(path: Path):
+def _model(path: Path) -> SentencePieceProcessor:
     import sentencepiece
 
     try:

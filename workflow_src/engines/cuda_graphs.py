@@ -18,10 +18,8 @@ from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_network
 from workflow_src.nn.layers import check_length
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses, max_positions, wide
+from workflow_src.types import EOS, PAD, Hypotheses, Networks, max_positions, wide
 
-# What a search works with, by role.
-Networks = Mapping[str, nn.Module] | None
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
 # Runs before a capture: libraries choose kernels and take workspace, which a graph cannot do.
@@ -88,13 +86,15 @@ class CapturedPasses:
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings, and whether scores are asked for: the networks of a search, its pass, and the key of its graph.
-        self._passes: dict[tuple[SearchSettings, bool], tuple[Networks, Pass, str]] = {}
+        self._passes: dict[tuple[SearchSettings, bool], tuple[Networks | None, Pass, str]] = {}
         # By graph, sentences and source width: the ids, and how wide outputs were.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
 
-    def ready(self, _settings: SearchSettings, _scored: bool, _networks: Networks = None, _alone: bool = True) -> bool:
+    def ready(
+        self, _settings: SearchSettings, _scored: bool, _networks: Networks | None = None, _alone: bool = True
+    ) -> bool:
         """A capture takes a moment, not seconds."""
         return True
 
@@ -107,7 +107,7 @@ class CapturedPasses:
         sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         scored: bool = False,
-        networks: Networks = None,
+        networks: Networks | None = None,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
@@ -169,7 +169,7 @@ class CapturedPasses:
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks) -> tuple[Pass, str]:
+    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[Pass, str]:
         cached = self._passes.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
             program = make_pass(networks or own_networks(self.models, settings), settings, scored)

@@ -28,7 +28,7 @@ from workflow_src.decoding.passes import Compiled, Pass, graph_key, make_pass, o
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, Hypotheses
+from workflow_src.types import EOS, Hypotheses, Networks
 
 log = logging.getLogger("continuum")
 # Fusions that are slower on CPUs than what they replace.
@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 class _Opened:
     """A search with the networks that it was opened with, its program, and the session of its graph."""
 
-    networks: Mapping[str, Any] | None
+    networks: Networks | None
     program: Pass
     session: Any
 
@@ -74,7 +74,7 @@ class ExportedGraphs:
         self,
         settings: SearchSettings,
         scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
+        networks: Networks | None = None,
         alone: bool = True,
     ) -> bool:
         """Whether the graphs of a single sentence, or those of batches, need no export."""
@@ -88,16 +88,12 @@ class ExportedGraphs:
         """Whether graphs are faster than our own code in batches of 64, as measured."""
         return registry.search_of(settings).batches
 
-    def _functions_of_roles(
-        self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None
-    ) -> list[ExportedFunction]:
+    def _functions_of_roles(self, settings: SearchSettings, networks: Networks | None) -> list[ExportedFunction]:
         others = self._compiled(settings, networks or {}).values()
         functions = [other.function for other in others if isinstance(other, Compiled)]
         return [function for function in functions if isinstance(function, ExportedFunction)]
 
-    def prepare(
-        self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
-    ) -> bool:
+    def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
         """Export missing graphs, which takes seconds. False, with a warning in the log, where that fails."""
         if importlib.util.find_spec(EXPORTER) is None:
             return False
@@ -116,7 +112,7 @@ class ExportedGraphs:
         sources: Sequence[Sequence[int]],
         settings: SearchSettings,
         scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
+        networks: Networks | None = None,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
@@ -149,7 +145,7 @@ class ExportedGraphs:
             [program.steps] * len(outputs_of_rows),
         )
 
-    def _compiled(self, settings: SearchSettings, networks: Mapping[str, nn.Module]) -> dict[str, Any]:
+    def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
         """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
         needed = registry.needs(settings)
         compiled: dict[str, nn.Module | Compiled] = dict(networks)
@@ -167,9 +163,7 @@ class ExportedGraphs:
                 compiled[role] = Compiled(network, function)
         return compiled
 
-    def _open(
-        self, settings: SearchSettings, scored: bool, alone: bool, networks: Mapping[str, nn.Module] | None
-    ) -> _Opened:
+    def _open(self, settings: SearchSettings, scored: bool, alone: bool, networks: Networks | None) -> _Opened:
         opened = self._opened.get((settings, scored, alone))
         if opened is not None and (opened.networks is networks or opened.networks == networks):
             return opened

@@ -169,7 +169,12 @@ def join_products(graph: onnx.GraphProto) -> None:
             _join(graph, value, pairs, constants)
 
 
-def _join(graph, value: str, pairs, constants: dict[str, onnx.TensorProto]) -> None:
+def _join(
+    graph: onnx.GraphProto,
+    value: str,
+    pairs: list[tuple[onnx.NodeProto, onnx.NodeProto]],
+    constants: dict[str, onnx.TensorProto],
+) -> None:
     array = lambda name: numpy_helper.to_array(constants[name])  # noqa: E731
     weights = [array(product.input[1]) for product, _ in pairs]
     biases = [array(next(n for n in add.input if n != product.output[0])) for product, add in pairs]

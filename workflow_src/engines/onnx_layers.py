@@ -6,15 +6,12 @@ Any model that is built from these layers gets them, whatever its family. What t
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from workflow_src.nn.layers import MASKED, CrossAttention, Memory, SelfAttention, of_sources
 from workflow_src.nn.recurrent import BidirectionalLSTM
-
-Networks = TypeVar("Networks", bound=dict[str, nn.Module])
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, heads: int) -> Tensor:
@@ -107,8 +104,8 @@ FUSED = {
 }
 
 
-def fused(networks: Networks) -> Networks:
-    """A copy of networks (a dictionary) whose layers are those of ONNX Runtime. What they share, the copies share."""
+def fused(networks: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """A copy of networks whose layers are those of ONNX Runtime. What they share, the copies share."""
     copied = copy.deepcopy(networks)
     for network in copied.values():
         for part in list(network.modules()):

@@ -12,7 +12,7 @@ from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.layers import Embedding
 from workflow_src.nn.recurrent import WordEmbedding
 from workflow_src.searches.greedy.search import greedy
-from workflow_src.types import PAD, Batch, DevSet, Validation, wide, with_end
+from workflow_src.types import PAD, Batch, DevSet, EncoderOutput, IncrementalDecoder, Validation, wide, with_end
 
 
 class Autoregressive(nn.Module):
@@ -25,11 +25,11 @@ class Autoregressive(nn.Module):
     target_embedding: Embedding | WordEmbedding
     output_bias: nn.Parameter
 
-    def encode(self, source: Tensor) -> Any:
+    def encode(self, source: Tensor) -> EncoderOutput:
         """Source (B, S) -> states for the decoder; their `select(rows)` gives those of some sentences."""
         raise NotImplementedError
 
-    def hidden(self, memory: Any, target: Tensor) -> Tensor:
+    def hidden(self, memory: EncoderOutput, target: Tensor) -> Tensor:
         """Last decoder states (B, T+1, D) when the decoder reads BOS and then target.
 
         Target: ids (B, T) int64, or distributions over the vocabulary (B, T, V), each of which is read as the mean of
@@ -37,44 +37,35 @@ class Autoregressive(nn.Module):
         """
         raise NotImplementedError
 
-    def start(self, memory: Any) -> Any:
-        """The decoder one position at a time, as searches use it: what it has read is kept.
-
-        Rows are hypotheses: equally many for each sentence, next to each other; one at the start. The decoder has
-
-        - `step(tokens)`: reads one token a row, (N,) int64, and gives logits (N, V) for the next one, which callers may
-          overwrite,
-        - `reorder(rows)`: makes row i continue what row `rows[i]` has read; also widens from one row a sentence to
-          several,
-        - `keep(sentences)`: drops all sentences but these (int64 indices), with all their rows.
-        """
+    def start(self, memory: EncoderOutput) -> IncrementalDecoder:
+        """The decoder one position at a time, as searches use it."""
         raise NotImplementedError
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., D) -> (..., V)."""
         return F.linear(hidden, self.target_embedding.weight, self.output_bias)
 
-    def log_probabilities(self, source: Tensor, target: Tensor, memory: Any = None) -> Tensor:
+    def log_probabilities(self, source: Tensor, target: Tensor, memory: EncoderOutput = None) -> Tensor:
         """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding.
 
         `memory`, the source's, spares the encoder where it is known.
         """
         return self._log_probabilities(self.encode(source) if memory is None else memory, target)
 
-    def _log_probabilities(self, memory: Any, target: Tensor) -> Tensor:
+    def _log_probabilities(self, memory: EncoderOutput, target: Tensor) -> Tensor:
         labels = with_end(target)
         scores = wide(self.logits(self.hidden(memory, target))).log_softmax(-1)
         return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
-    def scoring_states(self, source: Tensor) -> Any:
+    def scoring_states(self, source: Tensor) -> EncoderOutput:
         """What outputs of source (B, S) are scored from."""
         return self.encode(source)
 
-    def log_probability(self, states: Any, target: Tensor) -> Tensor:
+    def log_probability(self, states: EncoderOutput, target: Tensor) -> Tensor:
         """log p(y|x) of target (B, T) and its end, (B,)."""
         return self._log_probabilities(states, target).sum(1)
 
-    def relaxed_logits(self, states: Any, target: Tensor) -> Tensor:
+    def relaxed_logits(self, states: EncoderOutput, target: Tensor) -> Tensor:
         """Logits of p(. | y_<t, x), (B, T+1, V), where y are distributions over words, target (B, T, V).
 
         `states` are those of `scoring_states`. Position t comes from the first t distributions; the last is that after

@@ -7,6 +7,8 @@ its end symbol follows the last word, as in the authors' code.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -15,10 +17,28 @@ from workflow_src.losses.common import Cells, cells, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
-from workflow_src.types import EOS, Batch, DevSet, LossTerms, TrainingContext, Validation, wide
+from workflow_src.types import (
+    EOS,
+    Batch,
+    DevSet,
+    EncoderOutput,
+    LossTerms,
+    OnePassModel,
+    RelaxedRescorer,
+    Symbols,
+    TrainingContext,
+    Validation,
+    wide,
+)
 
 # The role of the frozen system.
 ENERGY = "energy"
+
+
+class InferenceNetwork(OnePassModel, Protocol):
+    """What is trained: a model with the symbols of its family, which `families/build.py` gives it."""
+
+    symbols: Symbols
 
 
 class RelaxedEnergy:
@@ -30,7 +50,7 @@ class RelaxedEnergy:
     def __init__(self, config: RelaxedEnergyConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: InferenceNetwork, batch: Batch, context: TrainingContext) -> LossTerms:
         memory, count = model.encode(batch.source), batch.num_target_tokens
         keys = sentence_keys(batch, context.numbers) if draws(self.config) else None
         energy = relaxed_energy(self.config, model, memory, context.roles[ENERGY], batch, keys)
@@ -49,7 +69,12 @@ def draws(config: RelaxedEnergyConfig) -> bool:
 
 
 def relaxed_energy(
-    config: RelaxedEnergyConfig, model, memory, scorer: nn.Module, batch: Batch, keys: Tensor | None
+    config: RelaxedEnergyConfig,
+    model: InferenceNetwork,
+    memory: EncoderOutput,
+    scorer: RelaxedRescorer,
+    batch: Batch,
+    keys: Tensor | None,
 ) -> Tensor:
     """The energy of the relaxed outputs at the lengths of the targets, in nats, summed over a batch.
 
@@ -81,7 +106,7 @@ def _spread(distributions: Tensor, mask: Tensor, size: int, real: Cells) -> Tens
     return whole
 
 
-def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: nn.Module) -> Validation:
+def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) -> Validation:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
     `dev_energy` is that of the best words at the references' lengths, in nats a sentence: whatever the operators are,
@@ -90,7 +115,7 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: n
     """
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: InferenceNetwork) -> dict[str, float]:
         generator = dev.generator()
 
         def pass_by(batch: Batch) -> None:
@@ -111,7 +136,11 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: n
 
 
 def _measured(
-    objective: RelaxedEnergyConfig, model, scorer, batch: Batch, generator: torch.Generator
+    objective: RelaxedEnergyConfig,
+    model: InferenceNetwork,
+    scorer: RelaxedRescorer,
+    batch: Batch,
+    generator: torch.Generator,
 ) -> tuple[dict[str, float], dict[int, list[int]]]:
     """Sums over a batch, and the best words at the references' lengths by row of the corpus."""
     keys, memory = sentence_keys(batch, generator), model.encode(batch.source)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.ctc import Lattice, occupancies
-from workflow_src.types import wide
+from workflow_src.types import AlignedLatentModel, wide
 
 # Slots whose logits over the vocabulary are held at once.
 SLOTS = 512
@@ -31,7 +31,7 @@ class SlotStates:
         return SlotStates(self.hidden[rows], self.mask[rows], self.normalisers[rows])
 
 
-def slot_states(model, source: Tensor) -> SlotStates:
+def slot_states(model: AlignedLatentModel, source: Tensor) -> SlotStates:
     """The pass over source (B, S), without anything that depends on an output."""
     hidden, mask = model.hidden(model.encode(source))
     weight, bias = model.target_embedding.weight, model.output_bias
@@ -41,7 +41,7 @@ def slot_states(model, source: Tensor) -> SlotStates:
     return SlotStates(hidden, mask, normalisers)
 
 
-def output_log_probability(model, states: SlotStates, target: Tensor) -> Tensor:
+def output_log_probability(model: AlignedLatentModel, states: SlotStates, target: Tensor) -> Tensor:
     """log p(y|x) of outputs target (B, T), (B,): the CTC loss with its sign turned, -inf where no alignment exists.
 
     Only the logits of an output's own symbols are computed.

@@ -7,20 +7,32 @@ averaged here over real positions.
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.latent import batch_mask, prior_of
 from workflow_src.decoding.refinement import delta_step, refine
 from workflow_src.losses.settings import ScoreMatchingConfig
-from workflow_src.types import Batch, LossTerms, TrainingContext
+from workflow_src.types import Batch, EncoderOutput, LossTerms, Refiner, TrainingContext
+
+
+class TrainedRefiner(Refiner, Protocol):
+    """A refiner in training: a network with two modes."""
+
+    training: bool
+
+    def eval(self) -> Any: ...
+
+    def train(self, mode: bool = True) -> Any: ...
 
 
 class ScoreMatching:
     def __init__(self, config: ScoreMatchingConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: TrainedRefiner, batch: Batch, context: TrainingContext) -> LossTerms:
         """`context.frozen` is the latent-variable model, in evaluation mode."""
         mask = batch_mask(context.frozen, batch)
         z, goal, memory = self.draw(model, batch, mask, context)
@@ -42,7 +54,9 @@ class ScoreMatching:
         )
 
     @torch.no_grad()
-    def draw(self, model, batch: Batch, mask: Tensor, context: TrainingContext) -> tuple[Tensor, Tensor, object]:
+    def draw(
+        self, model: TrainedRefiner, batch: Batch, mask: Tensor, context: TrainingContext
+    ) -> tuple[Tensor, Tensor, EncoderOutput]:
         """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
         frozen, generator = context.frozen, context.generator
         memory = frozen.encode(batch.source)

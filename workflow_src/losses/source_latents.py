@@ -7,10 +7,12 @@ from torch import Tensor
 
 from workflow_src.losses.common import cells, gaussian_kl
 from workflow_src.losses.draws import normal
-from workflow_src.types import Batch
+from workflow_src.types import Batch, EncoderOutput, LatentLengthModel, SourceLatentModel
 
 
-def sampled_latents(model, memory, batch: Batch, keys: Tensor) -> tuple[Tensor, Tensor]:
+def sampled_latents(
+    model: SourceLatentModel, memory: EncoderOutput, batch: Batch, keys: Tensor
+) -> tuple[Tensor, Tensor]:
     """Latents z ~ q(z|x,y), (B, S, Z), and KL(q || p) at every real source position, (R,) nats.
 
     Random keys (B,) of sentences (`draws.sentence_keys`).
@@ -23,7 +25,9 @@ def sampled_latents(model, memory, batch: Batch, keys: Tensor) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def evidence_lower_bound(model, memory, target: Tensor, samples: int, keys: Tensor) -> tuple[Tensor, Tensor]:
+def evidence_lower_bound(
+    model: LatentLengthModel, memory: EncoderOutput, target: Tensor, samples: int, keys: Tensor
+) -> tuple[Tensor, Tensor]:
     """E_q[log p(y|x,z)] - KL(q || p) of target (B, T), padded, and the KL: (B,) nats each, summed over positions.
 
     The expectation is the mean of the model's `log_likelihood` over `samples` draws, those of the random keys (B,) of

@@ -19,12 +19,13 @@ from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.ranking import Rescorer, Scoring
+from workflow_src.decoding.ranking import Scoring
 from workflow_src.jobs import DeviceJobInputs, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.spec import SCORER, Frozen
 from workflow_src.training.systems import check_subwords, load_system
+from workflow_src.types import Rescorer
 
 CHUNK = 16384
 

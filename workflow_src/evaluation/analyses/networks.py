@@ -17,7 +17,7 @@ from workflow_src.decoding.settings import LENGTH_COUNTS
 from workflow_src.registry import import_object, search_of, searches, step_maker
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import MODEL, SearchSettings
-from workflow_src.types import PAD, Hypotheses, LatentModel, SourceLatentModel
+from workflow_src.types import PAD, EncoderOutput, Hypotheses, LatentModel, SourceLatentModel
 
 Result = TypeVar("Result")
 
@@ -106,7 +106,7 @@ def translate_with(
     return in_batches(translated, [-len(source) for source in sources], batch)
 
 
-def positions(model: LatentModel | SourceLatentModel, memory: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+def positions(model: LatentModel | SourceLatentModel, memory: EncoderOutput, target: Tensor) -> tuple[Tensor, Tensor]:
     """Target (B, T), padded, as a posterior reads it, and the mask (B, P) of the latents' positions."""
     if on_source(model):
         return target, memory.mask

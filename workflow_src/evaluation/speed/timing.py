@@ -234,7 +234,9 @@ def largest_batch(run: Callable[[int], None], start: int, most: int = LARGEST_BA
     return batch
 
 
-def _round(timers, rows: list[SpeedRow], lines, speed: Timing, number: int) -> tuple[dict[Key, RowTimes], float]:
+def _round(
+    timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing, number: int
+) -> tuple[dict[Key, RowTimes], float]:
     # Each round has an order of its own, so that no row always meets the same state of the machine.
     order = random.Random(number).sample(rows, len(rows))
     times = {}

@@ -71,16 +71,17 @@ class CachedDecoder:
         self.position = 0
         layers = model.decoder.layers
         self.source_keys, self.source_values = [], []
+        # One look-up a search instead of one a step: on single sentences Python is a good part of the time.
+        self.layers = []
         for layer in layers:
             assert isinstance(layer, Layer) and layer.cross_attention is not None
             key, value = layer.cross_attention.keys_values(memory.states)
             self.source_keys.append(key.contiguous())
             self.source_values.append(value.contiguous())
+            self.layers.append(_layer_weights(layer))
         self.bias = None if memory.bias is None else memory.bias.to(memory.states.dtype)
         shape = (len(layers), 2, self.sentences, self.heads, 32, model.config.dim // self.heads)
         self.cache = memory.states.new_empty(shape)
-        # One look-up a search instead of one a step: on single sentences Python is a good part of the time.
-        self.layers = [_layer_weights(layer) for layer in layers]
         self.embedding = model.target_embedding.weight
         self.positions = model.target_embedding.positions
         self.scale = model.target_embedding.scale
@@ -145,8 +146,10 @@ class CachedDecoder:
         self.sentences = sentences.numel()
 
 
-def _layer_weights(layer) -> list[tuple[Tensor, Tensor]]:
+def _layer_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
     """(weight, bias) of a decoder layer's parts, in the order in which a step uses them."""
     own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
-    parts = (layer.self_norm, own.query_key_value, own.output, layer.cross_norm, cross.query, cross.output)
-    return [(part.weight, part.bias) for part in (*parts, layer.feed_norm, feed.inner, feed.outer)]
+    assert cross is not None and isinstance(layer.cross_norm, nn.LayerNorm), "decoder layers attend to the source"
+    parts: list[nn.Linear | nn.LayerNorm] = [layer.self_norm, own.query_key_value, own.output, layer.cross_norm]
+    parts += [cross.query, cross.output, layer.feed_norm, feed.inner, feed.outer]
+    return [(part.weight, part.bias) for part in parts]

@@ -7,8 +7,6 @@ the log-probability of their symbols, divided by their number ** `length_penalty
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +17,13 @@ from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, wide
+from workflow_src.types import Hypotheses, Networks, OnePassModel, wide
 
 
 class ArgmaxPass(nn.Module):
     """Source (B, S) -> outputs (B * lengths, N), padded, and the mean log-probability of their symbols, else 0."""
 
-    def __init__(self, model, settings: ArgmaxSettings, scored: bool):
+    def __init__(self, model: OnePassModel, settings: ArgmaxSettings, scored: bool):
         super().__init__()
         self.model, self.settings, self.scored = model, settings, scored
 
@@ -38,19 +36,19 @@ class ArgmaxPass(nn.Module):
         return read_symbols(model, wide(model.logits(hidden)), mask, self.scored)
 
 
-def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
+def _pass(model: OnePassModel, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
     """Candidates are ranked by their scores where there is no rescorer."""
     return ArgmaxPass(model, settings, (settings.lengths > 1 and settings.rescorer is None) or scored)
 
 
-def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: ArgmaxSettings, scored: bool) -> Pass:
     module = _pass(networks[MODEL], settings, scored)
     return winners_pass(module, networks.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: ArgmaxSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     outputs, scores = _pass(models[MODEL], settings, scored)(source)
@@ -58,8 +56,8 @@ def run(
 
 
 @torch.no_grad()
-def at_lengths(models: Mapping[str, Any], source: Tensor, _settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
+def at_lengths(models: Networks, source: Tensor, _settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
     """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
-    model = models[MODEL]
+    model: OnePassModel = models[MODEL]
     hidden, mask = model.hidden(model.encode(source), lengths)
     return winners(*read_symbols(model, wide(model.logits(hidden)), mask, True), source, None)

@@ -5,7 +5,6 @@ A hypothesis is scored by its log-probability divided by (number of tokens, end 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,10 +16,10 @@ from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, Ranked, wide
+from workflow_src.types import BOS, EOS, AutoregressiveModel, Hypotheses, LanguageModel, Networks, Ranked, wide
 
 
-def beam_search(model, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
+def beam_search(model: AutoregressiveModel, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
     """The finished hypotheses of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
     finished = n_best(model, source, *settings, **more)
     best = [hypotheses[0] for hypotheses in finished]
@@ -29,7 +28,7 @@ def beam_search(model, source: Tensor, *settings: Any, **more: Any) -> Hypothese
 
 @torch.no_grad()
 def n_best(
-    model,
+    model: AutoregressiveModel,
     source: Tensor,
     beam: int = 4,
     length_penalty: float = 1.0,
@@ -144,7 +143,15 @@ def _candidates(
     return top, index // per_hypothesis, tokens.view(B, -1).gather(1, index)
 
 
-def _collect(finished, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
+def _collect(
+    finished: list[Ranked],
+    running: list[int],
+    scores: Tensor,
+    origins: Tensor,
+    ends: Tensor,
+    history: Tensor,
+    divisor: float,
+) -> None:
     """Add to `finished` the hypotheses that end now: those at `ends` (B, beam), on the CPU, that are possible."""
     places = ends.nonzero()
     rows, slots = places.to(scores.device, non_blocking=True).unbind(1)
@@ -155,7 +162,7 @@ def _collect(finished, running, scores: Tensor, origins: Tensor, ends: Tensor, h
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what hypotheses were ranked by."""
     arguments = (

@@ -1,5 +1,6 @@
 """Prefix beam search over latent alignments, with a language model and a rescorer where they are named."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field
@@ -20,7 +21,7 @@ from workflow_src.spec import (
 )
 
 
-def _by(mark: str):
+def _by(mark: str) -> Callable[[str | None], str]:
     return lambda system: f"-{mark}-{system}" if system else ""
 
 

@@ -7,9 +7,8 @@ import importlib
 import importlib.util
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,14 +18,14 @@ from workflow_src.decoding.candidates import drawn, noise_table
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.passes import Compiled, Pass
-from workflow_src.decoding.ranking import Rescorer, best_of, rescored
+from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
 from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, LanguageModel, wide
+from workflow_src.types import AlignedLatentModel, Hypotheses, LanguageModel, Networks, Rescorer, wide
 
 log = logging.getLogger("continuum")
 
@@ -34,7 +33,7 @@ log = logging.getLogger("continuum")
 class LogitsPass(nn.Module):
     """Source (B, S) -> logits (B, N, V) and slots (B,); with draws of latents, K rows for each sentence."""
 
-    def __init__(self, model, settings: CtcBeamSettings | None = None):
+    def __init__(self, model: AlignedLatentModel, settings: CtcBeamSettings | None = None):
         super().__init__()
         self.model, self.temperature, self.noise = model, 0.0, None
         if settings is not None and settings.draws:
@@ -82,14 +81,16 @@ def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel
 
 
 @functools.lru_cache(maxsize=1)
-def _beam(blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights) -> Beam:
+def _beam(
+    blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights: float
+) -> Beam:
     """Cached, because the next batch can use what it computed of the language model."""
     usable = language_model is None or isinstance(language_model, NgramModel)
     module = (_compiled() if usable else None) or prefixes
     return module.PrefixBeam(blank, width, threshold, language_model, *weights)
 
 
-def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
+def _compared(settings: CtcBeamSettings, rescorer: Rescorer | Compiled | None, scored: bool) -> bool:
     """Whether scores need the part that all outputs of a row share, which comes from the best symbols."""
     return (scored and rescorer is None) or settings.draws > 1
 
@@ -130,7 +131,7 @@ def searched(
 
 @torch.no_grad()
 def ctc_beam(
-    model,
+    model: AlignedLatentModel,
     source: Tensor,
     settings: CtcBeamSettings,
     language_model: LanguageModel | None = None,
@@ -155,17 +156,18 @@ def ctc_beam(
     return searched(rows, source, settings, beam, rescorer, scored)
 
 
-def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
+def _others(networks: Networks) -> tuple[LanguageModel | None, Rescorer | None]:
     language_model = networks.get(LM)
     return language_model.scorer if language_model is not None else None, networks.get(RESCORER)
 
 
-def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: CtcBeamSettings, scored: bool) -> Pass:
     """The pass in a graph; the prefixes, the language model and the rescorer beside it.
 
     The graph puts out all logits: ONNX Runtime's TopK takes longer than looking for the probable symbols here.
     """
-    model, (language_model, rescorer) = networks[MODEL], _others(networks)
+    model: AlignedLatentModel = networks[MODEL]
+    language_model, rescorer = _others(networks)
     beam = beam_of(model.blank, settings, language_model)
     about = settings.min_ratio, _compared(settings, rescorer, scored)
 
@@ -184,14 +186,14 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     return ctc_beam(models[MODEL], source, settings, *_others(models), scored)
 
 
 @torch.no_grad()
 def origins(
-    models: Mapping[str, Any],
+    models: Networks,
     source: Tensor,
     settings: CtcBeamSettings,
     outputs: Sequence[Sequence[Sequence[int]]],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +13,13 @@ from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.ctc_greedy import CtcGreedySettings
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses
+from workflow_src.types import AlignedLatentModel, Hypotheses, Networks
 
 
 @torch.no_grad()
-def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True) -> Hypotheses:
+def ctc_greedy(
+    model: AlignedLatentModel, source: Tensor, blank_penalty: float = 0.0, scored: bool = True
+) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
     best, slots, *scores = (part.tolist() for part in on_cpu(*GreedyPass(model, blank_penalty, scored)(source)))
     outputs = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
@@ -28,7 +29,7 @@ def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool =
 class GreedyPass(nn.Module):
     """Source (B, S) -> the best symbol of every slot (B, N), slots (B,) and, if `scored`, their mean log p (B,)."""
 
-    def __init__(self, model, blank_penalty: float, scored: bool):
+    def __init__(self, model: AlignedLatentModel, blank_penalty: float, scored: bool):
         super().__init__()
         self.model, self.blank_penalty, self.scored = model, blank_penalty, scored
 
@@ -41,13 +42,13 @@ class GreedyPass(nn.Module):
         return best, mask.sum(1), gains.sum(1) / mask.sum(1)
 
 
-def program(networks: Mapping[str, Any], settings: CtcGreedySettings, scored: bool) -> Pass:
-    model = networks[MODEL]
+def program(networks: Networks, settings: CtcGreedySettings, scored: bool) -> Pass:
+    model: AlignedLatentModel = networks[MODEL]
     return Pass(GreedyPass(model, settings.blank_penalty, scored), lambda slots: collapse(slots, model.blank))
 
 
 def run(
-    models: Mapping[str, Any],
+    models: Networks,
     source: Tensor,
     settings: CtcGreedySettings,
     scored: bool = True,
@@ -58,7 +59,7 @@ def run(
 
 @torch.no_grad()
 def origins(
-    models: Mapping[str, Any],
+    models: Networks,
     source: Tensor,
     settings: CtcGreedySettings,
     outputs: Sequence[Sequence[Sequence[int]]],

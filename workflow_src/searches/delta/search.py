@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor
 
 from workflow_src.decoding.latent import LengthChoice
 from workflow_src.decoding.refinement import StepMaker, delta_step, refined
 from workflow_src.searches.delta import DeltaSettings
 from workflow_src.spec import MODEL, SearchSettings
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, Networks
 
 
-def step(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
+def step(models: Networks, settings: SearchSettings) -> StepMaker:
     """The maker of delta steps, with the settings' choice of lengths where latents determine these."""
     choice = LengthChoice(getattr(settings, "length_quantile", None), getattr(settings, "lengthening", 0.0))
     return lambda memory, mask: delta_step(models[MODEL], memory, mask, choice)
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: DeltaSettings, scored: bool = True, trace: bool = False
+    models: Networks, source: Tensor, settings: DeltaSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     return refined(models[MODEL], source, step(models, settings), settings, scored, trace)

@@ -5,9 +5,6 @@ A hypothesis is scored by its log-probability divided by the number of tokens, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -15,14 +12,16 @@ from workflow_src.decoding.lengths import limits
 from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.searches.greedy import GreedySettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, Hypotheses, wide
+from workflow_src.types import BOS, EOS, AutoregressiveModel, Hypotheses, Networks, wide
 
 # The batch is compacted when at most this share of it is still running: copying the cache costs more than idle rows.
 COMPACT_AT = 0.85
 
 
 @torch.no_grad()
-def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = True) -> Hypotheses:
+def greedy(
+    model: AutoregressiveModel, source: Tensor, max_length_ratio: float = 2.0, scored: bool = True
+) -> Hypotheses:
     """The most probable next token, again and again. `source` (B, S).
 
     Scores are log-probability / tokens; without `scored` they are 0, which spares a normalisation a step.
@@ -76,7 +75,7 @@ def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]])
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S)."""
     return greedy(models[MODEL], source, settings.max_length_ratio, scored)

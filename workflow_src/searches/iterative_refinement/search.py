@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +11,18 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import followed, likely_lengths, unpadded, winners
 from workflow_src.decoding.iterative import passed, passed_until
 from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, IterativeModel, Networks, Rescorer
 
 
 class RefinementPass(nn.Module):
     """Source (B, S) -> outputs (B * lengths, N) of the last pass, padded, and their mean log-probability, else 0."""
 
-    def __init__(self, model, settings: IterativeRefinementSettings, scored: bool):
+    def __init__(self, model: IterativeModel, settings: IterativeRefinementSettings, scored: bool):
         super().__init__()
         self.model, self.settings, self.scored = model, settings, scored
 
@@ -41,7 +38,7 @@ def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
     return (settings.lengths > 1 and settings.rescorer is None) or scored
 
 
-def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: IterativeRefinementSettings, scored: bool) -> Pass:
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
@@ -56,7 +53,7 @@ def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, 
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any],
+    models: Networks,
     source: Tensor,
     settings: IterativeRefinementSettings,
     scored: bool = True,
@@ -66,7 +63,7 @@ def run(
 
     With several lengths, a sentence has taken the passes of the length that took the most.
     """
-    model = models[MODEL]
+    model: IterativeModel = models[MODEL]
     memory, lengths = likely_lengths(model, model.encode(source), settings)
     ranks = _ranks(settings, scored)
     trace_outputs: list[Tensor] = []

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +19,14 @@ from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols, unpadded
 from workflow_src.decoding.latent import best_ids, latent_mask, says_lengths
-from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
+from workflow_src.decoding.ranking import ROWS, best_of, rescored
 from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
 from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, wide
+from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, Networks, Rescorer, wide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +64,7 @@ def prior_noise(source: list[int], count: int, length: int, width: int, seed: in
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: LatentSearchSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what candidates were ranked by."""
     candidates = Candidates(
@@ -107,14 +105,19 @@ def latent_search(
     return dataclasses.replace(best_of(distinct), steps=[steps] * sentences)
 
 
-def _longest(model, rescorer: Rescorer) -> int:
+def _longest(model: LatentModel | LatentLengthModel, rescorer: Rescorer) -> int:
     """The longest output that a rescorer can read."""
     # It also takes an end symbol, and where our end symbol is due a word may stand.
     return rescorer.config.max_positions - 1 - model.extra_positions
 
 
 def _at_target(
-    model: LatentModel, source: Tensor, make_step, steps: int, candidates: Candidates, rescorer: Rescorer | None
+    model: LatentModel,
+    source: Tensor,
+    make_step: StepMaker | None,
+    steps: int,
+    candidates: Candidates,
+    rescorer: Rescorer | None,
 ) -> tuple[list[list[int]], list[float]]:
     """Candidates and their own scores in the order sentence, length, sample: each length has latents of its own."""
     memory = model.encode(source)
@@ -143,7 +146,12 @@ def _at_target(
 
 
 def _at_source(
-    model: LatentLengthModel, source: Tensor, make_step, steps: int, candidates: Candidates, rescorer: Rescorer | None
+    model: LatentLengthModel,
+    source: Tensor,
+    make_step: StepMaker | None,
+    steps: int,
+    candidates: Candidates,
+    rescorer: Rescorer | None,
 ) -> tuple[list[list[int]], list[float]]:
     """Candidates and their own scores in the order sentence, sample, length: each sample has lengths of its own, those
     after its refinement."""
@@ -170,7 +178,7 @@ def _at_source(
     return tokens, scores
 
 
-def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
+def _noise(model: LatentModel, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * lengths * samples, T, Z) for candidates in the order sentence, length, sample."""
     source, positions = on_cpu(source, lengths + model.extra_positions)
     longest, width = int(positions.max()), model.config.latent_dim
@@ -184,7 +192,7 @@ def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Te
     return noise.flatten(0, 1).to(lengths.device, non_blocking=True)
 
 
-def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
+def _source_noise(model: LatentLengthModel, source: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * samples, S, Z) for samples of latents of source positions."""
     width = model.config.latent_dim
     noise = torch.zeros(source.size(0), candidates.samples, source.size(1), width, dtype=torch.float64)

@@ -7,8 +7,7 @@ Outputs are ranked by the log-probability of their subwords, each of the pass th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +20,13 @@ from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.mask_predict import MaskPredictSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, MaskedModel, Networks
 
 
 class MaskPredictPass(nn.Module):
     """Source (B, S) -> outputs (B * length_beam, N), padded, and the mean log-probability of their subwords."""
 
-    def __init__(self, model, settings: MaskPredictSettings):
+    def __init__(self, model: MaskedModel, settings: MaskPredictSettings):
         super().__init__()
         self.model, self.settings = model, settings
 
@@ -45,14 +44,14 @@ class MaskPredictPass(nn.Module):
         return model.output(symbols, mask), mean_chance(chances, mask)
 
 
-def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: MaskPredictSettings, scored: bool) -> Pass:
     module = MaskPredictPass(networks[MODEL], settings)
     return winners_pass(module, networks.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any],
+    models: Networks,
     source: Tensor,
     settings: MaskPredictSettings,
     scored: bool = True,
@@ -62,14 +61,14 @@ def run(
 
     A trace has what every pass put out at the length that won.
     """
-    model = models[MODEL]
+    model: MaskedModel = models[MODEL]
     network, parts = MaskPredictPass(model, settings), []
     outputs_by_pass: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
     # So many sentences that no more than ROWS candidates are decoded together.
     for part in source.split(max(1, ROWS // settings.length_beam)):
         passes = iter(outputs_by_pass)
 
-        def watch(symbols: Tensor, mask: Tensor, passes=passes) -> None:
+        def watch(symbols: Tensor, mask: Tensor, passes: Iterator[list[list[int]]] = passes) -> None:
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
@@ -80,8 +79,8 @@ def run(
 
 
 @torch.no_grad()
-def at_lengths(models: Mapping[str, Any], source: Tensor, settings: MaskPredictSettings, lengths: Tensor) -> Hypotheses:
+def at_lengths(models: Networks, source: Tensor, settings: MaskPredictSettings, lengths: Tensor) -> Hypotheses:
     """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
-    model = models[MODEL]
+    model: MaskedModel = models[MODEL]
     symbols, chances, mask = mask_predict(model, model.encode(source), lengths, settings.iterations)
     return winners(model.output(symbols, mask), mean_chance(chances, mask), source, None)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +15,7 @@ from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, wide
+from workflow_src.types import Hypotheses, Networks, SourceLatentModel, wide
 
 
 class DrawsPass(nn.Module):
@@ -25,7 +23,7 @@ class DrawsPass(nn.Module):
 
     noise: Tensor
 
-    def __init__(self, model, settings: NpdSettings, scored: bool):
+    def __init__(self, model: SourceLatentModel, settings: NpdSettings, scored: bool):
         super().__init__()
         self.model, self.settings, self.scored = model, settings, scored
         table = noise_table(settings.draws, model.config.max_positions, model.config.latent_dim, settings.search_seed)
@@ -41,18 +39,18 @@ class DrawsPass(nn.Module):
         return read_symbols(self.model, wide(logits), mask, self.scored)
 
 
-def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:
+def _pass(model: SourceLatentModel, settings: NpdSettings, scored: bool) -> DrawsPass:
     """Candidates are ranked by their scores where there is no rescorer."""
     return DrawsPass(model, settings, scored or settings.rescorer is None)
 
 
-def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) -> Pass:
+def program(networks: Networks, settings: NpdSettings, scored: bool) -> Pass:
     return winners_pass(_pass(networks[MODEL], settings, scored), networks.get(RESCORER), scored)
 
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
+    models: Networks, source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     network = _pass(models[MODEL], settings, scored)

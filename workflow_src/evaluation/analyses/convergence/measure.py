@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, LatentLengthModel, LatentModel, wide
+from workflow_src.types import EOS, EncoderOutput, LatentLengthModel, LatentModel, Networks, wide
 
 Output = Sequence[int]
 
@@ -41,7 +41,7 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
         traces, device = traces_of(translator, sentences.sources, search), translator.runtime.device
         sources = translator.subwords.encode_source(sentences.sources)
-        networks: Mapping[str, Any] = translator.networks(search)
+        networks: Networks = translator.networks(search)
         values = [
             bounds(networks[MODEL], [*ids, EOS], outputs, settings, line, device)
             for line, ids, *outputs in zip(sentences.numbers, sources, *traces, strict=True)
@@ -82,7 +82,11 @@ def bounds(
 
 
 def _bound(
-    model: LatentModel | LatentLengthModel, memory: Any, target: Tensor, samples: int, generator: torch.Generator
+    model: LatentModel | LatentLengthModel,
+    memory: EncoderOutput,
+    target: Tensor,
+    samples: int,
+    generator: torch.Generator,
 ) -> float:
     """The bound of target (1, T), not padded."""
     if on_source(model):

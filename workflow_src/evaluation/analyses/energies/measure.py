@@ -12,7 +12,6 @@ import torch
 from workflow_src.data.batching import pad
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.ranking import Rescorer
 from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
 from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
 from workflow_src.evaluation.analyses.networks import procedure, translate_with
@@ -20,6 +19,7 @@ from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
 from workflow_src.registry import settings_of
 from workflow_src.serving.translator import Translator
+from workflow_src.types import Rescorer
 
 
 def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:

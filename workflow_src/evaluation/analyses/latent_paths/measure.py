@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from workflow_src.jobs import log
 from workflow_src.losses.score_matching import cosine
 from workflow_src.registry import step_maker
 from workflow_src.spec import MODEL
-from workflow_src.types import LatentModel, SourceLatentModel
+from workflow_src.types import LatentModel, Networks, SourceLatentModel
 
 # A step whose mean length is below this is rounding, which has a direction that says nothing.
 STILL = 1e-5
@@ -42,7 +42,7 @@ def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, steps[-1])
-        networks: Mapping[str, Any] = translator.networks(search)
+        networks: Networks = translator.networks(search)
         subwords = translator.subwords
         paths = follow(
             networks[MODEL],

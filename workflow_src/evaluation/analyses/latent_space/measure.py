@@ -21,7 +21,7 @@ from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
 from workflow_src.evaluation.analyses.networks import entry_settings
 from workflow_src.registry import searches, step_maker
 from workflow_src.spec import MODEL, REFINER
-from workflow_src.types import EOS, LatentModel, RefinementStep, Refiner
+from workflow_src.types import EOS, EncoderOutput, LatentModel, Networks, RefinementStep, Refiner
 
 # Sequences decoded together: bounds memory, changes nothing.
 CHUNK = 256
@@ -30,7 +30,7 @@ CHUNK = 256
 def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     (entry,) = inputs.searches
     translator, number = inputs.translator(entry["system"]), settings.sentence
-    networks: Mapping[str, Any] = translator.networks(entry_settings(entry, settings.steps))
+    networks: Networks = translator.networks(entry_settings(entry, settings.steps))
     model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
     sentences = inputs.sentences(settings.sentences if number is None else number + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]
@@ -70,7 +70,7 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     }
 
 
-def _step_makers(entry: dict[str, Any], steps: int, networks: Mapping[str, Any]) -> dict[str, StepMaker]:
+def _step_makers(entry: dict[str, Any], steps: int, networks: Networks) -> dict[str, StepMaker]:
     """Steps of the control of a search and of the search itself, by name."""
     names = [name for name in (searches()[entry["search"]].control, entry["search"]) if name]
     settings_by_name = {name: entry_settings(entry | {"search": name}, steps) for name in names}
@@ -109,7 +109,7 @@ def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def regions(model: LatentModel, memory: Any, mean: Tensor, position: int, points: Tensor) -> list[int]:
+def regions(model: LatentModel, memory: EncoderOutput, mean: Tensor, position: int, points: Tensor) -> list[int]:
     """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     tokens: list[int] = []
     for part in _around(mean, position, points).split(CHUNK):
@@ -120,7 +120,7 @@ def regions(model: LatentModel, memory: Any, mean: Tensor, position: int, points
 
 
 @torch.no_grad()
-def field(refiner: Refiner, memory: Any, mean: Tensor, position: int, points: Tensor) -> Tensor:
+def field(refiner: Refiner, memory: EncoderOutput, mean: Tensor, position: int, points: Tensor) -> Tensor:
     """The refiner's direction (N, 2) at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     z = _around(mean, position, points)
     rows = torch.zeros(len(z), dtype=torch.long, device=mean.device)

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, LatentModel, wide
+from workflow_src.types import EOS, EncoderOutput, LatentModel, Networks, wide
 
 
 def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[st
     """estimates[sentence][entry][step] of searches that refine the latents of one model."""
     sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
     translator = inputs.translator(entries[0]["system"])
-    networks: Mapping[str, Any] = translator.networks(entry_settings(entries[0], 0))
+    networks: Networks = translator.networks(entry_settings(entries[0], 0))
     traces = [
         traces_of(inputs.translator(entry["system"]), sentences.sources, entry_settings(entry, steps[-1]))
         for entry in entries
@@ -79,7 +79,7 @@ def gaussian_log_ratio(z: Tensor, noise: Tensor, mean_p: Tensor, deviation_p: Te
 
 
 @torch.no_grad()
-def log_weights(model: LatentModel, memory: Any, target: Tensor, noise: Tensor, chunk: int) -> Tensor:
+def log_weights(model: LatentModel, memory: EncoderOutput, target: Tensor, noise: Tensor, chunk: int) -> Tensor:
     """Logarithms (K,) of the importance weights of one output, in float64.
 
     `memory` is that of one sentence, with `select(rows)`; target (1, T); noise (K, T, Z), standard normal. Never more
