@@ -106,13 +106,12 @@ def facts(
 
 def describe(material: Material, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
+    content = material.corpus.model_dump(mode="json", exclude_unset=True)
     texts = {
-        key: material.corpus.get(key)
+        key: content.get(key)
         for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
     }
-    texts["encoded"] = {
-        name: {key: text[key] for key in ("pairs", "dropped")} for name, text in material.encoded.items()
-    }
+    texts["encoded"] = {name: {"pairs": text.pairs, "dropped": text.dropped} for name, text in material.encoded.items()}
     manifest = material.manifest
     return provenance(
         {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
@@ -153,9 +152,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     notes = carried.notes(material.systems, rows)
     measured = row_energies(material.analyses.values(), split)
     more = {
-        "Metrics": captions.scored_words(
-            material.corpus.get("normalisation", {}), manifest.metrics, record["signatures"]
-        ),
+        "Metrics": captions.scored_words(material.corpus.normalisation, manifest.metrics, record["signatures"]),
         "p": significance_page.compared_words(tested, comparisons, manifest),
         "Over fastest as good": captions.rival_words(table, manifest.metrics),
         "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
@@ -205,7 +202,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(material.traces, manifest),
-        "pool": (material.traces or {}).get("pool"),
+        "pool": material.traces.pool if material.traces else None,
         "facts": facts(
             manifest,
             record,

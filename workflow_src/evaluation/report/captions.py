@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import get_args
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.quality.significance import LEVEL
@@ -95,7 +96,7 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
     }
 
 
-def scored_words(normalisation: Mapping[str, Any], metrics: Sequence[Metric], signatures: Mapping[str, str]) -> str:
+def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], signatures: Mapping[str, str]) -> str:
     """How metrics are counted and on what text, with a tokeniser of BLEU's that is not sacreBLEU's default."""
     titles: dict[str, list[str]] = {}
     for metric in metrics:
@@ -105,8 +106,8 @@ def scored_words(normalisation: Mapping[str, Any], metrics: Sequence[Metric], si
             titles.setdefault(f"{metric.about}{by}", []).append(metric.title)
     sentences = [f"{', '.join(named)}: {about}." for about, named in titles.items()]
     text = "Text is detokenised and cased."
-    if normalisation.get("references") == "normalised":
-        case = "lowercased" if normalisation.get("lowercase") else "cased"
+    if normalisation.references == "normalised":
+        case = "lowercased" if normalisation.lowercase else "cased"
         text = f"Text is detokenised and {case}; references are normalised like the training text."
     return " ".join([*sentences, text])
 

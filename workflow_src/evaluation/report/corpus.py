@@ -8,67 +8,65 @@ from typing import Any
 from workflow_src.config.manifest import RowInfo
 from workflow_src.data import augment, drops, placeholders
 from workflow_src.data.download import SUMS
+from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual
 from workflow_src.evaluation.report.page import language
 
 
-def table(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> list[dict[str, str]]:
+def table(corpus: Corpus, monolingual: Monolingual | None) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train.
 
     Text of the source language, if any, comes last.
     """
     rows = []
-    pairs = corpus.get("pairs", {})
-    for split in sorted(pairs, key=lambda name: (name != "train", name != "dev")):
-        words = corpus.get("words", {}).get(split, {})
+    for split in sorted(corpus.pairs, key=lambda name: (name != "train", name != "dev")):
+        words = corpus.words.get(split, {})
         rows.append(
             {
                 "split": split,
-                "pairs": f"{pairs[split]:,}",
+                "pairs": f"{corpus.pairs[split]:,}",
                 "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
-                "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
+                "dropped": drops.words(corpus.dropped.get(split, {})),
             }
         )
     if monolingual:
         rows.append(
             {
-                "split": f"monolingual, {language(monolingual['language'])}",
-                "pairs": f"{monolingual['lines']:,} of {monolingual['read']:,} lines",
+                "split": f"monolingual, {language(monolingual.language)}",
+                "pairs": f"{monolingual.lines:,} of {monolingual.read:,} lines",
                 "words": "–",
-                "dropped": drops.words(monolingual["dropped"]),
+                "dropped": drops.words(monolingual.dropped),
             }
         )
     return rows
 
 
-def cleaning(
-    corpus: Mapping[str, Any], monolingual: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def cleaning(corpus: Corpus, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]) -> list[dict[str, Any]]:
     """What every filter did, as text: pairs left out and repaired, with shares, and examples.
 
     Filters of the training text come first, then systems that found encoded `texts` unlikely, then filters of text of
     the source language.
     """
-    steps = [*corpus.get("cleaning", ())]
-    steps += [text["likelihood"] for text in texts.values() if "likelihood" in text]
-    steps += [step | {"title": f"{step['title']} (monolingual)"} for step in monolingual.get("cleaning", ())]
+    steps = [(step.title, step) for step in corpus.cleaning]
+    steps += [(text.likelihood.title, text.likelihood) for text in texts.values() if text.likelihood]
+    steps += [(f"{step.title} (monolingual)", step) for step in (monolingual.cleaning if monolingual else ())]
     return [
         {
-            "title": step["title"],
-            "read": f"{step['read']:,}",
-            "dropped": _counted(sum(step["dropped"].values()), step["read"]),
-            "repaired": _counted(step["repaired"], step["read"]),
-            "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step["dropped"].items()),
-            "examples": step["examples"],
+            "title": title,
+            "read": f"{step.read:,}",
+            "dropped": _counted(sum(step.dropped.values()), step.read),
+            "repaired": _counted(step.repaired, step.read),
+            "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.items()),
+            "examples": step.examples,
         }
-        for step in steps
+        for title, step in steps
     ]
 
 
-def downloads(corpus: Mapping[str, Any], monolingual: Mapping[str, Any]) -> str:
+def downloads(corpus: Corpus, monolingual: Monolingual | None) -> str:
     """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
     by_check: dict[str, list[str]] = {}
-    for name, file in (corpus.get("downloads", {}) | monolingual.get("downloads", {})).items():
-        by_check.setdefault(file["check"], []).append(name)
+    for name, file in (corpus.downloads | (monolingual.downloads if monolingual else {})).items():
+        by_check.setdefault(file.check, []).append(name)
     return "; ".join(
         f"{f'compared by {SUMS[check]}' if check in SUMS else 'not compared'}: {', '.join(names)}"
         for check, names in by_check.items()
@@ -81,8 +79,8 @@ def _counted(count: int, read_pairs: int) -> str:
 
 
 def sentences(
-    corpus: Mapping[str, Any],
-    texts: Mapping[str, Mapping[str, Any]],
+    corpus: Corpus,
+    texts: Mapping[str, EncodedText],
     mixtures: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> list[str]:
     """How the splits came about, which sentences they share, what encoding left out, and what mixtures are of.
@@ -99,17 +97,18 @@ def sentences(
     ]
 
 
-def _split(corpus: Mapping[str, Any]) -> list[str]:
-    split, read_counts = corpus.get("split"), corpus.get("read", {})
-    if not split:
+def _split(corpus: Corpus) -> list[str]:
+    split = corpus.split
+    if split is None:
         return []
-    dropped = sum(corpus["dropped"]["train"].values())
-    counts = f"Of {read_counts['train']:,} pairs read, {dropped:,} are left out."
-    if split["method"] == "every-nth":
-        return [f"Dev is every {ordinal(split['every'])} pair of the text that train comes from. {counts}"]
+    dropped = sum(corpus.dropped["train"].values())
+    counts = f"Of {corpus.read['train']:,} pairs read, {dropped:,} are left out."
+    if split.every is not None:
+        return [f"Dev is every {ordinal(split.every)} pair of the text that train comes from. {counts}"]
+    key_language = language(split.key_language or "")
     return [
         f"Train, dev and test are split from one text. {counts} One translation is kept of each sentence in "
-        f"{language(split['key_language'])}. Pairs with a sentence in common form a group; dev and test have one pair "
+        f"{key_language}. Pairs with a sentence in common form a group; dev and test have one pair "
         "each of as many groups, of which no other pair is used."
     ]
 
@@ -120,10 +119,10 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if number // 10 % 10 == 1 else endings.get(number % 10, 'th')}"
 
 
-def _shared(corpus: Mapping[str, Any]) -> list[str]:
-    counted = corpus.get("found_in_train", {})
+def _shared(corpus: Corpus) -> list[str]:
+    counted = corpus.found_in_train
     shared = [
-        f"Of the {corpus['pairs'][split]:,} pairs of {split}, {counts['source']:,} have a source that is also in "
+        f"Of the {corpus.pairs[split]:,} pairs of {split}, {counts['source']:,} have a source that is also in "
         "train, "
         f"{counts['target']:,} a target, and {counts['pair']:,} both as one pair."
         for split, counts in sorted(counted.items())
@@ -133,35 +132,33 @@ def _shared(corpus: Mapping[str, Any]) -> list[str]:
     return shared or ([f"No sentence of dev or {tests} is in train, on either side."] if counted else [])
 
 
-def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _encoded(texts: Mapping[str, EncodedText]) -> list[str]:
     sentences = []
     for name, text in texts.items():
         # Likely pairs are chosen after pairs that are too long were left out.
-        likelihood, in_subwords = text.get("likelihood"), {**text["dropped"], "unlikely": 0}
-        pair_count = (
-            f"the {text['pairs']:,} likeliest of {likelihood['read']:,}" if likelihood else f"{text['pairs']:,}"
-        )
+        likelihood, in_subwords = text.likelihood, {**text.dropped, "unlikely": 0}
+        pair_count = f"the {text.pairs:,} likeliest of {likelihood.read:,}" if likelihood else f"{text.pairs:,}"
         sentences.append(
             f"Training text {name} has {pair_count} pairs; left out {'before, ' if likelihood else ''}in subwords "
-            f"(max_length is {text['max_length']}): {drops.words(in_subwords)}."
+            f"(max_length is {text.max_length}): {drops.words(in_subwords)}."
         )
     return sentences
 
 
-def _replaced(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _replaced(texts: Mapping[str, EncodedText]) -> list[str]:
     return [
-        f"Training text {name} {'is kept of pairs, among them' if 'likelihood' in text else 'has'} "
-        f"{placeholders.words(text[placeholders.PLACEHOLDERS])}."
+        f"Training text {name} {'is kept of pairs, among them' if text.likelihood else 'has'} "
+        f"{placeholders.words(text.placeholders)}."
         for name, text in texts.items()
-        if placeholders.PLACEHOLDERS in text
+        if text.placeholders is not None
     ]
 
 
-def _augmented(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _augmented(texts: Mapping[str, EncodedText]) -> list[str]:
     return [
-        f"Pairs of training text {name} that are changed: {augment.words(text['augmented'])}."
+        f"Pairs of training text {name} that are changed: {augment.words(text.augmented)}."
         for name, text in texts.items()
-        if "augmented" in text
+        if text.augmented is not None
     ]
 
 

@@ -15,6 +15,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
+from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual, Traces, read_file
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
@@ -85,12 +86,11 @@ class Inputs:
     speed: Speed | None
     # The whole of speed.json, for provenance.
     speed_content: dict[str, Any] | None
-    traces: dict[str, Any] | None
-    corpus: dict[str, Any]
-    # Counts of text of the source language; empty without.
-    monolingual: dict[str, Any]
-    # Descriptions of the encoded training texts, by the name of the text: `raw` or what its targets are distilled by.
-    encoded: dict[str, dict[str, Any]]
+    traces: Traces | None
+    corpus: Corpus
+    monolingual: Monolingual | None
+    # By the name of the text: `raw` or what its targets are distilled by.
+    encoded: dict[str, EncodedText]
     # Of systems that learn from several texts: pairs of each text, and how many of them an epoch has.
     mixtures: dict[str, dict[str, dict[str, float]]]
     files: dict[str, Any]
@@ -98,7 +98,7 @@ class Inputs:
     @property
     def sums(self) -> dict[str, str] | None:
         """SHA-256 of the corpus's files."""
-        return self.corpus.get("sha256")
+        return self.corpus.sha256
 
 
 def load(
@@ -144,10 +144,10 @@ def load(
         significance=dict(zip(manifest.test_sets, map(results.read_significance, significance), strict=False)),
         speed=timed and timed.speed,
         speed_content=timed and timed.content,
-        traces=read_json(traces) if traces else None,
-        corpus=read_json(corpus) if corpus else {},
-        monolingual=read_json(monolingual) if monolingual else {},
-        encoded={path.parent.name: read_json(path) for path in encoded},
+        traces=read_file(Traces, traces) if traces else None,
+        corpus=read_file(Corpus, corpus) if corpus else Corpus(),
+        monolingual=read_file(Monolingual, monolingual) if monolingual else None,
+        encoded={path.parent.name: read_file(EncodedText, path) for path in encoded},
         mixtures=mixtures,
         files=files,
     )

@@ -16,6 +16,7 @@ from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
+from workflow_src.evaluation.report.files import Corpus, Followed, Traces
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
@@ -101,28 +102,28 @@ def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     return steps
 
 
-def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:
+def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
     """Example sentences for the page. What all searches start from stands once where it is the same text."""
-    example_blocks = []
-    followed = (traces or {}).get("searches", {})
+    if traces is None:
+        return []
+    example_blocks, followed = [], traces.searches
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
     start_class = colour_class(starts_from.look.colour) if starts_from else ""
-    for example in (traces or {}).get("examples", []):
-        searches = {name: texts for name, texts in example["searches"].items() if texts}
+    for example in traces.examples:
+        searches = {name: texts for name, texts in example.searches.items() if texts}
         starts = {texts[0] for texts in searches.values()}
         shared = starts.pop() if len(starts) == 1 else None
         example_blocks.append(
             {
-                **{key: example[key] for key in ("index", "source", "reference", "teacher")},
-                "beside": example.get("beside", {}),
+                **{key: getattr(example, key) for key in ("index", "source", "reference", "teacher", "beside")},
                 "start": shared,
                 "start_title": start.title if start else "start",
                 "start_class": start_class,
                 "searches": [
                     {
                         "name": name,
-                        "class": colour_class(manifest.look(**followed[name]).colour),
+                        "class": colour_class(manifest.look(followed[name].system, followed[name].search).colour),
                         "start": None if shared is not None else texts[0],
                         "first": _first_value(followed[name], manifest),
                         "steps": example_steps(texts, _first_value(followed[name], manifest)),
@@ -134,9 +135,9 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
     return example_blocks
 
 
-def _first_value(entry: dict[str, str], manifest: Manifest) -> int:
+def _first_value(followed: Followed, manifest: Manifest) -> int:
     """The number of the first text of a trace."""
-    return {search.name: search.first_value for search in manifest.searches}.get(entry["search"], 0)
+    return {search.name: search.first_value for search in manifest.searches}.get(followed.search, 0)
 
 
 def colour_class(colour: str | None) -> str:
@@ -153,22 +154,21 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
     ]
 
 
-def round_trip_words(corpus: Mapping[str, Any]) -> str:
+def round_trip_words(corpus: Corpus) -> str:
     """What normalisation alone costs, from `corpus.json`; "" where that does not say."""
-    bleu_by_split = corpus.get("round_trip_bleu")
-    if not bleu_by_split:
+    if not corpus.round_trip_bleu:
         return ""
-    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_by_split.items())
+    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in corpus.round_trip_bleu.items())
     text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
-    if corpus["normalisation"].get("references") == "normalised":
+    if corpus.normalisation.references == "normalised":
         return f"{text}; outputs are scored against normalised references"
     return f"{text}; no system can have more"
 
 
-def loss_words(corpus: Mapping[str, Any], split: str) -> str:
+def loss_words(corpus: Corpus, split: str) -> str:
     """A sentence for captions where normalisation alone costs more BLEU than it should, else ""."""
-    bleu = corpus.get("round_trip_bleu", {}).get(split, 100.0)
-    if bleu >= LEAST_ROUND_TRIP or corpus["normalisation"].get("references") == "normalised":
+    bleu = corpus.round_trip_bleu.get(split, 100.0)
+    if bleu >= LEAST_ROUND_TRIP or corpus.normalisation.references == "normalised":
         return ""
     return (
         f"No system can have more than {bleu:.1f} BLEU here: the references themselves, normalised and put together "

@@ -2,20 +2,33 @@
 
 from types import SimpleNamespace
 
+from workflow_src.config.datasets import Split
 from workflow_src.evaluation.report import corpus
+from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual
 
-CONTENT = {
-    "pairs": {"dev": 500, "test": 500, "train": 12_355},
-    "words": {"train": {"ro": 90_000, "en": 100_000}, "dev": {"ro": 3, "en": 4}},
-    "read": {"train": 14_237},
-    "dropped": {"train": {"other_translation": 800, "held_out_group": 82}},
-    "found_in_train": {split: {"source": 0, "target": 0, "pair": 0} for split in ("dev", "test")},
-    "split": {"method": "connected-groups", "key_language": "ro"},
-}
+CONTENT = Corpus.model_validate(
+    {
+        "pairs": {"dev": 500, "test": 500, "train": 12_355},
+        "words": {"train": {"ro": 90_000, "en": 100_000}, "dev": {"ro": 3, "en": 4}},
+        "read": {"train": 14_237},
+        "dropped": {"train": {"other_translation": 800, "held_out_group": 82}},
+        "found_in_train": {split: {"source": 0, "target": 0, "pair": 0} for split in ("dev", "test")},
+        "split": {"method": "connected-groups", "key_language": "ro", "dev": 500, "test": 500},
+    }
+)
+
+
+def cleaning_step(**entries) -> dict:
+    """The record of a filter that read 9 lines and left out 3."""
+    return {"title": "A", "read": 9, "dropped": {"far": 3}, "repaired": 0, "examples": []} | entries
+
+
+def encoded(**entries) -> EncodedText:
+    return EncodedText.model_validate({"pairs": 9, "max_length": 64, "dropped": {}} | entries)
 
 
 def test_the_table_counts_pairs_words_and_drops_by_reason():
-    assert corpus.table(CONTENT, {}) == [
+    assert corpus.table(CONTENT, None) == [
         {
             "split": "train",
             "pairs": "12,355",
@@ -25,13 +38,14 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
         {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
         {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
     ]
-    assert corpus.table({}, {}) == []
+    assert corpus.table(Corpus(), None) == []
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
-    step = {"filter": "a", "title": "A", "read": 9, "dropped": {"far": 3}, "repaired": 0, "examples": []}
-    counts = {"language": "ro", "lines": 5, "read": 9, "dropped": {"cleaning": 3, "held_out": 1}, "cleaning": [step]}
-    assert corpus.table({}, counts) == [
+    counts = Monolingual(
+        language="ro", lines=5, read=9, dropped={"cleaning": 3, "held_out": 1}, cleaning=[cleaning_step()]
+    )
+    assert corpus.table(Corpus(), counts) == [
         {
             "split": "monolingual, Romanian",
             "pairs": "5 of 9 lines",
@@ -39,7 +53,12 @@ def test_text_of_one_language_has_a_row_and_its_filters_too():
             "dropped": "3 in cleaning, 1 in dev or test",
         }
     ]
-    assert [row["title"] for row in corpus.cleaning({"cleaning": [step]}, counts, {"b": {"likelihood": step}})] == [
+    assert [
+        row["title"]
+        for row in corpus.cleaning(
+            Corpus(cleaning=[cleaning_step()]), counts, {"b": encoded(likelihood=cleaning_step())}
+        )
+    ] == [
         "A",
         "A",
         "A (monolingual)",
@@ -55,11 +74,11 @@ def test_a_split_says_what_vanished_and_that_nothing_leaks():
 
 def test_sentences_that_are_in_train_too_are_counted():
     shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
-    own = CONTENT | {"split": None, "found_in_train": shared}
+    own = CONTENT.model_copy(update={"split": None, "found_in_train": shared})
     assert corpus.sentences(own, {}, {}) == [
         "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
     ]
-    every = CONTENT | {"split": {"method": "every-nth", "every": 23}}
+    every = CONTENT.model_copy(update={"split": Split(method="every-nth", every=23)})
     assert corpus.sentences(every, {}, {})[0].startswith(
         "Dev is every 23rd pair of the text that train comes from. Of 14,237"
     )
@@ -67,16 +86,13 @@ def test_sentences_that_are_in_train_too_are_counted():
 
 def test_what_encoding_left_out_is_told_for_every_training_text():
     texts = {
-        "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
-        "likely-by-teacher": {
-            "pairs": 8000,
-            "max_length": 64,
-            "dropped": {"target-too-long": 972, "unlikely": 1383},
-            "likelihood": {"read": 9383},
-        },
-        "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
+        "raw": encoded(pairs=9383, dropped={"source-too-long": 2000, "target-too-long": 972}),
+        "likely-by-teacher": encoded(
+            pairs=8000, dropped={"target-too-long": 972, "unlikely": 1383}, likelihood=cleaning_step(read=9383)
+        ),
+        "distilled-by-teacher": encoded(pairs=12_355),
     }
-    assert corpus.sentences({}, texts, {}) == [
+    assert corpus.sentences(Corpus(), texts, {}) == [
         "Training text raw has 9,383 pairs; left out in subwords (max_length is 64): 2,000 source over max_length, "
         "972 target over max_length.",
         "Training text likely-by-teacher has the 8,000 likeliest of 9,383 pairs; left out before, in subwords "
@@ -88,7 +104,7 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
 def test_systems_of_one_mixture_share_a_sentence():
     half = {"raw": {"pairs": 9383, "weight": 0.5, "pairs_an_epoch": 4691.5}}
     mixture = {"distilled-by-teacher": {"pairs": 12_355, "weight": 1.0, "pairs_an_epoch": 12_355.0}} | half
-    assert corpus.sentences({}, {}, {"one": mixture, "two": mixture, "three": half}) == [
+    assert corpus.sentences(Corpus(), {}, {"one": mixture, "two": mixture, "three": half}) == [
         "An epoch of one, two has of each text, in pairs: distilled-by-teacher 12,355 of 12,355, raw 4,691.5 of 9,383.",
         "An epoch of three has of each text, in pairs: raw 4,691.5 of 9,383.",
     ]
@@ -96,19 +112,17 @@ def test_systems_of_one_mixture_share_a_sentence():
 
 def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
-    files = {name: {"check": check} for name, check in checks.items()}
-    assert (
-        corpus.downloads({"downloads": files}, {}) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
-    )
-    more = {"downloads": {"e": {"check": "md5"}}}
-    assert corpus.downloads({"downloads": files}, more).endswith("compared by MD5: b, e; not compared: c")
-    assert corpus.downloads(CONTENT, {}) == ""
+    own = Corpus(downloads={name: {"check": check} for name, check in checks.items()})
+    assert corpus.downloads(own, None) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    more = Monolingual(language="ro", read=1, lines=1, dropped={}, downloads={"e": {"check": "md5"}})
+    assert corpus.downloads(own, more).endswith("compared by MD5: b, e; not compared: c")
+    assert corpus.downloads(CONTENT, None) == ""
 
 
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
-    step = {"filter": "a", "title": "A", "read": 400, "dropped": {"far": 3, "near": 1}, "repaired": 0, "examples": [{}]}
-    idle = step | {"title": "B", "read": 0, "dropped": {}, "repaired": 0, "examples": []}
-    first, second = corpus.cleaning(CONTENT | {"cleaning": [step, idle]}, {}, {})
+    step = cleaning_step(read=400, dropped={"far": 3, "near": 1}, examples=[{}])
+    idle = cleaning_step(title="B", read=0, dropped={})
+    first, second = corpus.cleaning(Corpus(cleaning=[step, idle]), None, {})
     assert first == {
         "title": "A",
         "read": "400",
@@ -118,22 +132,22 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
         "examples": [{}],
     }
     assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
-    assert corpus.cleaning(CONTENT, {}, {}) == []
+    assert corpus.cleaning(CONTENT, None, {}) == []
 
 
 def test_augmented_pairs_are_counted_in_sentences():
-    text = {"augmented": {"upper": 1200, "typos": 3, "too_long": 1}, "pairs": 9, "max_length": 64, "dropped": {}}
-    assert corpus.sentences({}, {"raw+upper-0.1": text}, {})[1] == (
+    text = encoded(augmented={"upper": 1200, "typos": 3, "too_long": 1})
+    assert corpus.sentences(Corpus(), {"raw+upper-0.1": text}, {})[1] == (
         "Pairs of training text raw+upper-0.1 that are changed: upper 1,200, typos 3; 1 stay, which would be too long."
     )
 
 
 def test_placeholders_are_counted_in_sentences():
-    texts = {"raw": {"placeholders": {"pairs": 2, "spans": 1004, "without_partner": 3}, "pairs": 9, "max_length": 64}}
-    sentences = corpus.sentences({}, {"raw": texts["raw"] | {"dropped": {}}}, {})
+    counts = {"pairs": 2, "spans": 1004, "without_partner": 3}
+    sentences = corpus.sentences(Corpus(), {"raw": encoded(placeholders=counts)}, {})
     assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
-    likely = texts["raw"] | {"dropped": {}, "likelihood": {"read": 10}}
-    assert corpus.sentences({}, {"likely-by-a": likely}, {})[1] == (
+    likely = encoded(placeholders=counts, likelihood=cleaning_step(read=10))
+    assert corpus.sentences(Corpus(), {"likely-by-a": likely}, {})[1] == (
         "Training text likely-by-a is kept of pairs, among them 2 pairs with 1,004 placeholders on both sides, 3 "
         "without partner."
     )

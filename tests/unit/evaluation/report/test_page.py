@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from iso639 import ALL_LANGUAGES
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
+from workflow_src.evaluation.report.files import Corpus, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -62,12 +64,19 @@ BY_PASSES = reports.manifest(
 )
 
 
+def traces(examples: list[dict], followed: dict[str, dict]) -> Traces:
+    return Traces.model_validate({"pool": 9, "examples": examples, "searches": followed})
+
+
 def test_passes_are_counted_from_one():
     name = "iterative refinement"
     searches = {name: ["a", "b", "b"], "delta": ["x", "y"]}
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None, "searches": searches}
-    traces = {name: {"system": "inat", "search": "iterative-refinement"}, "delta": {"system": "lvm", "search": "delta"}}
-    (entry,) = page.examples({"examples": [example], "searches": traces}, BY_PASSES)
+    followed = {
+        name: {"system": "inat", "search": "iterative-refinement"},
+        "delta": {"system": "lvm", "search": "delta"},
+    }
+    (entry,) = page.examples(traces([example], followed), BY_PASSES)
     by_passes, by_steps = entry["searches"]
     assert (by_passes["start"], by_passes["first"]) == ("a", 1) and (by_steps["start"], by_steps["first"]) == ("x", 0)
     assert [step["label"] for step in by_passes["steps"]] == ["2", "3"]
@@ -83,18 +92,18 @@ def test_adaptive_rows_say_how_many_passes_were_used():
 def test_the_prior_mean_stands_once_where_searches_share_it():
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None}
     followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
-    traces = {"searches": followed, "examples": [example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}]}
-    (shared,) = page.examples(traces, MANIFEST)
+    same = example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}
+    (shared,) = page.examples(traces([same], followed), MANIFEST)
     assert shared["start"] == "a" and shared["start_title"] == PRIOR_MEAN.title
     assert all(search["start"] is None for search in shared["searches"])
     classes = [page.colour_class(MANIFEST.system(name).look.colour) for name in ("lvm", "score")]
     assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2
     # Whoever shares a search is told with its system, and the file says which search it is.
-    named = {"searches": {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}}
-    named["examples"] = [example | {"searches": {"lvm-raw delta": ["a", "b"]}}]
-    assert page.examples(named, MANIFEST)[0]["searches"][0]["class"] == classes[0]
-    split = {"searches": followed, "examples": [example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}]}
-    (split,) = page.examples(split, MANIFEST)
+    named = {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}
+    own = example | {"searches": {"lvm-raw delta": ["a", "b"]}}
+    assert page.examples(traces([own], named), MANIFEST)[0]["searches"][0]["class"] == classes[0]
+    others = example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}
+    (split,) = page.examples(traces([others], followed), MANIFEST)
     assert split["start"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
     assert page.examples(None, MANIFEST) == []
 
@@ -173,7 +182,7 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
 
 def test_a_caption_tells_what_outputs_are_scored_against():
     def words(signature: str = "", **steps) -> str:
-        return captions.scored_words(steps, reports.manifest().metrics, {"BLEU": signature})
+        return captions.scored_words(NormalisationConfig(**steps), reports.manifest().metrics, {"BLEU": signature})
 
     plain = "BLEU, chrF: sacreBLEU's. Text is detokenised and cased"
     assert words() == words(lowercase=True, references="given") == f"{plain}."
@@ -191,7 +200,7 @@ def test_a_caption_is_a_line_with_notes_around_a_table():
 def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():
     def words_of(dev: float, test: float, references: str = "given") -> tuple[str, str]:
         bleu = {"dev": dev, "test": test}
-        corpus = {"round_trip_bleu": bleu, "normalisation": {"references": references}}
+        corpus = Corpus(round_trip_bleu=bleu, normalisation={"references": references})
         return page.round_trip_words(corpus), page.loss_words(corpus, "test")
 
     fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
@@ -202,7 +211,7 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
     )
     fact_words, caption = words_of(99.9, 97.25, "normalised")
     assert fact_words.endswith("as given; outputs are scored against normalised references") and caption == ""
-    assert page.round_trip_words({}) == page.loss_words({}, "test") == ""
+    assert page.round_trip_words(Corpus()) == page.loss_words(Corpus(), "test") == ""
 
 
 def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):

@@ -1,0 +1,93 @@
+"""What a report reads of files that other stages wrote about texts and examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Content, Lenient, checked
+
+
+def read_file(model: type[Content], path: Path) -> Content:
+    """The content of a JSON file. Raises ArtifactError for one that is missing, damaged or of another kind."""
+    return checked(model, read_json(path), str(path), "delete it and make it again")
+
+
+class CleaningStep(Lenient):
+    """What a filter did with the pairs, or lines, that it read."""
+
+    title: str
+    read: int
+    dropped: dict[str, int]
+    repaired: int
+    examples: list[dict[str, Any]]
+
+
+class Downloaded(Lenient):
+    # The kind of the sum that was compared, or none.
+    check: str
+
+
+class Corpus(Lenient):
+    """`corpus.json`: counts by split, and of pairs left out by reason."""
+
+    pairs: dict[str, int] = {}
+    words: dict[str, dict[str, int]] = {}
+    read: dict[str, int] = {}
+    dropped: dict[str, dict[str, int]] = {}
+    found_in_train: dict[str, dict[str, int]] = {}
+    round_trip_bleu: dict[str, float] = {}
+    split: Split | None = None
+    normalisation: NormalisationConfig = NormalisationConfig()
+    cleaning: tuple[CleaningStep, ...] = ()
+    downloads: dict[str, Downloaded] = {}
+    sha256: dict[str, str] | None = None
+
+
+class Monolingual(Lenient):
+    """`monolingual.json`: counts of text of the source language."""
+
+    language: str
+    read: int
+    lines: int
+    dropped: dict[str, int]
+    cleaning: tuple[CleaningStep, ...] = ()
+    downloads: dict[str, Downloaded] = {}
+
+
+class EncodedText(Lenient):
+    """The description of an encoded training text."""
+
+    pairs: int
+    max_length: int
+    dropped: dict[str, int]
+    # Of pairs that a system finds likely.
+    likelihood: CleaningStep | None = None
+    placeholders: dict[str, int] | None = None
+    augmented: dict[str, int] | None = None
+
+
+class Followed(Lenient):
+    system: str
+    search: str
+
+
+class Example(Lenient):
+    """A sentence, its translation by the teacher and by searches beside, and those of searches after every step."""
+
+    index: int
+    source: str
+    reference: str
+    teacher: str | None
+    searches: dict[str, list[str]]
+    beside: dict[str, str] = {}
+
+
+class Traces(Lenient):
+    """`traces.json`: sentences that refinement changes, out of a `pool`, and which searches are followed, by title."""
+
+    pool: int
+    searches: dict[str, Followed]
+    examples: tuple[Example, ...]
