@@ -441,8 +441,8 @@ class OnePassModel(SymbolModel, Protocol):
 
     def encode(self, source: Tensor) -> EncoderOutput: ...
 
-    def hidden(self, memory: EncoderOutput, lengths: Tensor, bound: int | None = None) -> tuple[Tensor, Tensor]:
-        """States (B, N, D) of outputs of these lengths (B,), and the mask (B, N); `bound` as in `passes.largest`."""
+    def hidden(self, memory: EncoderOutput, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, N, D) of outputs of these lengths (B,), and the mask (B, N)."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., V), -inf for what may not be put out."""
