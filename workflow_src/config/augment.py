@@ -32,6 +32,6 @@ class AugmentConfig(Frozen):
 
     @property
     def suffix(self) -> str:
-        """What follows the name of a text that is changed in this way; + stands in no other name of a text."""
+        """The end of the name of a text that is changed in this way; names of other texts have no +."""
         shares = [f"{name}-{getattr(self, name):g}" for name in MODIFIERS if getattr(self, name)]
         return "".join(f"+{part}" for part in [*shares, *([f"seed-{self.seed}"] if self.seed != 1 else [])])

@@ -35,12 +35,12 @@ def matching(pattern: str, rule: str | tuple[str, ...]) -> AfterValidator:
 
 
 def named(pattern: str, rule: str) -> AfterValidator:
-    """`matching`, for names: they are not longer than names of files can bear."""
+    """`matching` for names, which are short enough for names of files."""
     return matching(rf"(?=.{{1,{LONGEST_NAME}}}\Z){pattern}", f"{rule}, at most {LONGEST_NAME}")
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A list without anything twice, as a validator."""
+    """Checks that no value of a list occurs twice."""
     if len(set(values)) < len(values):
         raise ConfigError("", allowed="each once")
     return values
@@ -55,9 +55,9 @@ def parse(model: type[Section], raw: Any, where: str) -> Section:
         return model.model_validate(raw)
     except pydantic.ValidationError as failure:
         errors = failure.errors()
-        # Of a setting that is a name, or a number, or a section, a section was meant where one is given.
-        meant = [e for e in errors if not (e["type"] in ("string_type", "int_type") and isinstance(e["input"], dict))]
-        raise _error(model, (meant or errors)[0], where, raw) from None
+        # A setting may be a name, a number or a section: given a section, only errors of the section count.
+        likely = [e for e in errors if not (e["type"] in ("string_type", "int_type") and isinstance(e["input"], dict))]
+        raise _error(model, (likely or errors)[0], where, raw) from None
 
 
 def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) -> ConfigError:
@@ -87,8 +87,8 @@ def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) 
 
 def _nearly(name: str, section: Any, fields: list[str]) -> str | None:
     """The name in a section that is most like the missing field `name` and is no field itself, or None."""
-    others = [key for key in section if isinstance(key, str) and key not in fields] if isinstance(section, dict) else []
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.6)), None)
+    extra = [key for key in section if isinstance(key, str) and key not in fields] if isinstance(section, dict) else []
+    return next(iter(difflib.get_close_matches(name, extra, n=1, cutoff=0.6)), None)
 
 
 def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:

@@ -12,7 +12,7 @@ from workflow_src.spec import Frozen
 
 
 def filter_settings(sections: Iterable[tuple[str, Any]], languages: tuple[str, str]) -> dict[str, Frozen]:
-    """Settings of filters by name, in their order. Raises ConfigError for those that cannot be used."""
+    """Settings of filters by name, in their order. Raises ConfigError for filters that cannot be used."""
     cleaning: dict[str, Frozen] = {}
     for name, section in sections:
         where = f"recipe.clean.{name}"

@@ -19,7 +19,7 @@ CONFIG_FOLDER = PROJECT / "config"
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
+    """A safe loader that refuses a name that occurs twice in a section; YAML would silently take the last value."""
 
     def get_single_node(self) -> yaml.Node | None:
         # Before `<<` is replaced by the keys that it merges, which a section may set anew.
@@ -47,7 +47,7 @@ class _Loader(yaml.SafeLoader):
                 )
 
 
-# What `<<` is tagged with: a section may take in several others.
+# The tag of `<<`, which a section may have several times, to merge several others.
 MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -57,9 +57,9 @@ def _parse(text: str) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, a copy of your own. Tags that build objects are refused (safe loader).
+    """A copy of the mapping in a YAML file, which the caller may change. Equal text is parsed once.
 
-    Equal text is parsed once. Raises ArtifactError when the file is missing, is not YAML or holds no mapping.
+    Tags that build objects are refused. Raises ArtifactError when the file is missing, is not YAML or holds no mapping.
     """
     return copy.deepcopy(_mapping(path))
 
@@ -88,9 +88,9 @@ def _mapping(path: Path) -> dict[str, Any]:
 def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
     """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
 
-    A definition of a dataset, which is a mapping with a name, replaces another one as a whole: nothing of a corpus is
-    true of the next. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
-    configuration file over another.
+    A definition of a dataset, which is a mapping with a name, replaces another one as a whole, because
+    they describe different corpora. Without `null_removes` null replaces too, and definitions merge, as when Snakemake
+    lays one configuration file over another.
     """
     merged = dict(below)
     for key, value in above.items():
@@ -118,7 +118,7 @@ def _experiment_files() -> dict[str, Path]:
 
 
 def experiment_names() -> list[str]:
-    """Names of the shipped experiments, those of `config/experiments/papers/` among them."""
+    """Names of the shipped experiments, including those of `config/experiments/papers/`."""
     return list(_experiment_files())
 
 
@@ -140,17 +140,16 @@ def experiment(name: Any, setting: str, chain: tuple[str, ...] = ()) -> dict[str
 
 
 def inherited(parent: dict[str, Any]) -> dict[str, Any]:
-    """Settings that an experiment passes on through `extends`: all but those about itself alone.
+    """Settings that an experiment passes on through `extends`.
 
-    A description, title or note, published figures, and what bundles search with, are of one experiment: of another
-    corpus they would be wrong.
+    Its description, title, notes, published figures and `search_defaults` are left out: they hold for it alone.
     """
     passed_on = {key: value for key, value in parent.items() if key not in ("extends", "description")}
     if isinstance(parent.get("systems"), dict):
         passed_on["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
     if isinstance(parent.get("report"), dict):
-        own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
-        passed_on["report"] = {key: value for key, value in parent["report"].items() if key not in own}
+        left_out = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
+        passed_on["report"] = {key: value for key, value in parent["report"].items() if key not in left_out}
         if isinstance(passed_on["report"].get("grids"), list):
             passed_on["report"]["grids"] = [_without(grid, "published") for grid in passed_on["report"]["grids"]]
     return passed_on
@@ -173,11 +172,11 @@ def extended(raw: dict[str, Any], chain: tuple[str, ...] = ()) -> dict[str, Any]
 
 
 def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """`own` laid over `parent`, of whose systems those stay that `only` names.
+    """`own` laid over `parent`. `only` in `own` names the systems of `parent` that stay.
 
-    Systems that `own` has settings of stay too, and all that a system which stays is built on or carries. What names
-    one of the others in `parent` goes; what `own` says is checked like any other setting. Test sets that `parent` picks
-    are of its dataset, and go with it. Raises ConfigError.
+    Systems with settings in `own` stay too, and all systems that a staying one is built on or carries. Settings of
+    `parent` that name a removed system are removed; those of `own` are checked like any others. `test` of `parent` is
+    removed where `own` has another dataset. Raises ConfigError.
     """
     recipe = own.get("recipe")
     if isinstance(recipe, dict) and "dataset" in recipe:
@@ -193,10 +192,10 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     for name in only:
         if name not in systems:
             raise ConfigError("only", name, allowed=systems)
-    changed = own.get("systems")
+    own_systems = own.get("systems")
     likelihood = merged.get("likelihood")
     scored = likelihood if isinstance(likelihood, dict) else {}
-    names = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems, scored)
+    names = _with_dependencies([*only, *(own_systems if isinstance(own_systems, dict) else ())], systems, scored)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
     merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in names}), own)
     merged["systems"] = {name: system for name, system in systems.items() if name in names}
@@ -209,16 +208,16 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
     """`parent` without teachers, decodes, scorers, published figures and grids of the systems of `dropped`.
 
-    `dropped` has the families of these systems by name. Analyses run where something is left that fits them.
+    `dropped` has the families of these systems by name. Switched-on analyses run where a system is left that fits them.
     """
     reduced = dict(parent)
     for section in ("distillation", "likelihood"):
         if isinstance(parent.get(section), dict):
-            reduced[section] = {name: how for name, how in parent[section].items() if name not in dropped}
+            reduced[section] = {name: settings for name, settings in parent[section].items() if name not in dropped}
     if isinstance(parent.get("decodes"), list):
-        reduced["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
-    if isinstance(parent.get("analyses"), dict):
-        reduced["analyses"] = {name: _reduced_analysis(name, how, dropped) for name, how in parent["analyses"].items()}
+        reduced["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _decode_systems(decode)]
+    if isinstance(sections := parent.get("analyses"), dict):
+        reduced["analyses"] = {name: _reduced_analysis(name, section, dropped) for name, section in sections.items()}
     if isinstance(parent.get("report"), dict):
         reduced["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
     return reduced
@@ -230,17 +229,17 @@ def _reduced_analysis(name: str, section: Any, dropped: dict[str, Any]) -> Any:
         return section
     reduced, analysis = dict(section), analyses().get(name)
     for setting in reduced.keys() & set(analysis.settings.named(Use.SYSTEMS) if analysis else ()):
-        named = reduced[setting] if isinstance(reduced[setting], list) else [reduced[setting]]
-        remaining = [name for name in named if not (isinstance(name, str) and name in dropped)]
+        listed = reduced[setting] if isinstance(reduced[setting], list) else [reduced[setting]]
+        remaining = [name for name in listed if not (isinstance(name, str) and name in dropped)]
         if not remaining:
             del reduced[setting]
-        elif remaining != named:
+        elif remaining != listed:
             reduced[setting] = remaining
     return reduced | {"enabled": "auto"} if reduced.get("enabled") is True else reduced
 
 
 def _reduced_report(value: Any, dropped: dict[str, Any]) -> Any:
-    """A setting of the report: published figures by `SYSTEM/DECODE`, grids, or another. A grid stays if it is whole."""
+    """A setting of the report: figures by `SYSTEM/DECODE`, grids, or another. Grids with a dropped system go."""
     if isinstance(value, dict):
         return {row: figure for row, figure in value.items() if str(row).partition("/")[0] not in dropped}
     if isinstance(value, list):
@@ -256,40 +255,40 @@ def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
     return grid.get("family") in dropped.values()
 
 
-def _with_needed(names: list[Any], systems: dict[Any, Any], likelihood: dict[Any, Any]) -> set[Any]:
+def _with_dependencies(names: list[Any], systems: dict[Any, Any], likelihood: dict[Any, Any]) -> set[Any]:
     """`names` and all systems that these are built on, carry, or have texts from; unknown ones are left out."""
-    needed_names: set[Any] = set()
+    with_dependencies: set[Any] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         section = systems.get(name)
-        if name in needed_names or name not in systems:
+        if name in with_dependencies or name not in systems:
             continue
-        needed_names.add(name)
+        with_dependencies.add(name)
         if not isinstance(section, dict):
             continue
         groups = [section.get(key) for key in ("roles", "carries")]
-        needed = [section.get("base"), section.get("init_from")]
-        needed += [other for group in groups if isinstance(group, dict) for other in group.values()]
+        dependencies = [section.get("base"), section.get("init_from")]
+        dependencies += [dependency for group in groups if isinstance(group, dict) for dependency in group.values()]
         makers = list(filter(None, map(kind_and_system, named_in(section.get("data")))))
-        needed += [maker.system for maker in makers]
+        dependencies += [maker.system for maker in makers]
         scorers = [likelihood.get(maker.system) for maker in makers if maker.kind == LIKELY]
-        needed += [scorer.get("backward") for scorer in scorers if isinstance(scorer, dict)]
-        waiting += [other for other in needed if isinstance(other, str)]
-    return needed_names
+        dependencies += [scorer.get("backward") for scorer in scorers if isinstance(scorer, dict)]
+        waiting += [dependency for dependency in dependencies if isinstance(dependency, str)]
+    return with_dependencies
 
 
-def _used_by(decode: Any) -> set[str]:
-    """The systems that an entry of `decodes` names: its own, and those that its search takes as settings."""
+def _decode_systems(decode: Any) -> set[str]:
+    """The systems that an entry of `decodes` names: the decoded one, and those in settings of its search."""
     if not isinstance(decode, dict):
         return set()
     search = searches().get(str(decode.get("search")))
-    named = ["system", *(search.settings.named("role") if search else ())]
-    return {decode[setting] for setting in named if isinstance(decode.get(setting), str)}
+    settings = ["system", *(search.settings.named("role") if search else ())]
+    return {decode[setting] for setting in settings if isinstance(decode.get(setting), str)}
 
 
 def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
-    """A preset in a YAML file, a copy of your own. Raises ConfigError, which says `where`, for an unknown name."""
+    """A preset in a YAML file, as a copy that the caller may change. Raises ConfigError for an unknown name."""
     presets = _mapping(path)
     if not isinstance(name, str) or name not in presets:
         raise ConfigError(f"{where}.preset", name, allowed=presets)
@@ -317,12 +316,12 @@ def _with_training_preset(name: Any, system: Any) -> Any:
 
 
 def check_new_systems(raw: dict[str, Any]) -> None:
-    """Raises ConfigError for a system without a family beside others that have one: its name is misspelt, or new."""
+    """Raises ConfigError for a system without a family where others have one: its name is misspelt, or it is new."""
     systems = raw.get("systems")
     if not isinstance(systems, dict):
         return
-    whole = [str(name) for name, system in systems.items() if isinstance(system, dict) and "family" in system]
+    defined = [str(name) for name, system in systems.items() if isinstance(system, dict) and "family" in system]
     for name, system in systems.items():
-        if whole and isinstance(name, str) and isinstance(system, dict) and "family" not in system:
+        if defined and isinstance(name, str) and isinstance(system, dict) and "family" not in system:
             hint = "or a new one with a family"
-            raise ConfigError(f"systems.{name}", problem="no system", allowed=whole, hint=hint)
+            raise ConfigError(f"systems.{name}", problem="no system", allowed=defined, hint=hint)

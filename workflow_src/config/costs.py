@@ -35,9 +35,9 @@ def parts(system: System, vocabulary: int) -> dict[str, int]:
 
 def parameters(system: System, vocabulary: int, joint: bool) -> int:
     """Trained parameters, roughly: the weights of `parts`, and a source embedding of its own where not joint."""
-    own = parts(system, vocabulary)
-    separate = 0 if joint or OUTPUT not in own or system.family.imported else vocabulary * system.model.dim
-    return sum(own.values()) + separate
+    weights = parts(system, vocabulary)
+    separate = 0 if joint or OUTPUT not in weights or system.family.imported else vocabulary * system.model.dim
+    return sum(weights.values()) + separate
 
 
 def layers(system: System) -> float:
@@ -85,11 +85,11 @@ def operations_a_position(system: System, plan: Plan) -> float:
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     """Weights of the systems that a search works with: by role, then by part."""
     vocabulary = vocabulary_size(plan)
-    own = [system, *map(plan.system, system.served_with.values())]
+    members = [system, *map(plan.system, system.served_with.values())]
     # A role of the search that has the name of one of the family's is filled by the same system.
     names = of_the_family(settings, system.served_with) | named_systems(settings)
-    named = {role: plan.system(name) for role, name in names.items()}
-    filled = fill(needs(settings), [(member, member.family) for member in own], named)
+    by_role = {role: plan.system(name) for role, name in names.items()}
+    filled = fill(needs(settings), [(member, member.family) for member in members], by_role)
     return {role: products(member, vocabulary) for role, member in filled.items()}
 
 
@@ -115,7 +115,7 @@ def scoring_operations(plan: Plan, system: System, pairs: float, length: float) 
 
 
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
-    """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
+    """Operations of a decode: those of the costliest settings that it chooses from; `tried`: their sum over all."""
     operations = [
         decoding_operations(plan, plan.system(decode.system), settings, sentences, length)
         for settings in decode.combinations()
@@ -126,7 +126,7 @@ def decode_operations(plan: Plan, decode: Decode, sentences: float, length: floa
 def check(plan: Plan) -> None:
     """Count a position of every training and a sentence of every decode, as requests and estimates do later.
 
-    Raises ConfigError for what a family or a search cannot count.
+    Raises ConfigError where a family or a search cannot count them.
     """
     plan = sized(plan, pairs=1, length=1)
     for system in plan.loaded.systems.values():
@@ -152,8 +152,8 @@ def sized(plan: Plan, pairs: int, length: float, monolingual: int | None = None)
 
     `monolingual`: lines of text of the source language; None: as many as pairs.
     """
-    tokens, more = (round(count * (length + 1)) for count in (pairs, monolingual or pairs))
-    return Plan(plan.loaded.sized(pairs, tokens, more))
+    tokens, monolingual_tokens = (round(count * (length + 1)) for count in (pairs, monolingual or pairs))
+    return Plan(plan.loaded.sized(pairs, tokens, monolingual_tokens))
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

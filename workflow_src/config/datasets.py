@@ -27,25 +27,25 @@ Language = Annotated[str, matching(r"[a-z]{2,3}", "a code of two or three small 
 
 
 def _path(value: str) -> str:
-    # Snakemake takes what stands in braces for a wildcard.
+    # Snakemake reads braces as wildcards.
     braces = "{" in value or "}" in value
     if not value or braces or any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
         raise ConfigError("", allowed="a path without { or }, line breaks and other control characters")
     return value
 
 
-# Of the user's, or a key of a dataset's files.
+# A path of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
 FileName = Annotated[str, matching(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
 
 
-def _several(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """One text as a list of texts."""
     return [value] if isinstance(value, str) else value
 
 
-# Several are references of one source each.
-TextPaths = Annotated[tuple[FilePath, ...], BeforeValidator(_several), Field(min_length=1)]
+# Several texts are several references of each source.
+TextPaths = Annotated[tuple[FilePath, ...], BeforeValidator(_as_list), Field(min_length=1)]
 
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
@@ -175,8 +175,8 @@ def reference_stem(split: str, number: int) -> str:
 
 def raw_names(split: str, languages: tuple[str, str], references: int = 1) -> list[str]:
     """Names of the raw texts of a split: source, target, further references."""
-    further = [f"{reference_stem(split, number)}.{languages[1]}" for number in range(2, 1 + references)]
-    return [*(f"{split}.{language}" for language in languages), *further]
+    reference_names = [f"{reference_stem(split, number)}.{languages[1]}" for number in range(2, 1 + references)]
+    return [*(f"{split}.{language}" for language in languages), *reference_names]
 
 
 class Split(Frozen):
@@ -188,7 +188,7 @@ class Split(Frozen):
     every: int | None = Field(None, gt=1, description="every this-many-th pair becomes dev (every-nth)")
     largest_group: int = Field(20, gt=0, description="larger groups stay in train (connected-groups)")
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
-    longest: int = Field(500, gt=0, description="characters; pairs with a longer side are not taken for dev and test")
+    longest: int = Field(500, gt=0, description="characters; pairs with a longer side never become dev or test")
     seed: int = 1
 
     @model_validator(mode="after")
@@ -200,7 +200,7 @@ class Split(Frozen):
         return self
 
 
-# Of the generated corpus; `workflow_src/data/toy/sentences.py` says how often each is drawn.
+# Kinds in the generated corpus; `workflow_src/data/toy/sentences.py` says how often each is drawn.
 SentenceKind = Literal[
     "plain", "adverb", "question", "negated", "to-clause", "complement", "conjunction", "fronted", "relative", "quality"
 ]
@@ -269,7 +269,7 @@ class DatasetFiles(Frozen):
 
     @property
     def parts(self) -> dict[str, tuple[Part, ...]]:
-        """Parts of train, dev and every test set by name, of those that have some."""
+        """Parts by split: of train, dev and every test set that has some."""
         return {name: parts for name, parts in {"train": self.train, "dev": self.dev, **self.test}.items() if parts}
 
     @property
@@ -286,19 +286,19 @@ class DatasetFiles(Frozen):
         return self.parts[split][0].references(language) if split in self.parts else 1
 
     def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
-        """Paths of the user's own files that a direction reads, which are not downloaded. For rules to depend on."""
+        """Paths of the user's own files, which are not downloaded, that a direction reads."""
         names: dict[str, None] = {}
         for part in (part for parts in self.parts.values() for part in parts):
             texts = [text for code in languages for text in (part.texts or {}).get(code, ())]
             texts = [part.table] if part.table is not None else texts
             names.update({text.split("!")[0]: None for text in texts})
-        own = [name for name in names if name not in self.files]
-        return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
+        own_names = [name for name in names if name not in self.files]
+        return [f"{folder}/{name}" for name in own_names] if self.kind == "folder" and folder else own_names
 
 
 class DatasetConfig(DatasetFiles):
     split: Split | None = None
-    # What a recipe for this dataset starts from; the recipe's own `normalisation` wins key by key.
+    # Defaults for recipes of this dataset; `normalisation` of the recipe wins key by key.
     normalisation: dict[str, Any] = {}
     pairs: int | None = Field(None, gt=0, description="training pairs, about; for estimates only")
     licence: str = "unknown"

@@ -31,7 +31,7 @@ def resolve_decodes(
 
 
 def _splits(section: DecodeConfig, test_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """What a decode translates: test stands for all test sets."""
+    """Splits that a decode translates; test stands for all test sets."""
     return tuple(name for split in section.splits for name in (test_sets if split == TEST else (split,)))
 
 
@@ -43,7 +43,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     if section.search not in names:
         raise ConfigError(f"{where}.search", section.search, problem=f"not of system {section.system}", allowed=names)
     search = searches()[section.search]
-    fields = _own_fields(section, search, where)
+    fields = _search_fields(section, search, where)
     listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
     for name in [*listed, *(["compute_type"] if isinstance(section.compute_type, tuple) else [])]:
         if not (fields | {"compute_type": section.compute_type})[name]:
@@ -53,26 +53,26 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         raise ConfigError(
             f"{where}.tune_by", section.tune_by, problem="tune lists no values", hint="add tune, or remove it"
         )
-    decodes, every = [], []
+    decodes, all_tried = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(search.settings.checked(raw, where), system, systems, where)
         tried = _tried(search, settings, tune or {}, where)
-        _serves(search, tried, system, systems, where)
+        _check_served(search, tried, system, systems, where)
         settings.check_used(tune or {}, where)
-        every += tried
-        for compute_type in _each(section.compute_type):
+        all_tried += tried
+        for compute_type in _as_tuple(section.compute_type):
             engine = _engine(section, compute_type, system, search, tried, where)
-            entry = {"search": search.name} | settings.model_dump(mode="json")
-            own = engine is default_engine()
+            content = {"search": search.name} | settings.model_dump(mode="json")
+            is_default = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
             decodes.append(
                 Decode(
                     system=section.system,
                     search=search.name,
-                    name=_name(section, settings, listed, None if own else f"-{engine.name}-{kind}"),
-                    settings=entry if own else entry | {"engine": engine.name, "compute_type": kind},
+                    name=_name(section, settings, listed, None if is_default else f"-{engine.name}-{kind}"),
+                    settings=content if is_default else content | {"engine": engine.name, "compute_type": kind},
                     splits=section.splits,
                     batch=section.batch,
                     tune=tune,
@@ -81,7 +81,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                     values=settings,
                 )
             )
-    _check_candidates(search, every, where)
+    _check_candidates(search, all_tried, where)
     return decodes
 
 
@@ -98,68 +98,68 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
             if field in fields:
                 problem = "bundles carry the systems that `carries` names"
                 raise ConfigError(f"{where}.{field}", fields[field], problem=problem, hint="remove it")
-        beside = {
+        carried_systems = {
             option.setting: system.carries[role]
             for role, option in carried(system.family).items()
             if role in system.carries and option.setting in search.settings.model_fields
         }
-        settings = _filled(search.settings.checked(beside | fields, where), system, systems, where)
+        settings = _filled(search.settings.checked(carried_systems | fields, where), system, systems, where)
         settings.check_used(section=where)
-        _serves(search, [settings], system, systems, where)
+        _check_served(search, [settings], system, systems, where)
 
 
 def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> list[SearchSettings]:
     """Settings as they are, and with every combination of the values that dev chooses from."""
-    own = settings.model_dump()
+    fields = settings.model_dump()
     combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
-    return [settings, *(search.settings.checked(own | chosen, f"{where}.tune") for chosen in combinations if chosen)]
+    return [settings, *(search.settings.checked(fields | chosen, f"{where}.tune") for chosen in combinations if chosen)]
 
 
-def _serves(
+def _check_served(
     search: Search, tried: list[SearchSettings], system: System, systems: dict[str, System], where: str
 ) -> None:
-    """Raises ConfigError where the model of a system, or of its base, cannot be decoded so."""
+    """Raises ConfigError where a search cannot decode a system, or its base, with some of the settings `tried`."""
     for network in (system, *([systems[system.base]] if system.base else [])):
         for settings in tried:
             if reason := network.family.refuses(network.model, search, settings):
-                named = system.name if network is system else f"{system.name}, whose base is {network.name},"
-                raise ConfigError(where, problem=f"search {search.name} of system {named} {reason}")
+                subject = system.name if network is system else f"{system.name}, whose base is {network.name},"
+                raise ConfigError(where, problem=f"search {search.name} of system {subject} {reason}")
 
 
 def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -> None:
     """Raises ConfigError where candidates are ranked and no settings give more than one."""
     if not tried:
         return
-    own = tried[0]
-    names = [name for name, role in own.roles().items() if search.needs[role].trait == SCORER]
-    ranked = next((name for name in names if getattr(own, name)), None)
+    first = tried[0]
+    names = [name for name, role in first.roles().items() if search.needs[role].trait == SCORER]
+    ranked = next((name for name in names if getattr(first, name)), None)
     if ranked and all(search.width(settings) == 1 for settings in tried):
         raise ConfigError(
             f"{where}.{ranked}",
-            getattr(own, ranked),
+            getattr(first, ranked),
             problem=f"with these settings search {search.name} has one candidate",
             hint="remove it, or ask for more candidates",
         )
 
 
-def _each(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _own_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
-    """Settings of the search itself, lists not yet written out."""
+def _search_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
+    """Settings of the search in a decode, with lists as they are."""
     fields = {}
     for name, value in (section.model_extra or {}).items():
         if name in search.settings.model_fields:
             if value is not None:
                 fields[name] = value
             continue
-        others = _searches_with(name)
-        if not others:
+        owners = _searches_with(name)
+        if not owners:
             allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]
             raise ConfigError(f"{where}.{name}", problem=UNKNOWN, allowed=allowed)
-        # A configuration that was written whole says every default: only what differs from it was meant.
-        if value is not None and not any(_is_default(other, name, value) for other in others):
+        # A configuration that was written out in full has every default: only other values are of the user.
+        if value is not None and not any(_is_default(owner, name, value) for owner in owners):
             raise _foreign(search, name, where)
     for name in search.settings.named("required"):
         if name not in fields:
@@ -176,14 +176,14 @@ def _is_default(search: Search, name: str, value: Any) -> bool:
 
 
 def _foreign(search: Search, name: str, where: str) -> ConfigError:
-    others = ", ".join(other.name for other in _searches_with(name))
+    owners = ", ".join(owner.name for owner in _searches_with(name))
     return ConfigError(
-        f"{where}.{name}", problem=f"no setting of search {search.name} but of {others}", hint="remove it"
+        f"{where}.{name}", problem=f"no setting of search {search.name} but of {owners}", hint="remove it"
     )
 
 
 def _filled(settings: SearchSettings, system: System, systems: dict[str, System], where: str) -> SearchSettings:
-    """Settings with the search whose steps are taken, where none is named; names of systems and searches checked."""
+    """Settings with a default for the search whose steps are taken; names of systems and searches are checked."""
     for name in settings.named("steps"):
         base = systems[system.base].family if system.base else None
         candidates = [*searches_of(system.family), *(searches_of(base) if base else ())]
@@ -195,7 +195,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name, filled in settings.roles().items():
         role, value = search_of(settings).needs[filled], getattr(settings, name)
-        fits = [candidate for candidate, other in systems.items() if role.trait is None or role.trait in other.traits]
+        fits = [candidate for candidate, s in systems.items() if role.trait is None or role.trait in s.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")
         if value is not None and value not in fits:
@@ -208,7 +208,7 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
     allowed = search.settings.named("tune")
     for name, values in section.tune.items():
         if name not in allowed:
-            if any(name in other.settings.named("tune") for other in _searches_with(name)):
+            if any(name in owner.settings.named("tune") for owner in _searches_with(name)):
                 raise _foreign(search, name, where)
             raise ConfigError(f"{where}.tune.{name}", problem=UNKNOWN, allowed=allowed)
         if not values:
@@ -247,7 +247,7 @@ def _engine(
     tried: list[SearchSettings],
     where: str,
 ) -> Engine:
-    """The engine of a decode. Raises ConfigError where it does not serve."""
+    """The engine of a decode. Raises ConfigError where it cannot run the decode."""
     only = system.family.engine
     engine = engines().get(section.engine or only or default_engine().name)
     if engine is None:
@@ -257,8 +257,8 @@ def _engine(
         raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
     if not engine.compute_types:
         if compute_type is not None:
-            others = " or ".join(name for name, other in engines().items() if other.compute_types)
-            hint = f"remove it, or add engine: {others}"
+            names = " or ".join(name for name, other in engines().items() if other.compute_types)
+            hint = f"remove it, or add engine: {names}"
             raise ConfigError(
                 f"{where}.compute_type", compute_type, problem=f"engine {engine.name} has none", hint=hint
             )

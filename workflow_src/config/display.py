@@ -36,14 +36,14 @@ from workflow_src.registry import (
 )
 from workflow_src.spec import REFINER, VECTOR_FIELD, Search, SearchSettings, single
 
-Picked = Callable[[str], Mapping[str, Any]]
+ReadChosen = Callable[[str], Mapping[str, Any]]
 
 
 def engine_of(settings: Mapping[str, Any]) -> str:
     """Key of the engine of a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
-    own = default_engine().name
-    engine = settings.get("engine") or own
-    return engine if engine == own else f"{engine}-{settings['compute_type']}"
+    default = default_engine().name
+    engine = settings.get("engine") or default
+    return engine if engine == default else f"{engine}-{settings['compute_type']}"
 
 
 def engine_info(key: str) -> EngineInfo:
@@ -85,7 +85,7 @@ def compared_steps() -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
 
 
-def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) -> Manifest:
+def build(content: Mapping[str, Any], read_chosen: ReadChosen = lambda _path: {}) -> Manifest:
     """The manifest of a report from the settings of its rule.
 
     `read_chosen` gives the settings that dev chose, by the path of their file. Raises ValueError for a search that
@@ -93,12 +93,12 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
     """
     systems = {name: _system(name, system) for name, system in content["systems"].items()}
     rows = []
-    for entry in content["rows"]:
-        picked = dict(read_chosen(entry["chosen"])) if "chosen" in entry else None
-        rows.append(RowInfo(**{**entry, "settings": entry["settings"] | (picked or {})}, picked=picked))
-    by_key: dict[Key, list[RowInfo]] = {}
+    for fields in content["rows"]:
+        picked = dict(read_chosen(fields["chosen"])) if "chosen" in fields else None
+        rows.append(RowInfo(**{**fields, "settings": fields["settings"] | (picked or {})}, picked=picked))
+    rows_by_key: dict[Key, list[RowInfo]] = {}
     for row in rows:
-        by_key.setdefault(row.key, []).append(row)
+        rows_by_key.setdefault(row.key, []).append(row)
     common = {key: content[key] for key in ("experiment", "description", "recipe", "dataset", "source", "target")}
     return Manifest(
         **common,
@@ -106,9 +106,9 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda _path: {}) ->
         report=ReportConfig.model_validate(content["report"]),
         systems=tuple(systems.values()),
         searches=tuple(map(search_info, searches().values())),
-        decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
+        decodes=tuple(_decode(systems[key[0]], group, systems.values()) for key, group in rows_by_key.items()),
         rows=tuple(rows),
-        training=tuple(TrainingInfo(**entry) for entry in content["training"]),
+        training=tuple(TrainingInfo(**fields) for fields in content["training"]),
         metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
         test_sets=tuple(content.get("test_sets", (TEST,))),
@@ -136,18 +136,18 @@ def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
 
 
 def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[SystemInfo]) -> DecodeInfo:
-    """A decode from its rows, one a seed and split, whose settings differ in what dev chose for each."""
-    every = [settings_of(row.settings) for row in rows]
-    values, first = every[0], rows[0]
+    """A decode from its rows, one for each seed and split, whose settings differ in those that dev chose."""
+    settings = [settings_of(row.settings) for row in rows]
+    values, first = settings[0], rows[0]
     search, engine = search_of(values), engine_info(engine_of(first.settings))
     picked = [row.picked for row in rows if row.picked]
-    own = [] if search.details else _own(search, values, first)
-    notes = ", ".join(own)
+    own_words = [] if search.details else _distinguishing_words(search, values, first)
+    notes = ", ".join(own_words)
     if picked:
         # Seeds that chose different values share a row, which then names the settings only.
-        chosen = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
-        notes = f"{notes}; {chosen}" if own else chosen
-    label = _common([search.row_label(one) for one in every])
+        chosen = f"chosen: {words(picked[0], all(p == picked[0] for p in picked))}"
+        notes = f"{notes}; {chosen}" if own_words else chosen
+    label = _common(list(map(search.row_label, settings)))
     refining = refinement(values)
     return DecodeInfo(
         system=system,
@@ -156,7 +156,7 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
         name=first.name,
         head=label if engine.own else f"{label}, {engine.label}",
         notes=(notes,) if notes else (),
-        own=tuple(own),
+        own=tuple(own_words),
         details=tuple(search.details(values)) if search.details else (),
         value=getattr(values, search.series) if search.series else None,
         curve=_curve(system, search, values, first, engine),
@@ -170,7 +170,7 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     )
 
 
-def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
+def _distinguishing_words(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
     """Words that set a decode apart from others of its search: its `name`, else its settings.
 
     Left out are settings that all decodes of the search share, those in its label, and those that dev chose.
@@ -184,15 +184,15 @@ def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
 
 
 def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings that are not the default ones, but for those in a row's label and those `without`."""
+    """Settings with other values than their defaults, except those in the row's label and those in `without`."""
     label = search.row_label(values)
 
     def silent(name: str) -> bool:
         return label == search.row_label(values.model_copy(update={name: values.default(name)}))
 
     fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
-    other = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
-    return {name: value for name, value in other.items() if silent(name)}
+    differing = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
+    return {name: value for name, value in differing.items() if silent(name)}
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:
@@ -200,8 +200,8 @@ def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowI
     if search.series is None:
         return f"{system.name} {row.name}"
     free = {search.series, *(row.picked or {})}
-    others = {name: value for name, value in values.model_dump(mode="json").items() if name not in free}
-    return f"{system.name} {search.name} {engine.key} {sorted(others.items())} {sorted(row.picked or {})}"
+    settings = {name: value for name, value in values.model_dump(mode="json").items() if name not in free}
+    return f"{system.name} {search.name} {engine.key} {sorted(settings.items())} {sorted(row.picked or {})}"
 
 
 def _common(labels: Sequence[str]) -> str:

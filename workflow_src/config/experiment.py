@@ -28,7 +28,7 @@ from workflow_src.registry import distilling_search
 from workflow_src.spec import SearchSettings
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
-# What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
+# Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
 Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
 
@@ -230,7 +230,7 @@ class LikelihoodConfig(Frozen):
 
 
 class DecodeConfig(Frozen):
-    """A system and a search; the settings of the search stand beside these. What is a list gives one decode each."""
+    """A system and a search; the settings of the search stand beside these. A list gives a decode for each value."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
@@ -267,7 +267,7 @@ class SpeedConfig(Frozen):
 
 
 def setting_words(value: Any) -> str:
-    """The value of a setting as tables and YAML say it."""
+    """The value of a setting as tables and YAML write it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -282,9 +282,9 @@ class GridConfig(Frozen):
     title: str
     family: str
     rows: str = Field(description="a setting of the systems, such as objective.input_operator")
-    columns: str = Field(description="another one")
+    columns: str = Field(description="another setting of the systems")
     published: dict[Value, dict[Value, str]] = Field({}, description="published figures by values of rows and columns")
-    systems: tuple[str, ...] | None = Field(None, description="those that it shows; default: all of the family")
+    systems: tuple[str, ...] | None = Field(None, description="systems to show; default: all of the family")
 
 
 class ReportConfig(Frozen):
@@ -309,7 +309,7 @@ class ReportConfig(Frozen):
 
     @field_validator("remove_repetitions", mode="before")
     @classmethod
-    def _says_what_is_removed(cls, value: Any) -> Any:
+    def _refuse_switch(cls, value: Any) -> Any:
         if isinstance(value, bool):
             raise ConfigError("", allowed=REMOVALS)
         return value

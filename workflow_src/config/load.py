@@ -117,7 +117,7 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
 
 
 def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decodes: tuple[Decode, ...]) -> None:
-    """Refuse rankings by models made elsewhere of ids that stand for placeholders. Raises ConfigError."""
+    """Raises ConfigError where a model made elsewhere, which reads text, would rank ids with placeholders."""
     if not config.recipe.placeholder_kinds:
         return
     for decode in decodes:
@@ -142,7 +142,7 @@ def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], 
 
 
 def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
-    """Settings of every declared analysis. Raises ConfigError for a section of another name, or with a fault."""
+    """Settings of every declared analysis. Raises ConfigError for a section of no analysis, or with a wrong setting."""
     for name in config.analyses:
         if name not in analyses():
             raise ConfigError(f"analyses.{name}", problem="no analysis", allowed=analyses())
@@ -164,7 +164,8 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
             raise ConfigError("test", name, allowed=chosen.test_sets)
     if config.test is None:
         return chosen
-    # Sets that nothing translates may lack a language. The others stay: experiments of a recipe share its corpus.
+    # Test sets without a language of the direction go where nothing translates them. The others stay: experiments of a
+    # recipe share its corpus.
     languages = {config.recipe.source, config.recipe.target}
     lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}
     test_sets = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
@@ -179,12 +180,12 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
     for split, parts in dataset.parts.items():
         for number, part in enumerate(parts):
             if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
-                more = f", or recipe.clean.{scoring}" if split == "train" else ""
+                alternative = f", or recipe.clean.{scoring}" if split == "train" else ""
                 raise ConfigError(
                     f"score_column of {dataset.place(split, number)} of dataset {dataset.name}",
                     part.score_column,
                     problem="it has no effect",
-                    hint=f"add minimum_score{more}",
+                    hint=f"add minimum_score{alternative}",
                 )
     if reads and all(part.score_column is None for part in dataset.train):
         raise ConfigError(
@@ -196,7 +197,7 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
 
 
 def _check_references(normalisation: NormalisationConfig, target: str) -> None:
-    """Raises ConfigError where outputs lack what references have, and the configuration does not say `references`."""
+    """Raises ConfigError where normalisation takes from outputs what references have: capitals or diacritics."""
     changed = [("lowercase", "capitals")] if normalisation.lowercase else []
     changed += [("romanian", "diacritics")] if normalisation.romanian and target == "ro" else []
     for setting, lacking in changed:
@@ -216,16 +217,16 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
             where = f"{dataset.place(split, number)}.{kind} of dataset {dataset.name}"
             for language in languages:
                 if language not in part.languages:
-                    others = [name for name in dataset.test if name != split]
-                    leave = f", or leave the test set out by test: [{', '.join(others)}]"
-                    hint = f"add {language}{leave if split in dataset.test and others else ''}"
+                    other_sets = [name for name in dataset.test if name != split]
+                    leave = f", or leave the test set out by test: [{', '.join(other_sets)}]"
+                    hint = f"add {language}{leave if split in dataset.test and other_sets else ''}"
                     raise ConfigError(where, sorted(part.languages), problem=f"no {language}", hint=hint)
             if (count := part.references(languages[0])) > 1:
                 raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
 
 
 def _check_monolingual(config: WorkflowConfig) -> None:
-    """Check that every part of text of one language is there in the source language. Raises ConfigError."""
+    """Check that every part of the monolingual text has the source language. Raises ConfigError."""
     source = config.recipe.source
     for number, part in enumerate(config.recipe.monolingual):
         if source not in part.texts:

@@ -167,7 +167,7 @@ class DecodeInfo:
         return f"{label} ({self.system.name})" if self.twin else label
 
     def short(self, own: Sequence[str] = ()) -> str:
-        """Its label for pictures, in brackets only so much of what it has of its own."""
+        """Its label for figures, with the settings `own` in brackets."""
         label = f"{self.head} ({', '.join(own)})" if own else self.head
         return f"{label} ({self.system.name})" if self.twin else label
 
@@ -248,10 +248,10 @@ class Manifest:
     decodes: tuple[DecodeInfo, ...]
     rows: tuple[RowInfo, ...]
     training: tuple[TrainingInfo, ...]
-    # Those that translations are scored with, the main one first.
+    # Metrics of the translations, the main one first.
     metrics: tuple[Metric, ...]
     grids: tuple[GridInfo, ...] = ()
-    # Splits, the main one first; and the references of a source by split, where there are several.
+    # Test sets, the main one first; and the number of references by split, where a source has several.
     test_sets: tuple[str, ...] = (TEST,)
     references: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -266,7 +266,7 @@ class Manifest:
         return f"{metric.head}, first reference" if several and metric.references == "first" else metric.head
 
     @functools.cached_property
-    def _by_key(self) -> dict[Key, DecodeInfo]:
+    def _decodes_by_key(self) -> dict[Key, DecodeInfo]:
         return {decode.key: decode for decode in self.decodes}
 
     @property
@@ -287,11 +287,11 @@ class Manifest:
 
     def decode(self, system: str, name: str) -> DecodeInfo:
         """The decode of a row of the experiment."""
-        return self._by_key[system, name]
+        return self._decodes_by_key[system, name]
 
     def find_decode(self, system: str, name: str) -> DecodeInfo | None:
         """The decode of a row, or None where the experiment has no such row."""
-        return self._by_key.get((system, name))
+        return self._decodes_by_key.get((system, name))
 
     def title(self, search: str) -> str:
         """The title of a search; its name where it is not declared."""

@@ -94,8 +94,8 @@ class System:
 class Decode:
     """One decode: a system, a search, its settings, and the name that its files carry.
 
-    `settings` are what changes translations, as rules are handed them, and `values` those of the search; the number of
-    sentences decoded together (`batch`) and that of jobs (`shards`) change none.
+    `settings` are all settings that change translations, as rules have them; `values` are those of the search. The
+    number of sentences decoded together (`batch`) and that of jobs (`shards`) change no translation.
     """
 
     system: str
@@ -197,8 +197,8 @@ class Loaded:
     def aligned(self, decode: Decode) -> bool:
         """True for a decode whose outputs are read off alignments: of its system, or of the base that it works in."""
         system = self.systems[decode.system]
-        own = [system, *([self.systems[system.base]] if system.base else [])]
-        model = decoded(decode.values, [(network, network.family) for network in own])
+        networks = [system, *([self.systems[system.base]] if system.base else [])]
+        model = decoded(decode.values, [(network, network.family) for network in networks])
         return model is not None and ALIGNED in model.traits
 
     def removal(self, decode: Decode) -> Removal:

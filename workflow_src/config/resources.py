@@ -104,7 +104,7 @@ class Requests:
         self.longest, self.largest = runtime.longest_job, runtime.largest_job
         self.cpu_partition, self.gpu_partition = runtime.partition, runtime.gpu_partition
         # Once for each rule, system, search and number of shards, not once for each of its jobs.
-        self._need = cache(self._counted)
+        self._need = cache(self._job_need)
 
     def memory(self, rule: str) -> Callable[..., int]:
         """A function of (wildcards, attempt, input): megabytes."""
@@ -138,7 +138,7 @@ class Requests:
         monolingual = rule == "normalise_monolingual" or text.startswith(MONOLINGUAL)
         return self._need(rule, system, getattr(wildcards, "search", ""), shards, monolingual)
 
-    def _counted(self, rule: str, system: str, search: str, shards: int, monolingual: bool) -> tuple[float, float]:
+    def _job_need(self, rule: str, system: str, search: str, shards: int, monolingual: bool) -> tuple[float, float]:
         pairs = self.lines if monolingual else self.pairs
         if rule in FIXED:
             return FIXED[rule]
@@ -174,10 +174,10 @@ class Requests:
         """Megabytes of a system's weights in float32, and once those of the systems it works in or with."""
         subwords = self.plan.recipe.subwords
         system = self.plan.system(name)
-        own = parameters(system, vocabulary_size(self.plan), subwords.joint)
-        others = map(self.plan.system, system.filled.values())
-        frozen = sum(parameters(other, vocabulary_size(self.plan), subwords.joint) for other in others)
-        return 4 * (copies * own + frozen) / 1e6
+        weights = parameters(system, vocabulary_size(self.plan), subwords.joint)
+        frozen_systems = map(self.plan.system, system.filled.values())
+        frozen = sum(parameters(other, vocabulary_size(self.plan), subwords.joint) for other in frozen_systems)
+        return 4 * (copies * weights + frozen) / 1e6
 
     def _training(self, name: str) -> tuple[float, float]:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
@@ -229,8 +229,8 @@ class Requests:
         """One split, or one of its shards; `tried`: once with every combination of the values that are chosen from."""
         sentences = self._held_out() / shards
         minutes = self._minutes(decode_operations(self.plan, decode, sentences, self.length, tried))
-        others = self.plan.systems_in_roles(decode).values()
-        weights = self._weights_mb(decode.system, 3) + sum(self._weights_mb(name) for name in others)
+        ranking_systems = self.plan.systems_in_roles(decode).values()
+        weights = self._weights_mb(decode.system, 3) + sum(self._weights_mb(name) for name in ranking_systems)
         hypotheses = decode.batch * widest(decode)
         return self._process + weights + self._hypotheses_mb(decode.system, hypotheses), minutes
 

@@ -55,7 +55,7 @@ def resolve_systems(config: WorkflowConfig) -> dict[str, System]:
     for name, distillation in config.distillation.items():
         if name not in names:
             raise ConfigError(f"distillation.{name}", problem="no system", allowed=names)
-        settings = _distilling(distillation, f"distillation.{name}")
+        settings = _distillation_settings(distillation, f"distillation.{name}")
         engine_names = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
         if distillation.engine not in engine_names:
             raise ConfigError(f"distillation.{name}.engine", distillation.engine, allowed=engine_names)
@@ -109,7 +109,7 @@ def _check_built_on(name: str, system: SystemConfig, config: WorkflowConfig) -> 
             raise ConfigError(f"systems.{name}.{setting}", other, problem=problem, hint=hint)
 
 
-def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
+def _distillation_settings(section: DistillationConfig, where: str) -> SearchSettings:
     """The settings of the search that distils. Raises ConfigError for an unknown one or a wrong value."""
     allowed = section.of_search()
     for name in section.model_extra or {}:
@@ -120,26 +120,26 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
 
 def _families_with(*traits: str | None, imported: bool = True) -> list[str]:
     """Names of the families that have all traits; `imported` ones are models made elsewhere."""
-    needed = {trait for trait in traits if trait is not None}
-    fits = [family for family in families().values() if needed <= family.traits]
+    required = {trait for trait in traits if trait is not None}
+    fits = [family for family in families().values() if required <= family.traits]
     return [family.name for family in fits if imported or not family.imported]
 
 
 def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
     """Check that each role of a family is filled by a system that fits it, and no other. Raises ConfigError."""
-    needed = families()[system.family].needs
+    needs = families()[system.family].needs
     if BASE in system.roles:
         raise ConfigError(f"systems.{name}.roles.{BASE}", problem="a setting of its own", hint=f"write {BASE}: SYSTEM")
-    if system.base is not None and BASE not in needed:
+    if system.base is not None and BASE not in needs:
         problem = f"family {system.family} has no base"
         raise ConfigError(f"systems.{name}.base", system.base, problem=problem, hint="remove it")
-    others = [role for role in needed if role != BASE]
+    roles = [role for role in needs if role != BASE]
     for role in system.roles:
-        if role not in others:
+        if role not in roles:
             raise ConfigError(
-                f"systems.{name}.roles.{role}", problem=f"no role of family {system.family}", allowed=others
+                f"systems.{name}.roles.{role}", problem=f"no role of family {system.family}", allowed=roles
             )
-    for role, need in needed.items():
+    for role, need in needs.items():
         where = f"systems.{name}.{role}" if role == BASE else f"systems.{name}.roles.{role}"
         other = system.base if role == BASE else system.roles.get(role)
         fitting = f"a system of family {' or '.join(_families_with(need.trait, imported=False))}"
@@ -207,7 +207,7 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
 
 
 def _check_started(system: System, config: WorkflowConfig) -> None:
-    """Raises ConfigError where a Transformer and its start have different `dim`: almost no tensor would be copied."""
+    """Raises ConfigError where a Transformer and its start differ in `dim`: almost no tensor would be copied."""
     if system.init_from is None or system.family.continues is not None:
         return
     started = _resolve(system.init_from, config)
@@ -219,11 +219,11 @@ def _check_started(system: System, config: WorkflowConfig) -> None:
 
 def _check_agree(system: System, other: System, setting: str) -> None:
     """Raises ConfigError where two systems that work together differ in a setting of their models."""
-    own: Any = getattr(system.model, setting, None)
-    needed: Any = getattr(other.model, setting, None)
-    if own != needed:
+    value: Any = getattr(system.model, setting, None)
+    expected: Any = getattr(other.model, setting, None)
+    if value != expected:
         problem = f"{other.name}, which it works with, has another"
-        raise ConfigError(f"systems.{system.name}.model.{setting}", own, problem=problem, allowed=[needed])
+        raise ConfigError(f"systems.{system.name}.model.{setting}", value, problem=problem, allowed=[expected])
 
 
 def _training(system: SystemConfig, base: SystemConfig | None, family: Family, where: str) -> TrainingConfig:
@@ -264,7 +264,7 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
 
 
 def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> None:
-    """Refuse systems that read targets for everything but scores of raw pairs. Raises ConfigError."""
+    """Raises ConfigError for a reversed system that does anything but score raw pairs."""
     reversed_systems = [system for system in systems.values() if system.reversed]
     fits = _families_with(AUTOREGRESSIVE, SCORER, imported=False)
     for system in reversed_systems:
@@ -277,9 +277,9 @@ def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> Non
         if system.init_from:
             problem = "reversed is true, and that system reads the other language"
             raise ConfigError(f"{where}.init_from", system.init_from, problem=problem, hint="remove it")
-    used = {f"systems.{system.name}": [*system.built_on, *system.carries.values()] for system in systems.values()}
-    used |= {f"decode {one.system}/{one.name}": [one.system, *named_systems(one.values).values()] for one in decodes}
-    for where, names in used.items():
+    uses = {f"systems.{system.name}": [*system.built_on, *system.carries.values()] for system in systems.values()}
+    uses |= {f"decode {d.system}/{d.name}": [d.system, *named_systems(d.values).values()] for d in decodes}
+    for where, names in uses.items():
         for name in names:
             if systems[name].reversed:
                 hint = "name another system"
@@ -289,7 +289,7 @@ def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> Non
 
 
 def check_augmented(systems: dict[str, System], normalisation: NormalisationConfig) -> None:
-    """Refuse likely pairs, and capitals where normalisation takes them away. Raises ConfigError."""
+    """Raises ConfigError where likely pairs are augmented, or with capitals that normalisation removes."""
     for system in systems.values():
         where, augment = f"systems.{system.name}.training.augment", system.training.augment
         kinds = filter(None, map(texts.kind_and_system, texts.weights_of(system.data)))

@@ -1,4 +1,4 @@
-"""Training texts by their names, which `data` of a system says: raw, KIND-by-SYSTEM, or a name of the user's own."""
+"""Names of training texts, which `data` of a system lists: raw, KIND-by-SYSTEM, or a name of the user's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Data = str | dict[str, float]
 
 
 def base_of(text: str) -> str:
-    """The name of a text without what follows where it is augmented (`AugmentConfig.suffix`)."""
+    """The name of a text without the suffix of an augmented one (`AugmentConfig.suffix`)."""
     return text.split("+")[0]
 
 
@@ -76,5 +76,5 @@ def _kind(text: str) -> str:
 
 
 def named_in(data: object) -> list[str]:
-    """Names of texts in a section that may be wrong."""
+    """Names of texts in a `data` section that is not checked yet."""
     return [str(text) for text in data] if isinstance(data, Mapping) else [str(data)]

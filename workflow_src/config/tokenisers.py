@@ -10,7 +10,7 @@ from typing import Literal
 from workflow_src.errors import ConfigError
 
 SETTING = "recipe.bleu_tokeniser"
-# Those that count any language.
+# Tokenisers for any language.
 FOR_ANY = ("auto", "char", "flores200")
 BleuTokeniser = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200"]
 
@@ -22,7 +22,7 @@ KOREAN = frozenset({"ko", "kor"})
 SPACELESS = frozenset("th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split())
 UNSPACED = CHINESE | JAPANESE | SPACELESS
 
-# What a tokeniser of one language needs: the languages, packages by the name they are imported by, and their extra.
+# Tokenisers of one language: codes of the language, packages as Python imports them, and the extra that has these.
 _OF_A_LANGUAGE = {
     "zh": (CHINESE, (), ""),
     "ja-mecab": (JAPANESE, ("MeCab", "ipadic"), "sacrebleu[ja]"),
@@ -45,9 +45,9 @@ def bleu_tokeniser(target: str, tokeniser: BleuTokeniser = "auto") -> str:
     language or whose packages or model are not there.
     """
     if tokeniser == "auto":
-        own = next((name for name, (languages, _, _) in _OF_A_LANGUAGE.items() if target in languages), None)
-        if own and not _missing(own):
-            return own
+        fitting = next((name for name, (languages, _, _) in _OF_A_LANGUAGE.items() if target in languages), None)
+        if fitting and not _missing_packages(fitting):
+            return fitting
         # Korean has spaces, but words carry their particles.
         return "13a" if spaced(target) and target not in KOREAN else "char"
     if tokeniser in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[tokeniser][0]:
@@ -61,7 +61,7 @@ def bleu_tokeniser(target: str, tokeniser: BleuTokeniser = "auto") -> str:
 
 def unavailable(tokeniser: str) -> str | None:
     """Missing packages or models of a tokeniser, with the remedy; None where this machine has them all."""
-    if missing := _missing(tokeniser):
+    if missing := _missing_packages(tokeniser):
         packages, extra = " and ".join(missing), _OF_A_LANGUAGE[tokeniser][2]
         return f'needs {packages}, not installed: pip install "{extra}", or say char'
     if tokeniser in _MODELS:
@@ -73,7 +73,7 @@ def unavailable(tokeniser: str) -> str | None:
     return None
 
 
-def _missing(tokeniser: str) -> list[str]:
+def _missing_packages(tokeniser: str) -> list[str]:
     """Packages of a tokeniser that are not installed."""
     _, packages, _ = _OF_A_LANGUAGE.get(tokeniser, ((), (), ""))
     return [package for package in packages if find_spec(package) is None]

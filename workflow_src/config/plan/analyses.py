@@ -19,7 +19,7 @@ from workflow_src.spec import Analysis, AnalysisSettings, Use
 class PlannedAnalysis:
     """An analysis of an experiment on a split: its file, the systems that it reads, and what changes its result.
 
-    `enabled` also is False where the experiment has nothing to analyse. `limits` bound memory and change no result.
+    `enabled` is also False where the experiment has nothing to analyse. `limits` bound memory and change no result.
     `reads` are files of translations.
     """
 
@@ -37,23 +37,23 @@ class PlannedAnalysis:
 
 
 def analyses(loaded: Loaded) -> dict[str, PlannedAnalysis]:
-    """Analyses by name: those that are on by default, also where they are switched off, and those that are switched on.
+    """Analyses by name: those on by default, even where they are switched off, and those that are switched on.
 
-    Those of the rows of tables are measured on every test set; on further ones their keys are `NAME SET`.
+    Analyses of table rows are measured on every test set, with the keys `NAME SET` for all but the main one.
 
-    Raises ConfigError for one that is switched on and has nothing to look at or cannot use its settings, and for
-    published figures at the references' lengths of no row.
+    Raises ConfigError for an analysis that is switched on and has nothing to look at or cannot use its settings, and
+    for published figures at the references' lengths that name no row.
     """
     _check_expected(loaded)
     settings = loaded.analyses
-    chosen = [one for one in registry.analyses().values() if settings[one.name].enabled or one.default.enabled]
+    chosen = [a for a in registry.analyses().values() if settings[a.name].enabled or a.default.enabled]
     planned = {analysis.name: _planned(analysis, settings[analysis.name], loaded) for analysis in chosen}
     for name in loaded.test_sets[1:] if main_split(loaded) != "dev" else ():
-        for analysis in (one for one in chosen if one.split is None):
-            there = _planned(analysis, settings[analysis.name], loaded.with_main_test_set(name))
+        for analysis in (a for a in chosen if a.split is None):
+            on_set = _planned(analysis, settings[analysis.name], loaded.with_main_test_set(name))
             paths = Paths(loaded)
-            rule, path = paths.rule_on(there.rule, name), paths.of_test_set(there.path, name)
-            planned[f"{analysis.name} {name}"] = dataclasses.replace(there, rule=rule, path=path)
+            rule, path = paths.rule_on(on_set.rule, name), paths.of_test_set(on_set.path, name)
+            planned[f"{analysis.name} {name}"] = dataclasses.replace(on_set, rule=rule, path=path)
     return planned
 
 
@@ -84,7 +84,7 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
 
 
 def _check_expected(loaded: Loaded) -> None:
-    """Published figures at the references' lengths name decodes that translate at them. Raises ConfigError."""
+    """Check that published figures at the references' lengths name decodes that translate so. Raises ConfigError."""
     expected = loaded.config.report.expected_reference_lengths
     allowed = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
     for key in expected:

@@ -15,7 +15,7 @@ from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_
 from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
 from workflow_src.spec import Frozen
 
-# What a teacher translates for a kind of text.
+# The split that a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
 
 
@@ -37,7 +37,7 @@ class Graph(Paths):
         """Subwords of a sentence that every system can read, without its end symbol."""
         # Models made elsewhere have subwords of their own.
         models = [system.model for system in self.loaded.systems.values() if not system.family.imported]
-        # What is counted and not trained by updates reads sentences of any length.
+        # Families that are counted, not trained by updates, read sentences of any length.
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 
     def distillation_seed(self, teacher: str) -> int:
@@ -243,7 +243,7 @@ class Graph(Paths):
 
     def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
         """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
-        tested = any(set(one.splits) - {"dev"} for one in self.loaded.decodes)
+        tested = any(set(decode.splits) - {"dev"} for decode in self.loaded.decodes)
         programs = [] if split == "dev" and tested else self.program_settings
         return [self.computed(name, decode, seed, split) for name in programs]
 
@@ -263,8 +263,8 @@ class Graph(Paths):
     def exported(self) -> list[str]:
         """Systems that decodes use, to translate or to rank, without repeats."""
         decodes = self.loaded.decodes
-        others = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
-        return list(dict.fromkeys([*(decode.system for decode in decodes), *others]))
+        ranking = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
+        return list(dict.fromkeys([*(decode.system for decode in decodes), *ranking]))
 
     @property
     def finished(self) -> list[tuple[str, int, str | None]]:
@@ -344,8 +344,8 @@ class Graph(Paths):
         baseline = searches()[decode.search].baseline
         if baseline:
             rows = self._own_on_test.get((base, baseline), []) or self._own_on_test.get((decode.system, baseline), [])
-            # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
-            alike = [d for d in rows if _lengths_by(d) == _lengths_by(decode)]
+            # Prefer a row with the same length settings: else refinement would get credit for better lengths.
+            alike = [d for d in rows if _length_settings(d) == _length_settings(decode)]
             compared = next(iter(alike or rows), None)
         compared = compared or self._reference
         return None if compared is None or compared is decode else [compared.system, compared.name]
@@ -353,8 +353,8 @@ class Graph(Paths):
     def _controls(self, decode: Decode) -> dict[str, list[str] | None]:
         """The row of each control that a decode is compared with, by the control's name; None where it has none."""
         steps = refinement(decode.values)
-        own = steps.control if steps else None
-        return {name: self._control(decode) if name == own else None for name in controls()}
+        control = steps.control if steps else None
+        return {name: self._control(decode) if name == control else None for name in controls()}
 
     def _control(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row of the base on test that differs in nothing but what refines; or None.
@@ -364,21 +364,21 @@ class Graph(Paths):
         base, values = self.system(decode.system).base, decode.values
         if base is None:
             return None
-        named = {name: getattr(values, name) for name in values.named("steps") if getattr(values, name)}
-        changes = {name: searches()[value].control for name, value in named.items()}
+        borrowed = {name: getattr(values, name) for name in values.named("steps") if getattr(values, name)}
+        changes = {name: searches()[value].control for name, value in borrowed.items()}
         alike = decode.settings | (changes or {"search": searches()[decode.search].control})
-        # What the control has no setting for, such as the size of a step, must be nothing particular.
+        # Settings that the control lacks, such as the size of a step, must have their defaults.
         kind = searches()[alike["search"]].settings
         lacking = type(values).model_fields.keys() - kind.model_fields.keys()
         if any(getattr(values, name) != values.default(name) or name in (decode.tune or {}) for name in lacking):
             return None
-        more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
-        alike = {name: value for name, value in (alike | more).items() if name not in lacking}
+        defaults = {name: kind.default(name) for name in kind.model_fields if name not in alike}
+        alike = {name: value for name, value in (alike | defaults).items() if name not in lacking}
         rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 
-def _lengths_by(decode: Decode) -> dict[str, Any]:
+def _length_settings(decode: Decode) -> dict[str, Any]:
     """Settings of a decode that decide target lengths and are not defaults: the value, and values to choose from."""
     values, tune = decode.values, decode.tune or {}
     return {

@@ -73,10 +73,10 @@ def _value(system: System, setting: str, where: str) -> str:
 
 
 def _cell(name: str, loaded: Loaded) -> GridCell:
-    """A system with those in its roles that score outputs."""
+    """The cell of a system, with the systems in its roles that score outputs."""
     system = loaded.systems[name]
-    others = (system.roles[role] for role in system.family.needs if role in system.roles)
-    return GridCell(name, tuple(other for other in others if SCORER in loaded.systems[other].traits))
+    names = (system.roles[role] for role in system.family.needs if role in system.roles)
+    return GridCell(name, tuple(member for member in names if SCORER in loaded.systems[member].traits))
 
 
 def _published(config: GridConfig, where: str, rows: tuple[str, ...], columns: tuple[str, ...]) -> Any:

@@ -25,14 +25,14 @@ def refining(trait: str) -> Callable[[AnalysisSettings, Loaded], Selection]:
 
 
 def entry(system: str, search: str, values: SearchSettings | None = None) -> Entry:
-    """A search of a system, with what analyses keep of its settings."""
+    """A search of a system, with the settings that analyses keep."""
     return {"system": system, "search": search, **followed(values or searches()[search].settings())}
 
 
 def refinements(loaded: Loaded, trait: str) -> list[Entry]:
     """Every search that refines latents of a model with the trait, once.
 
-    Left out are those with settings that are neither kept, nor the series, nor at their defaults.
+    Searches with settings that are neither kept, nor the series, nor at their defaults are left out.
     """
     entries: dict[tuple, Entry] = {}
     for decode in loaded.decodes:
@@ -42,8 +42,8 @@ def refinements(loaded: Loaded, trait: str) -> list[Entry]:
         model = model_of(loaded.systems[decode.system], loaded, trait)
         if model is None or not plain(values):
             continue
-        own = entry(decode.system, decode.search, values)
-        entries[tuple(own.values())] = own | {"model": model.name}
+        selected = entry(decode.system, decode.search, values)
+        entries[tuple(selected.values())] = selected | {"model": model.name}
     return list(entries.values())
 
 
@@ -54,8 +54,8 @@ def translating_at_lengths(loaded: Loaded) -> list[Entry]:
         search, values = searches()[decode.search], decode.values
         if search.at_lengths and decode.own_engine:
             series = {search.series: getattr(values, search.series)} if search.series else {}
-            own = {"system": decode.system, "search": decode.search, "model": decode.system, **series}
-            entries[tuple(own.values())] = own
+            selected = {"system": decode.system, "search": decode.search, "model": decode.system, **series}
+            entries[tuple(selected.values())] = selected
     return list(entries.values())
 
 
@@ -78,7 +78,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
 def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
     """The system with the trait: this one or its base; None where neither has it."""
     candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((other for other in candidates if trait in other.family.traits), None)
+    return next((candidate for candidate in candidates if trait in candidate.family.traits), None)
 
 
 def main_split(loaded: Loaded) -> str:
@@ -115,8 +115,8 @@ def scoring(loaded: Loaded) -> dict[str, str]:
 def at_reference_lengths(loaded: Loaded) -> list[Entry]:
     """Decodes of the main table that translate at given lengths: `system`, `name`, and `settings` as rules have them.
 
-    Settings that decide lengths, or name systems that rank them, do nothing there. They are left out, and of decodes
-    that differ in nothing else the first stands for all.
+    Settings that decide lengths, or name systems that rank them, have no effect at given lengths and are left out. Of
+    decodes that differ in these alone, the first is taken.
     """
     split = main_split(loaded)
     entries: dict[tuple[str, str], Entry] = {}
@@ -127,15 +127,15 @@ def at_reference_lengths(loaded: Loaded) -> list[Entry]:
             continue
         settings = {name: value for name, value in decode.settings.items() if name not in free}
         if searches()[decode.search].at_lengths or _keeps_lengths(decode, settings, loaded):
-            own = {"system": decode.system, "name": decode.name, "settings": settings}
-            entries.setdefault((decode.system, json.dumps(settings, sort_keys=True)), own)
+            selected = {"system": decode.system, "name": decode.name, "settings": settings}
+            entries.setdefault((decode.system, json.dumps(settings, sort_keys=True)), selected)
     return list(entries.values())
 
 
 def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> bool:
     """True for a decode that only refines latents of target positions, or decodes them unrefined."""
     search = searches()[decode.search]
-    starts = {other.baseline for other in searches().values() if other.step}
+    starts = {stepping.baseline for stepping in searches().values() if stepping.step}
     if not (search.step and search.traceable) and search.name not in starts:
         return False
     return model_of(loaded.systems[decode.system], loaded) is not None and plain(settings_of(settings))

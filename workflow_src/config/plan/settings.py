@@ -51,7 +51,7 @@ class Settings(Graph):
         )
 
     def settings_normalise(self) -> str:
-        """`split` is null where the dataset has dev and test of its own; it says its key language always."""
+        """`split` is null where the dataset has its own dev and test; its key language is always written out."""
         dataset = self.loaded.dataset
         split = None
         # A generated corpus has dev and test, so that `split` has no effect.
@@ -71,11 +71,11 @@ class Settings(Graph):
     def _limits(self) -> dict[str, int]:
         """The limit of every split that has one."""
         limits = {str(name): number for name, number in self.recipe.limits.items()}
-        named = {"train": "train"} | {name: name if name == "dev" else TEST for name in self.loaded.held_out}
-        return {name: limits[key] for name, key in named.items() if key in limits}
+        keys = {"train": "train"} | {name: name if name == "dev" else TEST for name in self.loaded.held_out}
+        return {name: limits[key] for name, key in keys.items() if key in limits}
 
     def settings_subwords(self) -> str:
-        # Those that are not stated follow the subwords that are copied.
+        # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
         return _json(self.recipe.subwords.model_dump(mode="json", exclude_unset=copied) | self._placeholders())
 
@@ -90,7 +90,7 @@ class Settings(Graph):
         return _json({"max_length": self.recipe.max_length} | changes)
 
     def settings_training(self, system: str) -> str:
-        """Everything of one system that changes its weights, for the seed given beside it."""
+        """Everything of one system that changes its weights, except the seed."""
         resolved = self.system(system)
         training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
         # BLEU on dev may say which weights are best, and stands in training.jsonl.
@@ -112,7 +112,7 @@ class Settings(Graph):
         )
 
     def settings_import(self, system: str) -> str:
-        """What a bundle says of a system that was made elsewhere, beside its files."""
+        """Entries about a system made elsewhere in its bundle, beside its files."""
         resolved = self.system(system)
         return _json(
             {
@@ -197,7 +197,7 @@ class Settings(Graph):
             {
                 "experiment": self.experiment,
                 "rows": rows,
-                "search_defaults": {name: own for name, own in self.system(system).search_defaults.items() if own},
+                "search_defaults": {name: v for name, v in self.system(system).search_defaults.items() if v},
                 "remove_repetitions": self.config.report.remove_repetitions,
             }
         )
@@ -225,11 +225,11 @@ class Settings(Graph):
             "searches": list(entries.values()),
             "teacher": teacher and {"system": teacher.system} | teacher.settings,
         }
-        beside = [{"system": d.system} | d.settings for d in self._beside_the_followed()]
-        return _json(content | ({"beside": beside} if beside else {}))
+        unfollowed = [{"system": d.system} | d.settings for d in self._unfollowed_decodes()]
+        return _json(content | ({"beside": unfollowed} if unfollowed else {}))
 
-    def _beside_the_followed(self) -> list[Decode]:
-        """The first plain decode of every system that neither is followed, nor is what one is built on, nor teaches."""
+    def _unfollowed_decodes(self) -> list[Decode]:
+        """The first plain decode of every system but followed ones, their bases and autoregressive ones."""
         followed = {decode.system for decode in self.loaded.decodes if searches()[decode.search].traceable}
         covered = followed | {self.loaded.systems[name].base for name in followed}
         decodes = []
@@ -264,7 +264,7 @@ class Settings(Graph):
         return _json(settings.model_dump(mode="json") if settings else {})
 
     def _scoring(self, by: str | None = None) -> dict[str, Any]:
-        """Settings of all metrics of the corpus's translations, or of the main one and the one that decides."""
+        """Settings of all metrics, or of the main one and the metric `by` alone."""
         metrics = self.loaded.metrics
         chosen = tuple(entry for entry in metrics if by is None or entry.metric.name in (metrics[0].metric.name, by))
         return {
@@ -336,15 +336,15 @@ class Settings(Graph):
 
     @property
     def compared_sets(self) -> tuple[str, ...]:
-        """Test sets whose rows are compared: all, or the main one alone, which nothing translates, where none is."""
+        """Test sets whose rows are compared: all; the main one alone where no decode translates a test set."""
         return self.loaded.test_sets if self.shown_split != "dev" else self.loaded.test_sets[:1]
 
     @property
     def shown_translations(self) -> list[str]:
         """Translations of that split, and their details, of the first seed."""
-        rows = [decode for decode in self.loaded.decodes if self.shown_split in decode.splits]
-        where = self.config.seeds[0], self.shown_split
-        return [file(decode, *where) for decode in rows for file in (self.translation, self.translation_details)]
+        seed, split = self.config.seeds[0], self.shown_split
+        rows = [decode for decode in self.loaded.decodes if split in decode.splits]
+        return [file(decode, seed, split) for decode in rows for file in (self.translation, self.translation_details)]
 
     def _usage(self) -> dict[str, Any]:
         """Files for the report's last section: texts, and for each row of the first seed its translations, the bundle
