@@ -16,7 +16,7 @@ from workflow_src.data.placeholders import Placeholders, put_back
 DOTTED_I = ("tr", "az", "tur", "aze")
 # Letters of a row of keys, from left to right.
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-# A word has a typing error with this probability, and a sentence at least one. Shorter words have none.
+# Probability of a typing error in a word (a sentence has at least one), and the letters of the shortest such word.
 TYPO_RATE, SHORTEST = 0.2, 3
 WORD = re.compile(rf"[^\W\d_]{{{SHORTEST},}}")
 
@@ -30,7 +30,7 @@ class Augmented(NamedTuple):
 
 
 class Augmenter:
-    """Changes a share of training pairs. What becomes of a pair depends on its text and on `settings` alone.
+    """Changes a share of training pairs. The change of a pair depends on its text and on `settings` alone.
 
     Upper and title change both sides, typos and no_accents the source. Spans of `placeholders` stay.
     """
@@ -64,18 +64,18 @@ class Augmenter:
         if modifier in CASES:
             case = CASES[modifier]
             return (
-                self._apart(source, lambda text: case(text, self.languages[0])),
-                self._apart(target, lambda text: case(text, self.languages[1])),
+                self._change_around_spans(source, lambda text: case(text, self.languages[0])),
+                self._change_around_spans(target, lambda text: case(text, self.languages[1])),
             )
         if modifier == "typos":
-            return self._apart(source, lambda text: typos(text, draw)), target
-        return self._apart(source, no_accents), target
+            return self._change_around_spans(source, lambda text: typos(text, draw)), target
+        return self._change_around_spans(source, no_accents), target
 
-    def _apart(self, text: str, change: Callable[[str], str]) -> str:
+    def _change_around_spans(self, text: str, change: Callable[[str], str]) -> str:
         """`text` changed outside of its placeholders."""
         if self._placeholders is None:
             return change(text)
-        text, spans = self._placeholders.apart(text)
+        text, spans = self._placeholders.mask(text)
         return put_back(change(text), spans)
 
 
@@ -121,23 +121,23 @@ def typos(text: str, draw: random.Random) -> str:
     words = list(WORD.finditer(text))
     if not words:
         return text
-    sure = draw.randrange(len(words))
-    parts, place = [], 0
+    certain = draw.randrange(len(words))
+    pieces, place = [], 0
     for number, word in enumerate(words):
-        if number == sure or draw.random() < TYPO_RATE:
-            parts += [text[place : word.start()], _mistyped(word.group(), draw)]
+        if number == certain or draw.random() < TYPO_RATE:
+            pieces += [text[place : word.start()], _mistyped(word.group(), draw)]
             place = word.end()
-    return unicodedata.normalize("NFC", "".join([*parts, text[place:]]))
+    return unicodedata.normalize("NFC", "".join([*pieces, text[place:]]))
 
 
 def _mistyped(word: str, draw: random.Random) -> str:
     """A word with two neighbours swapped, a letter left out, doubled, or replaced by that of a neighbouring key."""
     place = draw.randrange(len(word) - 1)
-    one, other = word[place], word[place + 1]
-    near = _near(one)
+    letter, following = word[place], word[place + 1]
+    near = _near(letter)
     kind = draw.choice(("swap", "drop", "double", "near") if near else ("swap", "drop", "double"))
-    if kind == "swap" and one != other:
-        return word[:place] + other + one + word[place + 2 :]
+    if kind == "swap" and letter != following:
+        return word[:place] + following + letter + word[place + 2 :]
     if kind == "drop":
         return word[:place] + word[place + 1 :]
     if kind == "near":

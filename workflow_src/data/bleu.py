@@ -24,7 +24,7 @@ def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
 
 @functools.cache
 def _bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
-    """One for the process: its tokeniser remembers lines, and references come again with every system."""
+    """One metric for each setting in a process: its tokeniser caches lines, and references recur with every system."""
     return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 
@@ -41,5 +41,5 @@ def corpus_bleu(
 
 
 def percent(value: float) -> float:
-    """A figure in [0, 100], from which rounding may have carried it a hair."""
+    """`value` cut to [0, 100], which rounding may have left by a little."""
     return min(100.0, max(0.0, float(value)))

@@ -16,7 +16,7 @@ from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
 log = logging.getLogger("continuum")
 
-# Pairs that filters get at once.
+# Pairs in one call of a filter.
 BATCH = 4096
 # Examples of a filter's work, and characters of a side that are shown.
 EXAMPLES, SHOWN = 3, 200

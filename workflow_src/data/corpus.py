@@ -75,8 +75,8 @@ class RawCorpus:
         self._archives.__exit__()
 
     def parts(self) -> Iterator[tuple[str, Iterable[RawPair]]]:
-        """(train, dev or a test set, the pairs of its parts) for those that the dataset has; take the pairs of one
-        before asking for the next.
+        """(split, its pairs) for train, dev and every test set of the dataset; consume the pairs of a split before
+        asking for the next.
 
         Raises ConfigError or ArtifactError with one sentence.
         """
@@ -102,7 +102,7 @@ class RawCorpus:
             )
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
-        """The pairs of the parts under one of them."""
+        """The pairs of the parts of a split."""
         dropped = self.dropped[split]
         for number, part in enumerate(self.dataset.parts[split]):
             by_language = part.texts or part.columns or {}
@@ -120,9 +120,9 @@ class RawCorpus:
         self, part: Part, source: str, targets: tuple[str, ...], dropped: Counter[str]
     ) -> Iterator[RawPair]:
         """The pairs of a source and its first target, with the lines of the other targets as further references."""
-        first, *others = targets
+        first, *further_targets = targets
         pairs = self._texts(part, (source, first), dropped)
-        for name in others:
+        for name in further_targets:
             lines = (pair.second for pair in self._texts(part, (source, name), Counter()))
             pairs = (pair._replace(more=(*pair.more, line)) for pair, line in aligned(pairs, lines, first, name))
         yield from pairs
@@ -199,12 +199,12 @@ def own_path(name: str, files: Iterable[str]) -> Path:
     """Path of a file of the user's. Raises ArtifactError where it is not there; `files` are those of the dataset."""
     path = Path(name)
     if not path.is_file():
-        meant = nearest(name, files)
+        similar = nearest(name, files)
         fix = "correct its path, which starts from the working directory"
         raise ArtifactError(
             name,
             "does not exist and is no file of the dataset",
-            f"{fix}; did you mean {meant}?" if meant else fix,
+            f"{fix}; did you mean {similar}?" if similar else fix,
         )
     return path
 
@@ -231,16 +231,16 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
 
 
 def monolingual_lines(plan: Plan) -> int | None:
-    """Lines of text of the source language: as counted, else of the user's own files, else the recipe's limit.
+    """Lines of text of the source language: the recorded count, else that of the user's files, else the recipe's limit.
 
-    None where there is neither. Compressed files, and files in archives, are not counted.
+    None without any of these. Compressed files, and files in archives, are not counted.
     """
     summary, limit = Path(plan.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
     if summary.exists():
         return int(read_json(summary)["lines"])
     names = plan.monolingual_texts
-    own = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
-    if not names or not own or any(map(_is_compressed, names)):
+    are_local = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
+    if not names or not are_local or any(map(_is_compressed, names)):
         return limit
     lines = sum(map(count_lines, names))
     return min(lines, limit) if limit else lines
@@ -288,13 +288,13 @@ def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
 
 
 def reading(lines: Iterator[str], name: str) -> Iterator[str]:
-    """The same lines; damage that shows while reading becomes one sentence."""
+    """`lines`; an error of reading damaged bytes becomes an ArtifactError."""
     with reported(name):
         yield from lines
 
 
 def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
-    """The same lines; ArtifactError naming the text when there are none."""
+    """`lines`; raises ArtifactError naming the text when there are none."""
     first = next(lines, None)
     if first is None:
         raise ArtifactError(name, "is empty: it has no lines of text", "check the file")
@@ -304,12 +304,12 @@ def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
 def aligned(
     left: Iterator[Line], right: Iterator[Other], left_name: str, right_name: str
 ) -> Iterator[tuple[Line, Other]]:
-    """Pairs of lines (or segments); ArtifactError with both names and counts when one text is longer."""
+    """Pairs of lines (or segments). Raises ArtifactError with both names and counts when one text is longer."""
     count = 0
     for a, b in itertools.zip_longest(left, right):
         if a is None or b is None:
-            more = count + 1 + sum(1 for _ in (right if a is None else left))
-            counts = (count, more) if a is None else (more, count)
+            longer = count + 1 + sum(1 for _ in (right if a is None else left))
+            counts = (count, longer) if a is None else (longer, count)
             raise ArtifactError(
                 left_name,
                 f"has {counts[0]} lines, but {right_name} has {counts[1]}",
@@ -359,13 +359,13 @@ def table_pairs(
 
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
-    needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
+    column_count = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
     row_count, score = 0, None
     for number, cells in table_rows(lines, part, name):
-        if len(cells) < needed:
+        if len(cells) < column_count:
             raise ArtifactError(
                 name,
-                f"has {len(cells)} columns in line {number}, but {needed} are needed",
+                f"has {len(cells)} columns in line {number}, but {column_count} are needed",
                 "check columns and separator in the dataset",
             )
         if part.score_column is not None:

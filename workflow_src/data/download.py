@@ -67,7 +67,7 @@ def fetch(
     """A local copy of `file`, and its SHA-256: of a mirror, or in `folder`, where it is downloaded to if need be.
 
     `name` is the file's key in the dataset, for messages. A file appears under its name only when it is whole and
-    its sum is right; where there is no sum to compare, its size is, if the dataset gives one. Raises ArtifactError when
+    its sum is right. Without a sum its size is compared, if the dataset gives one. Raises ArtifactError when
     a sum or size is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is
     false, or when the network fails for good.
     """
@@ -121,14 +121,14 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
 def _wrong_sum(name: str, where: str, digest: str, file: RemoteFile, size: int) -> ArtifactError:
     sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
     problem = f"has {SUMS[file.check]} {digest}, but {file.digest} is expected{sizes}"
-    return _WrongSum(where, problem, _replace(file.check, name))
+    return _WrongSum(where, problem, _replace_hint(file.check, name))
 
 
 def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
-    return ArtifactError(where, f"has {size} bytes, but {file.size} are expected", _replace("size", name))
+    return ArtifactError(where, f"has {size} bytes, but {file.size} are expected", _replace_hint("size", name))
 
 
-def _replace(setting: str, name: str) -> str:
+def _replace_hint(setting: str, name: str) -> str:
     return f"delete or replace it, or, if it was changed on purpose, correct {setting} of files.{name} in the dataset"
 
 
@@ -207,15 +207,15 @@ def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None
         answer.raise_for_status()
         progress.total = _length(answer.headers.get("Content-Length", ""))
         try:
-            began, before = time.monotonic(), 0
+            began, bytes_before = time.monotonic(), 0
             while block := answer.raw.read1(BLOCK, decode_content=True):
                 file.write(block)
                 progress.update(len(block))
                 if (waited := time.monotonic() - began) >= timeout:
-                    came = progress.done - before
+                    came = progress.done - bytes_before
                     if came < SLOWEST * waited:
                         raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
-                    began, before = time.monotonic(), progress.done
+                    began, bytes_before = time.monotonic(), progress.done
         except urllib3.exceptions.HTTPError as failure:
             raise ConnectionError(str(failure)) from failure
         if answer.raw.tell() < progress.total:
@@ -288,10 +288,10 @@ class _Progress:
 
 
 def mirror_folders(configured: Sequence[str]) -> list[Path]:
-    """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
-    named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
+    """Mirrors of the environment, then those of the configuration; missing folders are left out with a warning."""
+    names = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
     folders = []
-    for name in dict.fromkeys(named):
+    for name in dict.fromkeys(names):
         if Path(name).is_dir():
             folders.append(Path(name))
         else:
@@ -300,7 +300,7 @@ def mirror_folders(configured: Sequence[str]) -> list[Path]:
 
 
 class Files:
-    """Local copies of a dataset's files, each fetched when it is first located. `fetched` says what they are."""
+    """Local copies of a dataset's files, each fetched when it is first located. `fetched` describes them."""
 
     def __init__(
         self,

@@ -34,5 +34,5 @@ def words(dropped: Mapping[str, int]) -> str:
 
 
 def left_out(dropped: Mapping[str, int]) -> str:
-    """For a stage's summary, behind a number of pairs: ` (left out: 3 empty)`, or nothing."""
+    """The end of a stage's summary, after a number of pairs: ` (left out: 3 empty)`, or nothing."""
     return f" (left out: {words(dropped)})" if any(dropped.values()) else ""

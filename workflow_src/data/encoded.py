@@ -117,9 +117,9 @@ def write_pairs(
             tables[side].write(offsets.data.cast("B"))
             digest.update(writer.digest.digest())
             counts[f"{side}_tokens"] = int(offsets[-1])
-        # What is there under this name is no longer whole once the first file is replaced.
+        # Once the first file is replaced, an older corpus of this name is incomplete.
         description.unlink(missing_ok=True)
-    whole = {
+    content = {
         **summary,
         **counts,
         "format": FORMAT,
@@ -127,11 +127,11 @@ def write_pairs(
         "dtype": dtype.name,
         "digest": digest.hexdigest(),
     }
-    if "provenance" in whole:
+    if "provenance" in content:
         names = [_path(prefix, ending).name for side in SIDES for ending in (f"{side}.bin", f"{side}.offsets.npy")]
-        whole["provenance"] = whole["provenance"] | {"files": digests(description.parent, names)}
-    write_json(description, whole)
-    return whole
+        content["provenance"] = content["provenance"] | {"files": digests(description.parent, names)}
+    write_json(description, content)
+    return content
 
 
 class EncodedCorpus:
@@ -165,12 +165,12 @@ class EncodedCorpus:
 
     def reversed(self) -> EncodedCorpus:
         """The same pairs with source and target exchanged. `verify` only knows the files."""
-        of_source, of_target = SIDES
+        source, target = SIDES
         return EncodedCorpus(
             self.prefix,
             self.summary,
-            {of_source: self.tokens[of_target], of_target: self.tokens[of_source]},
-            {of_source: self.offsets[of_target], of_target: self.offsets[of_source]},
+            {source: self.tokens[target], target: self.tokens[source]},
+            {source: self.offsets[target], target: self.offsets[source]},
         )
 
     def __len__(self) -> int:

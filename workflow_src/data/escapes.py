@@ -13,7 +13,7 @@ from collections.abc import Iterable
 FIRST_NIBBLE = 0xF8A0
 NIBBLES = tuple(chr(FIRST_NIBBLE + value) for value in range(16))
 _RUN = re.compile(f"[{NIBBLES[0]}-{NIBBLES[-1]}]+")
-# What can never stand for itself: nibbles, control characters (they separate pieces and lines in model files), and the
+# Characters always escaped: nibbles, control characters (they separate pieces and lines in model files), and the
 # two characters that SentencePiece writes for a space and for an unknown.
 RESERVED = frozenset(NIBBLES) | frozenset(map(chr, range(32))) | {"\x7f", "\u2581", "\u2585"}
 
@@ -48,7 +48,7 @@ def _set(characters: Iterable[str]) -> str:
     return "".join(map(re.escape, sorted(characters)))
 
 
-def _read(match: re.Match[str]) -> str:
+def _unspelled(match: re.Match[str]) -> str:
     values = [ord(character) - FIRST_NIBBLE for character in match.group()]
     # A model may write half a byte or half a character: the half byte is dropped, the rest becomes U+FFFD.
     pairs = zip(values[::2], values[1::2], strict=False)
@@ -57,4 +57,4 @@ def _read(match: re.Match[str]) -> str:
 
 def unescape(text: str) -> str:
     """Undo `Escape`; never fails on any output of a model."""
-    return _RUN.sub(_read, text)
+    return _RUN.sub(_unspelled, text)

@@ -9,14 +9,14 @@ from workflow_src.errors import ArtifactError
 
 ZIP = b"PK\x03\x04"
 TAR_MAGIC_AT = 257
-# What can be undone: name -> first bytes. bzip2 says "BZh" and a digit, and then begins a block or ends.
+# Compressions that can be undone: name -> first bytes. bzip2 says "BZh" and a digit, and then begins a block or ends.
 COMPRESSIONS = {
     "gzip": re.compile(rb"\x1f\x8b"),
     "bzip2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
     "xz": re.compile(rb"\xfd7zXZ\0"),
     "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd"),
 }
-# Enough of a file to know it by.
+# Bytes that suffice to recognise a format.
 START = 4096
 
 _TABLE = "write its columns as a tab-separated text and read that as a table"

@@ -18,7 +18,7 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.spec import BOS, EOS, PAD, UNK
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-# Ends a piece of subword-nmt's that the word goes on after.
+# Ends a piece of subword-nmt that is not the last one of its word.
 JOINER = "@@"
 # SentencePiece's result depends on the number of threads, so that it cannot be the machine's.
 SENTENCEPIECE_THREADS = 4
@@ -60,7 +60,7 @@ class _TooSmall(ConfigError):
 def learn_model(
     settings: SubwordsConfig, name: str, files: list[Path], lines: int, symbols: Sequence[str]
 ) -> dict[str, bytes]:
-    """The files of a model, by ending. A size that is auto is made to fit, any other that does not is an error."""
+    """The files of a model, by ending. The size auto is fitted to the text; a number that does not fit is an error."""
 
     def learn(settings: SubwordsConfig) -> dict[str, bytes]:
         learn_method = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
@@ -131,8 +131,7 @@ def _learn_sentencepiece(
 def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: Sequence[str]) -> dict[str, bytes]:
     """Codes and a vocabulary that is closed: every piece that applying the codes to any text can yield is in it.
 
-    These are, with and without the sign for "the word goes on", the characters, nibbles and symbols, and the products
-    of merges.
+    These are the characters, nibbles and symbols, each with and without JOINER, and the products of merges.
     """
     from subword_nmt.learn_bpe import learn_bpe
 

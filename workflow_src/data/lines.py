@@ -21,9 +21,9 @@ def _opened(path: str | Path) -> IO[bytes]:
         raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
 
 
-def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeError, before: int = 0) -> ArtifactError:
-    """The error of a line that is not UTF-8 and begins `before` bytes into the file."""
-    problem = f"is not UTF-8: byte {before + failure.start + 1:,} of the file is 0x{raw[failure.start]:02x}"
+def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeError, offset: int = 0) -> ArtifactError:
+    """The error of a line that is not UTF-8 and begins `offset` bytes into the file."""
+    problem = f"is not UTF-8: byte {offset + failure.start + 1:,} of the file is 0x{raw[failure.start]:02x}"
     return ArtifactError(path, problem, "convert the file to UTF-8", line=number)
 
 
@@ -34,7 +34,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     with the line and the byte, from 1, within the file.
     """
     with _opened(path) as file:
-        before, start = 0, None
+        offset, start = 0, None
         for number, raw in enumerate(file, start=1):
             start = raw[:START] if start is None else start
             try:
@@ -44,8 +44,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
                     raise format_error from None
                 if name := compression(start):
                     raise ArtifactError(path, f"is compressed with {name}", "unpack it and give the text") from None
-                raise not_utf8(path, number, raw, failure, before) from None
-            before += len(raw)
+                raise not_utf8(path, number, raw, failure, offset) from None
+            offset += len(raw)
             yield line.removesuffix("\n").removesuffix("\r")
 
 

@@ -14,7 +14,7 @@ Pair = tuple[str, str]
 # ((the id of its document, that of the segment), each None where there is none; its text on one line)
 Segment = tuple[tuple[str | None, str | None], str]
 
-# Elements of IWSLT's train.tags files that say something about a talk and are no part of it.
+# Elements of IWSLT's train.tags files that describe a talk and are no part of its text.
 METADATA = "url|keywords|speaker|talkid|title|description|reviewer|translator"
 ONLY_TAGS = re.compile(r"(?:\s*<(?:/?[A-Za-z]|[?!])[^<>]*>)+\s*")
 ELEMENT = re.compile(rf"\s*<({METADATA})\b[^<>]*>.*</\1\s*>\s*", re.IGNORECASE)
@@ -35,7 +35,7 @@ def is_markup(line: str) -> bool:
 def without_markup(
     numbered: Iterable[tuple[int, Pair]], first: str, second: str, dropped: Counter[str]
 ) -> Iterator[tuple[int, Pair]]:
-    """The numbered pairs of lines of two texts that are no markup; the others are counted in `dropped`.
+    """The numbered pairs of lines of two texts, without lines of markup, which are counted in `dropped`.
 
     Raises ArtifactError naming both texts and the line where only one side is markup.
     """
@@ -67,26 +67,26 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
     is not well formed.
     """
     if has_source_and_references(text):
-        return _of_documents(text, name, language, translator)
+        return _xml_segments(text, name, language, translator)
     sets = [f"{kind.lower()}set" for kind in SET.findall(text)]
     if len(sets) > 1:
         raise ArtifactError(name, f"has several sets ({', '.join(sets)})", "give a file with one of them")
-    segments_read = _segments_of_documents(text)
+    segments_read = _sgml_segments(text)
     if not segments_read:
         raise ArtifactError(name, "has no <seg> elements", "check the file, or remove markup from its part")
     return segments_read
 
 
-def _segments_of_documents(text: str) -> list[Segment]:
+def _sgml_segments(text: str) -> list[Segment]:
     """The segments of SGML, each with the id of the document that it stands in."""
     pairs: list[Segment] = []
     document = None
     for element in SEGMENT.finditer(text):
-        attributes, own, content = element.groups()
-        if own is None:
+        attributes, segment_attributes, content = element.groups()
+        if segment_attributes is None:
             document = DOCUMENT_ID.search(attributes)
             continue
-        ids = (document, SEGMENT_ID.search(own))
+        ids = (document, SEGMENT_ID.search(segment_attributes))
         document_id, segment_id = (match.group(1) if match else None for match in ids)
         pairs.append(((document_id, segment_id), _one_line(html.unescape(content or ""))))
     return pairs
@@ -95,11 +95,11 @@ def _segments_of_documents(text: str) -> list[Segment]:
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
     """The texts of pairs of segments; ArtifactError naming both files and ids where the ids differ."""
     for number, ((left, source), (right, target)) in enumerate(pairs, 1):
-        for what, left_id, right_id in zip(("document", "segment"), left, right, strict=True):
+        for element, left_id, right_id in zip(("document", "segment"), left, right, strict=True):
             if None not in (left_id, right_id) and left_id != right_id:
                 raise ArtifactError(
                     first,
-                    f'and {second} are not aligned in segment {number}: the id of its {what} is "{left_id}" in one '
+                    f'and {second} are not aligned in segment {number}: the id of its {element} is "{left_id}" in one '
                     f'and "{right_id}" in the other',
                     "correct the files",
                 )
@@ -110,7 +110,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _of_documents(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
+def _xml_segments(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
     documents = list(_parsed(text, name).iter("doc"))
     sources = {_language(element) for document in documents for element in document.iterfind("src")}
     if language in sources and len(sources) > 1:
@@ -123,7 +123,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
     chosen: list[Segment] = []
     for document in documents:
         place = f'document "{document.get("id")}" of {name}'
-        source = _segments_by_id(_only(document.findall("src"), "source", place), place)
+        source = _segments_by_id(_single(document.findall("src"), "source", place), place)
         if tag == "src":
             chosen += [((document.get("id"), number), content) for number, content in source.items()]
             continue
@@ -133,7 +133,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
             if _language(element) == language and element.get("translator", "") == translator
         ]
         label = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
-        reference = _segments_by_id(_only(references, label, place), place)
+        reference = _segments_by_id(_single(references, label, place), place)
         if list(reference) != list(source):
             odd = sorted(reference.keys() ^ source.keys()) or ["in another order"]
             raise ArtifactError(
@@ -155,10 +155,10 @@ def _translator(
     if translator is None and len(translators) == 1:
         return translators[0]
     if translator not in translators:
-        missing = "" if translator is None else f", and none by {translator}"
+        unknown = "" if translator is None else f", and none by {translator}"
         raise ArtifactError(
             name,
-            f"has references in {language} by {', '.join(translators)}{missing}",
+            f"has references in {language} by {', '.join(translators)}{unknown}",
             "choose one as translator of the part",
         )
     return translator
@@ -179,10 +179,10 @@ def _language(element: ElementTree.Element) -> str:
     return re.split("[-_]", element.get("lang", "unknown"))[0].lower()
 
 
-def _only(elements: list[ElementTree.Element], what: str, place: str) -> ElementTree.Element:
+def _single(elements: list[ElementTree.Element], label: str, place: str) -> ElementTree.Element:
     if len(elements) != 1:
         count = "no" if not elements else f"{len(elements)} elements for the"
-        raise ArtifactError(place, f"has {count} {what}", "exactly one is needed")
+        raise ArtifactError(place, f"has {count} {label}", "exactly one is needed")
     return elements[0]
 
 

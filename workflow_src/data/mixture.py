@@ -70,14 +70,14 @@ class Mixture:
         """Rows of one text in an epoch."""
         pairs = len(self.texts[number])
         begin, end = (int(turn * self.weights[number] * pairs) for turn in (epoch, epoch + 1))
-        parts = [np.zeros(0, np.int64)]
+        chunks = [np.zeros(0, np.int64)]
         while begin < end:
             turn, place = divmod(begin, pairs)
             # The last number keeps this from being the generator of an epoch's batches.
             order = np.random.Generator(np.random.PCG64([seed, turn, number + 1])).permutation(pairs)
-            parts.append(order[place : place + end - begin])
-            begin += len(parts[-1])
-        return np.concatenate(parts) + self.firsts[number]
+            chunks.append(order[place : place + end - begin])
+            begin += len(chunks[-1])
+        return np.concatenate(chunks) + self.firsts[number]
 
     def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the rows, one after another, and their lengths."""
@@ -87,9 +87,9 @@ class Mixture:
         for number, text in enumerate(self.texts):
             first, last = self.firsts[number : number + 2]
             places = np.flatnonzero((rows >= first) & (rows < last))
-            ids, own = text.gather(side, rows[places] - first)
+            ids, id_lengths = text.gather(side, rows[places] - first)
             # Position in the result = position in this text's ids + (start in the result - start in these ids).
-            shift = np.repeat(starts[places] - (np.cumsum(own) - own), own)
+            shift = np.repeat(starts[places] - (np.cumsum(id_lengths) - id_lengths), id_lengths)
             flat[np.arange(len(ids)) + shift] = ids
         return flat, lengths
 

@@ -145,7 +145,7 @@ class Normaliser:
         text = clean(text, self.settings.unicode)
         if self._placeholders is None:
             return self._stepped(text)
-        text, spans = self._placeholders.apart(text)
+        text, spans = self._placeholders.mask(text)
         stepped = self._stepped(text)
         assert stepped.count(SYMBOLS[0]) == len(spans), "steps keep signs of the private use area"
         return put_back(stepped, spans)

@@ -15,7 +15,7 @@ from workflow_src.config.recipe import PlaceholderKind
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
-# What became of a sentence's placeholders, in the details of a decode and in its scores.
+# Key of the counts of a sentence's placeholders, in the details of a decode and in its scores.
 PLACEHOLDERS = "placeholders"
 SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 
@@ -78,8 +78,8 @@ class Placeholders:
         spaces = dict.fromkeys(symbols, " ")
         return " ".join(self.replace(text, spaces, str).split())
 
-    def apart(self, text: str) -> tuple[str, list[str]]:
-        """`text` with one and the same sign for every span, and these, for steps that must not change them.
+    def mask(self, text: str) -> tuple[str, list[str]]:
+        """`text` with the same sign in place of every span, and the spans, which later steps must not change.
 
         Signs that the text itself has count as spans. `put_back` undoes it.
         """
@@ -94,14 +94,14 @@ class Placeholders:
     def count(self, source: str, target: str) -> Counter[str]:
         """Distinct spans of a pair: `pairs` (1 if it shares any), `spans` that it shares, `without_partner`.
 
-        The last are spans of one side alone, and those that it shares beyond the number of symbols.
+        `without_partner` are spans of one side alone, and shared ones beyond the number of symbols.
         """
         sides = set(self.spans(source)), set(self.spans(target))
         shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
         return Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
 
     def outcomes(self, text: str, source: str) -> dict[str, int]:
-        """What a translation, still with symbols, makes of the spans of its source, each as often as it stands.
+        """Counts of the spans of a source in its translation, which still has symbols. Repeated spans count each time.
 
         `spans` of the source that have symbols, how many are `missing`, how many more there are than in the source
         (`surplus`), and how many symbols are `dropped` because the source has no such span.
@@ -118,7 +118,7 @@ class Placeholders:
 
 
 def put_back(text: str, spans: Iterable[str]) -> str:
-    """Spans in place of the signs that `Placeholders.apart` put for them."""
+    """Spans in place of the signs that `Placeholders.mask` put for them."""
     following = iter(spans)
     return re.sub(SYMBOLS[0], lambda _: next(following), text)
 

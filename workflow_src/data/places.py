@@ -10,7 +10,7 @@ from typing import Any
 class Places:
     """File names (source, target) and a line number, from 1, for every pair of two line-aligned texts.
 
-    Kept as runs of lines that follow each other in the same files, so that texts taken as they are need one run.
+    Kept as runs of consecutive lines of the same files: an unchanged text needs one run.
     """
 
     def __init__(self, runs: Iterable[list[Any]] = ()):

@@ -1,4 +1,4 @@
-"""How often each of many texts came, in 10 bytes a slot of memory."""
+"""Counts of many texts, in 10 bytes of memory a slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Counts:
         self._filled = 0
 
     def add(self, keys: np.ndarray, limit: int) -> np.ndarray:
-        """Mask of keys that were seen `limit` times already; counts the rest."""
+        """Mask of keys that were seen `limit` times before; counts the keys."""
         keys = np.where(keys == 0, np.uint64(1), keys)
         distinct, which = np.unique(keys, return_inverse=True)
         while self._filled + len(distinct) > FULL * len(self._keys):
@@ -36,11 +36,11 @@ class Counts:
         # Occurrence number of each key within this call, from 0.
         turn = np.empty(len(keys), np.int64)
         turn[order] = np.arange(len(keys)) - starts[which[order]]
-        before = self._counts[slots].astype(np.int64)
-        over = turn + before[which] >= limit
+        counts_before = self._counts[slots].astype(np.int64)
+        over_limit = turn + counts_before[which] >= limit
         times = np.bincount(which, minlength=len(distinct))
-        self._counts[slots] = np.minimum(before + times, MOST)
-        return over
+        self._counts[slots] = np.minimum(counts_before + times, MOST)
+        return over_limit
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
         """The slot of each of some distinct keys; new ones are filled in."""

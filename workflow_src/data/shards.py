@@ -39,7 +39,7 @@ def write_shard_record(
 
 
 def by_number(shards: Iterable[Path]) -> dict[str, Path]:
-    """Shards in their order by the names that records of what is made of them give them."""
+    """Shards by the names that records of the joined file give them, in order."""
     return {f"shard {number}": path for number, path in enumerate(shards)}
 
 
@@ -48,12 +48,11 @@ def read_shards(
 ) -> Iterator[dict[str, Any]]:
     """The JSON lines of shards in the order given, which must be that of the shards.
 
-    `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Without it, lines have
-    scores alone, of so many `pairs`.
+    `settings` and `inputs` are those expected of every shard; `inputs` has the text, `source`. Shards that have scores
+    alone are of so many `pairs`.
 
-    Raises ArtifactError, before the first line, naming the shard that is another one than its place says or was made
-    with other settings or from other files; then the one that is missing or damaged, or that has another number of
-    lines than it should.
+    Raises ArtifactError, before the first line, naming the shard that is out of place or was made with other settings
+    or from other files; later, naming one that is missing or damaged, or has the wrong number of lines.
     """
     records = [_record(path) for path in paths]
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
@@ -76,14 +75,14 @@ def read_shards(
 def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
     digests = {name: sha256(path) for name, path in inputs.items()}
     differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
-    others = [path for path, difference in zip(paths, differences, strict=True) if difference]
-    if not others:
+    outdated = [path for path, difference in zip(paths, differences, strict=True) if difference]
+    if not outdated:
         return
-    how = next(filter(None, differences))
-    if len(others) == 1:
-        raise ArtifactError(others[0], f"was made {how}", AGAIN)
-    names = ", ".join(path.name for path in others)
-    raise ArtifactError(others[0], f"was made {how}", f"delete {names} and run again")
+    difference = next(filter(None, differences))
+    if len(outdated) == 1:
+        raise ArtifactError(outdated[0], f"was made {difference}", AGAIN)
+    names = ", ".join(path.name for path in outdated)
+    raise ArtifactError(outdated[0], f"was made {difference}", f"delete {names} and run again")
 
 
 def _difference(
@@ -109,13 +108,13 @@ def _json(settings: dict[str, Any], name: str) -> str:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    beside = path.with_suffix(".json")
-    if not beside.is_file():
-        raise ArtifactError(path, f"has no record {beside.name} beside it: it is not whole", AGAIN)
-    content = read_json(beside)
+    record = path.with_suffix(".json")
+    if not record.is_file():
+        raise ArtifactError(path, f"has no record {record.name} beside it: it is not whole", AGAIN)
+    content = read_json(record)
     provenance = content.get("provenance") if isinstance(content, dict) else None
     if not isinstance(provenance, dict) or provenance.get("checksum") != checksum(content):
-        raise ArtifactError(beside, "is damaged", f"delete it and {path.name} and run again: others are kept")
+        raise ArtifactError(record, "is damaged", f"delete it and {path.name} and run again: others are kept")
     return provenance
 
 

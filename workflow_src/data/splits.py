@@ -62,9 +62,9 @@ class Groups:
 
     def join(self, item: str, other: str) -> None:
         """Puts two groups together under the name of the second."""
-        mine, theirs = self.find(item), self.find(other)
-        if mine != theirs:
-            self._above[mine] = theirs
+        name, other_name = self.find(item), self.find(other)
+        if name != other_name:
+            self._above[name] = other_name
 
 
 @dataclasses.dataclass
@@ -87,8 +87,8 @@ def connected_groups(pairs: Sequence[Pair], settings: Split) -> SplitRows:
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
     fills dev, then test; the rest, and every group with more than `largest_group` distinct key sentences, becomes
-    train, shuffled. Of several translations of one key sentence one is kept, at random. Pairs whose subwords might
-    outnumber `longest` on a side are never taken for dev and test. The order of the random draws is part of the
+    train, shuffled. Of several translations of one key sentence one is kept, at random. Pairs that might have more
+    than `longest` subwords on a side never become dev or test. The order of the random draws is part of the
     definition: figures measured on a split need it.
 
     Raises ArtifactError when there are too few groups for dev and test.
@@ -123,9 +123,9 @@ def _spelled_too_long(pairs: Sequence[Pair], rows: SplitRows, longest: int) -> s
 
     Subwords are learned from train. They spell every other character, with several subwords each.
     """
-    nothing_known = Escape("")
+    escape_all = Escape("")
     held_out = [*rows.dev, *rows.test]
-    near = [row for row in held_out if any(len(nothing_known(text)) > longest for text in pairs[row])]
+    near = [row for row in held_out if any(len(escape_all(text)) > longest for text in pairs[row])]
     if not near:
         return set()
     escapes = [Escape(set().union(*(pairs[row][side] for row in rows.train)), BPE_SIGNS) for side in (0, 1)]

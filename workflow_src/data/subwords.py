@@ -30,12 +30,12 @@ from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
 
 FORMAT = 1
-# Of model files.
+# Endings of model files.
 ENDINGS = ("model", "codes", "vocabulary")
 # A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
 ALONE = 8
 _NIBBLES = frozenset(NIBBLES)
-# Where models have symbols for placeholders.
+# Reserved characters of models with symbols for placeholders.
 _RESERVED_WITH_SYMBOLS = RESERVED | frozenset(SYMBOLS)
 
 
@@ -216,7 +216,7 @@ class Subwords:
         if self.placeholders is None or symbols is None:
             return side.encode([side.escape(line) for line in lines])
         replaced = zip(lines, symbols, strict=True)
-        return side.encode([self.placeholders.replace(line, own, side.escape) for line, own in replaced])
+        return side.encode([self.placeholders.replace(line, mapping, side.escape) for line, mapping in replaced])
 
     def _decoded(self, side: _Side, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
         texts = side.decode(ids)
@@ -226,7 +226,7 @@ class Subwords:
         if symbols is None:
             problem = "the recipe has placeholders, whose text is that of the sources"
             raise ConfigError("sources", None, problem=problem, hint="give the lines that are translated")
-        return [restore(text, own, unescape) for text, own in zip(texts, symbols, strict=True)]
+        return [restore(text, mapping, unescape) for text, mapping in zip(texts, symbols, strict=True)]
 
     def _in_vocabulary(self, ids: list[int]) -> list[int]:
         """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
@@ -320,8 +320,8 @@ def learn(
         # Models lie in place before subwords.json does; without it the folder counts as absent.
         folder.mkdir(exist_ok=True)
         (folder / "subwords.json").unlink(missing_ok=True)
-        for old in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
-            old.unlink()
+        for stale in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+            stale.unlink()
         for name in description["files"]:
             os.replace(building / name, folder / name)
         write_json(folder / "subwords.json", description)
@@ -333,26 +333,26 @@ def learn(
 def copy(
     settings: SubwordsConfig, placeholders: Sequence[PlaceholderKind], description: Path, folder: str | Path
 ) -> Subwords:
-    """Copy the subwords that `description`, a subwords.json, is of to `folder`; weights trained with them fit.
+    """Copy the subwords that `description`, a subwords.json, describes to `folder`; weights trained with them fit.
 
     What `settings` state must be what the subwords were learned with; what they leave open follows the subwords.
     Raises ConfigError where a stated setting or `placeholders` differ.
     """
-    own, folder = Subwords.load(description.parent), Path(folder)
-    before = own.description
-    learned_with = before["provenance"]["settings"]
+    original, folder = Subwords.load(description.parent), Path(folder)
+    content = original.description
+    learned_with = content["provenance"]["settings"]
     for name, value in settings.model_dump(mode="json", exclude_unset=True).items():
         if learned_with[name] != value:
             problem = f"{description} has another"
             raise ConfigError(f"recipe.subwords.{name}", value, problem=problem, allowed=[learned_with[name]])
-    if list(placeholders) != before.get("placeholders", []):
-        allowed = [before.get("placeholders", [])]
+    if list(placeholders) != content.get("placeholders", []):
+        allowed = [content.get("placeholders", [])]
         raise ConfigError("recipe.placeholders", list(placeholders), problem="subwords have others", allowed=allowed)
     shutil.rmtree(folder, ignore_errors=True)
-    for name in before["files"]:
+    for name in content["files"]:
         copy_file(description.parent / name, folder / name)
-    block = provenance(learned_with, {"subwords": description}, before["files"])
-    write_json(folder / "subwords.json", before | {"provenance": block})
+    block = provenance(learned_with, {"subwords": description}, content["files"])
+    write_json(folder / "subwords.json", content | {"provenance": block})
     return Subwords.load(folder)
 
 
@@ -365,8 +365,8 @@ def _describe(
     placeholders: Sequence[PlaceholderKind],
 ) -> dict[str, Any]:
     files = {path.name: sha256(path) for path in sorted(building.iterdir())}
-    more = {"placeholders": list(placeholders)} if placeholders else {}
-    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint, **more}
+    kinds = {"placeholders": list(placeholders)} if placeholders else {}
+    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint, **kinds}
     return {
         **kind,
         "files": files,
@@ -374,7 +374,7 @@ def _describe(
         "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
         "digest": fingerprint({**kind, "files": files}),
         "provenance": provenance(
-            settings.model_dump(mode="json") | more, {"source": source_file, "target": target_file}, files
+            settings.model_dump(mode="json") | kinds, {"source": source_file, "target": target_file}, files
         ),
     }
 

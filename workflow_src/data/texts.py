@@ -67,10 +67,10 @@ def two_letters(language: str) -> str:
 
     try:
         match = Language.match(language)
-        whole = Language.match(match.macrolanguage) if match.macrolanguage and not match.part1 else match
+        macrolanguage = Language.match(match.macrolanguage) if match.macrolanguage and not match.part1 else match
     except LanguageNotFoundError:
         return language
-    return whole.part1 or language
+    return macrolanguage.part1 or language
 
 
 @functools.cache

@@ -53,7 +53,7 @@ DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "Zstandard": zstd.ZstdDecompressor,
 }
 MOST_NAMES_SHOWN = 8
-# What is more than this many times as large unpacked is no text but a trap; text shrinks to a tenth or so.
+# Files that grow more than this when unpacked are refused as traps; compression shrinks text to a tenth or so.
 MOST_GROWTH = 200
 # Small files may grow more.
 ALWAYS_ALLOWED = 1 << 28
@@ -359,9 +359,9 @@ def _zipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[b
         return archive.open(entry)
     except RuntimeError:  # NotImplementedError is one.
         unknown = f"is compressed by a method unknown here ({entry.compress_type})"
-        how = "is encrypted" if entry.flag_bits & 1 else unknown
+        reason = "is encrypted" if entry.flag_bits & 1 else unknown
         raise ArtifactError(
-            name, f'has a member "{entry.orig_filename}" that {how}', "unpack the archive yourself and give the text"
+            name, f'has a member "{entry.orig_filename}" that {reason}', "unpack the archive yourself and give the text"
         ) from None
     except UnicodeDecodeError:
         raise zipfile.BadZipFile(f'"{entry.orig_filename}" has another name in its own header') from None
@@ -389,7 +389,7 @@ def _linked(member: str, target: str) -> str:
 
 
 def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
-    """The member that `member_path` names, by its whole path or by an end of it that is unique."""
+    """The member that `member_path` names: a whole path, or a unique end of one."""
     tidy = [(posixpath.normpath(member), plain) for member, plain in contents]
     normalised = posixpath.normpath(member_path)
     paths = {path for path, _ in tidy if path == normalised}

@@ -52,7 +52,7 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
         before, first = "", len(parts)
         segments = sentencex.segment(code, line)
         if len(segments) > 1:
-            text_of_line, spans = SPANS.apart(line)
+            text_of_line, spans = SPANS.mask(line)
             following = iter(spans)
             segments = [put_back(segment, following) for segment in sentencex.segment(code, text_of_line)]
         for segment in segments:

@@ -207,7 +207,7 @@ def _agreements(subject: str, second: bool) -> list[str]:
 
 
 def _simple_clauses() -> Iterator[Rule]:
-    """Present and preterite: one rule a verb, for the finite form and the rest stand apart."""
+    """Present and preterite: one rule a verb, because the finite form and the rest are separate."""
     for verb in VERBS:
         for subject in verb.subjects:
             for tense in ("present", "past"):
@@ -223,7 +223,7 @@ def _simple_clauses() -> Iterator[Rule]:
                         if name == "adv" and verb.stative:
                             continue
                         groups = verb_group(tense, agreement, sort, verb.stative)
-                        # States stand apart: they suit no "before ..." and no reason.
+                        # States have symbols of their own: they suit no "before ..." and no reason.
                         symbol = (
                             "Clause",
                             tense,
@@ -244,7 +244,7 @@ def _simple_clauses() -> Iterator[Rule]:
 
 
 def _phrases_after_finite(verb: Verb) -> list:
-    """What a simple tense leaves after the finite verb; an intransitive verb alone leaves nothing."""
+    """Phrases after the finite verb of a simple tense; the verb itself where nothing follows it."""
     if verb.frame == "zu":
         return [("VP1", verb.name, "zu")]
     if verb.frame == "none" and not verb.prefix:
@@ -336,8 +336,8 @@ def _subjects() -> Iterator[Rule]:
         for german, english in pronouns.items():
             yield words(("Subj", "person", agreement), [german], [[english]], 0.4)
     joined = {"": [((0, ""), "und", (1, ""))]}, {"": [((0, ""), "and", (1, ""))]}
-    for other in (("DP", "mein", "nom", "sg", "kin"), ("DP", "unser", "nom", "sg", "kin"), "Name"):
-        yield Rule(("Subj", "person", "pl"), (("DP", "def", "nom", "sg", "pro"), other), *joined, 0.3)
+    for second in (("DP", "mein", "nom", "sg", "kin"), ("DP", "unser", "nom", "sg", "kin"), "Name"):
+        yield Rule(("Subj", "person", "pl"), (("DP", "def", "nom", "sg", "pro"), second), *joined, 0.3)
 
 
 def _times() -> Iterator[Rule]:

@@ -127,9 +127,9 @@ class Grammar:
                 states.append((trie.words[word], position + 1, children))
             if word not in trie.begun:
                 trie.begun[word] = [pair for pair in trie.children.items() if word in self._first(side, pair[0])]
-            for child, rest in trie.begun[word]:
+            for child, following in trie.begun[word]:
                 for end, node in self._spans(side, tokens, child, position, memo).items():
-                    states.append((rest, end, (*children, node)))
+                    states.append((following, end, (*children, node)))
         memo[place] = nodes_by_end
         return nodes_by_end
 
@@ -206,9 +206,9 @@ def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
                     reached = {begin}
                     for item in pattern:
                         if isinstance(item, str):
-                            reached = {at + 1 for at in reached if at < len(tokens) and tokens[at] == item}
+                            reached = {i + 1 for i in reached if i < len(tokens) and tokens[i] == item}
                         else:
-                            reached = {end for at in reached for end in ends(children[item[0]], item[1], at)}
+                            reached = {end for i in reached for end in ends(children[item[0]], item[1], i)}
                         if not reached:
                             break
                     ending |= reached
@@ -226,11 +226,11 @@ def combinations(node: Node) -> set[tuple[str, str]]:
         heads: set[str] = set()
         for rule, children in node.options:
             below = [visit(child) for child in children]
-            named = lambda head, below=below: {head} if isinstance(head, str) else below[head]  # noqa: E731
+            heads_of = lambda head, below=below: {head} if isinstance(head, str) else below[head]  # noqa: E731
             if rule.link is not None:
-                pairs.update((first, second) for first in named(rule.link[0]) for second in named(rule.link[1]))
+                pairs.update((first, second) for first in heads_of(rule.link[0]) for second in heads_of(rule.link[1]))
             if rule.head is not None:
-                heads |= named(rule.head)
+                heads |= heads_of(rule.head)
         return frozenset(heads)
 
     visit(node)

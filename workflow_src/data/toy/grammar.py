@@ -56,7 +56,7 @@ def _tokens(sentence: str, side: int) -> list[list[str]]:
         article = side == EN and bare in ("a", "an", "A", "An")
         tokens += ["a(n)" if article else bare, *word[len(bare) :]]
     readings = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
-    return [each for each in readings if all(each) and _text(each) == sentence]
+    return [reading for reading in readings if all(reading) and _text(reading) == sentence]
 
 
 def _sides(direction: str) -> tuple[int, int]:
@@ -68,7 +68,10 @@ def _sides(direction: str) -> tuple[int, int]:
 @functools.lru_cache(maxsize=8192)
 def _parse(sentence: str, side: int) -> Node | None:
     options = [
-        each for tokens in _tokens(sentence, side) if (node := grammar().parse(side, tokens)) for each in node.options
+        option
+        for tokens in _tokens(sentence, side)
+        if (node := grammar().parse(side, tokens))
+        for option in node.options
     ]
     return Node(options) if options else None
 
@@ -147,8 +150,8 @@ def _draw(random_: random.Random, kinds: Sequence[str]) -> tuple[str, str, bool]
         if forest.count(node, EN, "") > MAX_TRANSLATIONS:
             continue
         wordings = [forest.choose(node, side, "", random_) for side in (DE, EN)]
-        named = [word for word in wordings[DE] if word[0].isupper()]
-        if len(named) != len(set(named)):
+        nouns = [word for word in wordings[DE] if word[0].isupper()]
+        if len(nouns) != len(set(nouns)):
             # A noun or name that occurs twice makes an odd sentence.
             continue
         german, english = (_text(wording) for wording in wordings)
@@ -169,11 +172,11 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
     # Dev and test come first: they do not change with the size of train.
     for split in reversed(SPLITS):
         pairs = corpus[split] = []
-        special = 0 if split == "train" else round(HELD_OUT_SENTENCES * settings[split])
+        with_held_out = 0 if split == "train" else round(HELD_OUT_SENTENCES * settings[split])
         failures = 0
         while len(pairs) < settings[split]:
             german, english, holds_out = _draw(random_, settings["kinds"])
-            fits = holds_out == (len(pairs) < special)
+            fits = holds_out == (len(pairs) < with_held_out)
             if not fits or german in sentences[DE] or english in sentences[EN]:
                 failures += 1
                 if failures > 1000 + 100 * settings[split]:

@@ -150,7 +150,7 @@ def noun_phrases() -> Iterator[Rule]:
                     for gender in sorted({noun.gender for noun in members}) if number == "sg" else "p":
                         slot = ("NB", case, gender, declension, kind)
                         german = (*determiner(name, case, gender), (0, ""))
-                        english = [(*some, (0, "")) for some in _english_determiner(name, number == "pl")]
+                        english = [(*article, (0, "")) for article in _english_determiner(name, number == "pl")]
                         share = sum(noun.gender == gender for noun in members) if number == "sg" else 1
                         yield Rule(symbol, (slot,), {"": [german]}, {"": english}, share, head=0)
                     if weight:

@@ -271,15 +271,15 @@ def _qualities() -> Iterator[Rule]:
                 german = [((0, ""), FINITE[word].split()[index], (1, ""), ".")]
                 english = [((0, ""), be, (1, ""), ".")]
                 weight: float = 2 if number == "sg" else 1
-                things: tuple[tuple[Symbol, str], ...] = (
+                noun_phrases: tuple[tuple[Symbol, str], ...] = (
                     (("Thing", "nom", number, kind, "now" if word == "sein" else "then"), "Relative"),
                     (("NP", "nom", number, kind), "Quality"),
                 )
-                for thing, symbol in things:
+                for noun_phrase, symbol in noun_phrases:
                     if symbol == "Relative" and not _makers(kind):
                         continue
                     share = weight / (8 if symbol == "Relative" else 2)
-                    yield _whole(german, english, (thing, ("Quality", kind)), symbol, share)
+                    yield _whole(german, english, (noun_phrase, ("Quality", kind)), symbol, share)
             for verb in _transitive(kind) if _makers(kind) else ():
                 if verb.prefix or verb.lemma in _MAKING:
                     continue
@@ -311,6 +311,6 @@ SENTENCES: dict[str, tuple[str, float]] = {
 @functools.cache
 def grammar() -> Grammar:
     """The toy grammar, built once a process."""
-    parts = (clauses(), _main(), _complements(), _conjunctions(), _fronted_objects(), _relatives(), _qualities())
-    rules = [rule for part in parts for rule in part]
+    rule_sets = (clauses(), _main(), _complements(), _conjunctions(), _fronted_objects(), _relatives(), _qualities())
+    rules = [rule for rule_set in rule_sets for rule in rule_set]
     return Grammar([*rules, *(unit("S", symbol, weight) for symbol, weight in SENTENCES.values())], "S")

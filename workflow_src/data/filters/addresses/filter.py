@@ -10,7 +10,7 @@ from workflow_src.data.texts import each
 from workflow_src.spec import Pair, Verdict
 
 SIGN = re.compile(r"://|www\.|@")
-# Each begins where nothing before it belongs to it, so that long words are looked through once.
+# An address begins where no character of one stands before it, so that long words are searched once.
 ADDRESS = re.compile(
     r"(?<![a-z0-9+.-])(?:[a-z][a-z0-9+.-]*://|www\.)[^\s<>\"\u201d]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     re.IGNORECASE,

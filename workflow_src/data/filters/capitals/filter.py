@@ -12,8 +12,8 @@ from workflow_src.spec import Pair, Verdict
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     most, least = settings.max_share, settings.min_letters
 
-    def loud(text: str) -> bool:
+    def is_capitals(text: str) -> bool:
         capitals = sum(map(str.isupper, text))
         return capitals > 0 and (count := capitals + sum(map(str.islower, text))) >= least and capitals > most * count
 
-    return each(lambda pair: "max_share" if loud(pair.source) or loud(pair.target) else None)
+    return each(lambda pair: "max_share" if is_capitals(pair.source) or is_capitals(pair.target) else None)

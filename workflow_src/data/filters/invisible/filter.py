@@ -11,7 +11,7 @@ from workflow_src.spec import Pair, Verdict
 
 
 def visible(text: str) -> str:
-    """Text without such characters; what stands on either side of a control character is not one word."""
+    """Text without control characters, which separate words, and without characters of no width."""
     return text if text.isprintable() else INVISIBLE.sub("", CONTROL.sub(" ", text)).strip()
 
 

@@ -17,12 +17,12 @@ LANGUAGES = frozenset(
         "wuu xh yo yue zh zu zxx"
     ).split()
 )
-# What the model calls languages by, where it is another code.
+# Codes of the model that differ from ISO 639-1.
 CODES = {"nb": "no"}
 
 
 def model_code(language: str) -> str:
-    """What the model calls a language, or its code where the model does not know it."""
+    """The model's code of a language, or the language's own where the model does not know it."""
     code = two_letters(language)
     return language if language in LANGUAGES else CODES.get(code, code)
 
@@ -38,8 +38,8 @@ class Settings(Frozen):
 
 
 def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
-    named = [*zip(("source", "target"), languages, strict=True), *(("others", code) for code in settings.others or ())]
-    for place, code in named:
+    codes = [*zip(("source", "target"), languages, strict=True), *(("others", code) for code in settings.others or ())]
+    for place, code in codes:
         if model_code(code) not in LANGUAGES:
             return f"does not know {place} {code} (py3langid)"
     return None

@@ -46,14 +46,14 @@ def compared_with(language: str) -> set[str]:
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
-    own = tuple(map(model_code, languages))
+    codes = tuple(map(model_code, languages))
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    near = compared_with(own[0]) | compared_with(own[1])
+    near = compared_with(codes[0]) | compared_with(codes[1])
     others = near & LANGUAGES if settings.others is None else set(map(model_code, settings.others))
-    identifier.set_languages(others | set(own))
+    identifier.set_languages(others | set(codes))
     least, shortest = settings.min_ratio, settings.min_letters
 
-    def other(text: str, language: str) -> bool:
+    def foreign(text: str, language: str) -> bool:
         text = TAG.sub(" ", text) if "<" in text else text
         if letters(text) < shortest:
             return False
@@ -63,6 +63,6 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         return dict(identifier.rank(text))[language] < least * probability
 
     def judge(pair: Pair) -> Verdict:
-        return "min_ratio" if other(pair.source, own[0]) or other(pair.target, own[1]) else None
+        return "min_ratio" if foreign(pair.source, codes[0]) or foreign(pair.target, codes[1]) else None
 
     return each(judge)

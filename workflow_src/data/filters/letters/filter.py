@@ -12,7 +12,7 @@ from workflow_src.spec import Pair, Verdict
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     share = settings.min_share
 
-    def few(text: str) -> bool:
+    def lacks_letters(text: str) -> bool:
         return letters(text) < share * visible(text)
 
-    return each(lambda pair: "min_share" if few(pair.source) or few(pair.target) else None)
+    return each(lambda pair: "min_share" if lacks_letters(pair.source) or lacks_letters(pair.target) else None)

@@ -34,10 +34,10 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         if first == second:
             return None
         shared = (first & second).total()
-        extra = [
-            sum(count for number, count in (some - others).items() if number > written_out)
-            for some, others in ((first, second), (second, first))
+        unmatched = [
+            sum(count for number, count in (numbers_here - numbers_there).items() if number > written_out)
+            for numbers_here, numbers_there in ((first, second), (second, first))
         ]
-        return "min_share" if shared < least * (shared + max(extra)) else None
+        return "min_share" if shared < least * (shared + max(unmatched)) else None
 
     return each(judge)

@@ -1,4 +1,4 @@
-"""Pairs and sides that came before."""
+"""Repeated pairs, and pairs with a repeated side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from workflow_src.spec import Filter, Frozen
 
-# What counts are kept in has 16 bits.
+# Counts are kept in 16 bits.
 MOST = 1 << 16
 
 

@@ -27,10 +27,10 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         verdicts: list[Verdict] = [None] * len(pairs)
         remaining = np.arange(len(pairs))
         for name, limit in limits.items():
-            over = counts[name].add(keys[name][remaining], limit)
-            for number in remaining[over]:
+            over_limit = counts[name].add(keys[name][remaining], limit)
+            for number in remaining[over_limit]:
                 verdicts[number] = name
-            remaining = remaining[~over]
+            remaining = remaining[~over_limit]
         return verdicts
 
     return judge

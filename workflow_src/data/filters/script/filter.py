@@ -11,9 +11,9 @@ from workflow_src.spec import Pair, Verdict
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     most = 1 - settings.min_share
-    own = {two_letters(language): tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
+    configured = {two_letters(language): tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
     source_outside, target_outside = (
-        letters_outside(own.get(two_letters(code)) or scripts_of(code)) for code in languages
+        letters_outside(configured.get(two_letters(code)) or scripts_of(code)) for code in languages
     )
 
     def judge(pair: Pair) -> Verdict:
