@@ -23,7 +23,7 @@ from workflow_src.errors import ArtifactError
 # A partial file that another machine began is left alone for so many seconds after its last change: some shared disks
 # show locks on the machine only that took them.
 LEFT_ALONE = 3600
-# What follows the name of a file in that of its partial file: the machine, and letters by chance.
+# The end of the name of a partial file, after the name of its file: the machine, and random letters.
 PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
 # As many links as Linux follows.
 LINKS = 40
@@ -97,26 +97,26 @@ def _sweep(path: Path) -> None:
     start = f".{path.name}."
     with contextlib.suppress(OSError):
         for name in os.listdir(path.parent):
-            if name.startswith(start) and (rest := re.fullmatch(PARTIAL, name.removeprefix(start))):
+            if name.startswith(start) and (match := re.fullmatch(PARTIAL, name.removeprefix(start))):
                 with contextlib.suppress(OSError):
-                    _remove_if_left(path.parent / name, 0 if rest[1] == _machine() else LEFT_ALONE)
+                    _remove_if_abandoned(path.parent / name, 0 if match[1] == _machine() else LEFT_ALONE)
 
 
-def _remove_if_left(partial: Path, age: float) -> None:
+def _remove_if_abandoned(partial: Path, age: float) -> None:
     if time.time() - partial.stat().st_mtime < age:
         return
-    # For writing too: some shared disks lock no file for one process alone that it has only open to read.
+    # Opened for writing too: some shared disks give no exclusive lock on a file that is only open to read.
     handle = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Its writer may have given it its real name, and closed it, since it was opened here.
+        # Since it was opened here, its writer may have renamed and closed it.
         if os.path.samestat(os.fstat(handle), os.lstat(partial)):
             os.unlink(partial)
     finally:
         os.close(handle)
 
 
-def _begin(path: Path) -> tuple[int, str]:
+def _create_partial(path: Path) -> tuple[int, str]:
     """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
     # The file itself is locked: a lock file beside it, as filelock makes, would be one more file to leave behind.
     tries = 10
@@ -135,13 +135,13 @@ def _begin(path: Path) -> tuple[int, str]:
                 # Some disks never agree with themselves on which file it is.
                 if os.path.samestat(os.fstat(handle), os.lstat(name)) or (tries < 0 and os.path.exists(name)):
                     return handle, name
-        # Another writer took it for a killed one's, in the moment between its creation and its lock.
+        # Another process removed it between its creation and its lock, as that of a killed writer.
         os.close(handle)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
 
 
-def _opened(path: Path) -> bool:
+def _is_open_file(path: Path) -> bool:
     """True for a path that leads, over any links, to a file that a process has open, as /dev/stdout does."""
     place = os.path.join(os.getcwd(), path)
     for _ in range(LINKS):
@@ -157,8 +157,8 @@ def _opened(path: Path) -> bool:
 
 def _replaceable(path: Path) -> Path:
     """The file that writing `path` replaces, links followed. Raises ArtifactError for a path that is no file."""
-    # What a process has open may be a file that others go on writing to.
-    opened = _opened(path)
+    # Other processes may go on writing to a file that a process has open.
+    opened = _is_open_file(path)
     if path.is_symlink() and not opened:
         path = Path(os.path.realpath(path))
     if path.is_dir():
@@ -199,7 +199,7 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
         path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        handle, name = _begin(path)
+        handle, name = _create_partial(path)
     buffered = io.BufferedWriter(_File(handle, path))
     file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:
@@ -226,7 +226,7 @@ def canonical(content: Any) -> str:
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Write `content` as indented JSON with sorted keys, atomically; what carries provenance gets its own checksum."""
+    """Write `content` as indented JSON with sorted keys, atomically; content with provenance gets its own checksum."""
     text = canonical(content)
     if isinstance(content, dict) and "provenance" in content:
         sealed = json.loads(text)
@@ -237,7 +237,7 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def checksum(record: dict[str, Any]) -> str:
-    """Digest of a record as JSON gives it, its own checksum left out: a record that was changed does not match it."""
+    """Digest of a record without its own checksum, by which a changed record is recognised."""
     block = {name: value for name, value in record["provenance"].items() if name != "checksum"}
     return fingerprint(record | {"provenance": block})
 

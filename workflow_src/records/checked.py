@@ -26,11 +26,9 @@ class Strict(pydantic.BaseModel):
 
 def check_format(content: Any, number: int, path: str, advice: str) -> None:
     """Raises ArtifactError for the content of a file whose format is not `number`."""
-    own_format = content.get("format") if isinstance(content, dict) else None
-    if own_format != number:
-        raise ArtifactError(
-            path, f"has format {short_repr(own_format)}, and this version reads format {number}", advice
-        )
+    actual = content.get("format") if isinstance(content, dict) else None
+    if actual != number:
+        raise ArtifactError(path, f"has format {short_repr(actual)}, and this version reads format {number}", advice)
 
 
 def checked(model: type[Content], content: Any, path: str, advice: str) -> Content:

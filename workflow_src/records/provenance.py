@@ -22,9 +22,9 @@ from workflow_src.registry import engines, plugins
 
 # The folder workflow_src.
 PACKAGE = Path(__file__).resolve().parents[1]
-# Of the block that every record has.
+# Format of the block that every record has.
 FORMAT = 1
-# Of those, versions are kept, and of the packages of engines.
+# Packages whose versions are recorded, besides those of engines.
 PACKAGES = "torch numpy sentencepiece subword-nmt sacremoses sacrebleu snakemake safetensors numba".split()
 
 
@@ -104,7 +104,7 @@ def provenance(
     settings: Any = None,
     inputs: Mapping[str, str | Path] | None = None,
     files: dict[str, str] | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     """Provenance of an artefact: settings, inputs, versions, commit, hardware, time (UTC).
 
@@ -127,7 +127,7 @@ def provenance(
             "accelerator": _accelerator(),
         },
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **more,
+        **fields,
     }
 
 
@@ -137,8 +137,8 @@ def numbered(name: str, paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def write_record(
-    path: str | Path, settings: Any, inputs: Mapping[str, str | Path], names: Iterable[str], **more: Any
+    path: str | Path, settings: Any, inputs: Mapping[str, str | Path], names: Iterable[str], **fields: Any
 ) -> None:
     """A record for files that cannot carry provenance themselves: `names`, in the folder of `path`."""
     path = Path(path)
-    write_json(path, {"provenance": provenance(settings, inputs, digests(path.parent, names), **more)})
+    write_json(path, {"provenance": provenance(settings, inputs, digests(path.parent, names), **fields)})

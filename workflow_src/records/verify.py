@@ -62,7 +62,7 @@ REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to 
 
 
 class Chain:
-    """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
+    """The records below `folder` and those of all their inputs. Paths are relative to the workflow's folder."""
 
     def __init__(self, folder: str | Path):
         if Path(folder).is_file():
@@ -222,29 +222,29 @@ def _provenance(content: Any) -> dict[str, Any] | None:
 def _place(folder: Path) -> tuple[Path, Path]:
     """`folder` as a path below the workflow's folder, and the workflow's folder, which paths in records start from."""
     places = []
-    # As it is called, then with links followed: a link may lead to it, or be it, or its `results`.
-    for whole in dict.fromkeys((Path(os.path.abspath(folder)), folder.resolve())):
-        places += [(whole, parent.parent) for parent in (whole, *whole.parents) if parent.name == RESULTS]
+    # Its path as given, then with links followed: it, a folder above it or its `results` may be a link.
+    for path in dict.fromkeys((Path(os.path.abspath(folder)), folder.resolve())):
+        places += [(path, parent.parent) for parent in (path, *path.parents) if parent.name == RESULTS]
     if not places:
         return folder, Path.cwd()
-    # More than one folder of that name: the right one is where something is that the records name.
-    named = _named_by(folder) if len(places) > 1 else set()
-    fitting = (place for place in places if any(os.path.isfile(place[1] / name) for name in named))
+    # With several folders of that name, the right one has an input that the records name.
+    inputs = _inputs_below(folder) if len(places) > 1 else set()
+    fitting = (place for place in places if any(os.path.isfile(place[1] / name) for name in inputs))
     return next(fitting, places[0])
 
 
-def _named_by(folder: Path) -> set[str]:
+def _inputs_below(folder: Path) -> set[str]:
     """Inputs of the records below `folder`, and their records, where they are paths below the workflow's folder."""
-    named: set[str] = set()
+    names: set[str] = set()
     for path in _records_below(folder):
         with contextlib.suppress(OSError, ValueError, RecursionError):
             inputs = (_provenance(read_json(path)) or {}).get("inputs", {})
-            named |= {entry[key] for entry in inputs.values() for key in ("path", "record") if key in entry}
-    return {name for name in named if not os.path.isabs(name)}
+            names |= {entry[key] for entry in inputs.values() for key in ("path", "record") if key in entry}
+    return {name for name in names if not os.path.isabs(name)}
 
 
 def _records_below(folder: Path) -> list[Path]:
-    # A folder may be called so too, as a system may.
+    # A folder may have such a name too, after a system.
     return sorted(path for path in folder.rglob("*.json") if not path.is_dir())
 
 
@@ -254,26 +254,26 @@ def _files_below(folder: Path, base: Path) -> set[str]:
 
 
 def _relative(path: Path, base: Path) -> str:
-    whole = Path(os.path.abspath(path))
-    return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)
+    absolute = Path(os.path.abspath(path))
+    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
 
 
 def verify(folder: str | Path) -> str:
     """Check the results in `folder` and all that they were made from; a summary of one line.
 
     Raises ArtifactError with one sentence that names the first file, in the order of the flow, that was changed, is
-    missing, or was made from something else than what lies there now.
+    missing, or was made from an input that has changed since.
     """
     chain = Chain(folder)
     counts = chain.check()
-    gone, other = counts.absent_downloads, chain.undescribed
+    removed, extra = counts.absent_downloads, chain.undescribed
     notes = [
         f"{counts.originals} original {'file' if counts.originals == 1 else 'files'}" if counts.originals else "",
-        f"{gone} {'download is' if gone == 1 else 'downloads are'} no longer there" if gone else "",
-        f"{len(other)} {'file is' if len(other) == 1 else 'files are'} described by none ({other[0]})" if other else "",
+        f"{removed} {'download is' if removed == 1 else 'downloads are'} no longer there" if removed else "",
+        f"{len(extra)} {'file is' if len(extra) == 1 else 'files are'} described by none ({extra[0]})" if extra else "",
     ]
-    more = "".join(f", {note}" for note in notes if note)
-    return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{more}"
+    note_text = "".join(f", {note}" for note in notes if note)
+    return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{note_text}"
 
 
 def check_finished(folder: str | Path) -> None:
@@ -282,9 +282,9 @@ def check_finished(folder: str | Path) -> None:
     if (chain.folder / LAST).is_file():
         return
     # The data and systems of a recipe have no report of their own.
-    own = {path for path in chain.records if (chain.base / path).is_relative_to(chain.folder)}
+    own_records = {path for path in chain.records if (chain.base / path).is_relative_to(chain.folder)}
     ends = (chain.base / RESULTS).glob(f"*/{LAST}")
-    if all(own.isdisjoint(Chain(end.parents[1]).records) for end in ends):
+    if all(own_records.isdisjoint(Chain(end.parents[1]).records) for end in ends):
         raise ArtifactError(
             folder,
             f"is not finished: there is no {LAST}, which a run writes at its end, and no finished experiment "

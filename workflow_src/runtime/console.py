@@ -10,7 +10,7 @@ from typing import NoReturn, TextIO
 
 from workflow_src.errors import InputError
 
-# What shells give a command that Ctrl-C ended.
+# The exit code of a command that Ctrl-C ended, as in shells.
 INTERRUPTED = 130
 
 
@@ -31,7 +31,7 @@ def command() -> Iterator[None]:
 
 
 def standard_output(instead: str = "") -> TextIO:
-    """Standard output. Raises InputError where the caller has closed it; `instead` is what else would serve."""
+    """Standard output. Raises InputError where it is closed; `instead` ends the hint with an alternative."""
     if sys.stdout is None:
         raise InputError("standard output", "is closed", f"redirect it to a file{instead}")
     return sys.stdout
@@ -63,5 +63,5 @@ def _refuse(failure: OSError) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Send what is left in the buffer nowhere: writing it at exit would end with a message of Python's."""
+    """Discard the rest of the buffer: writing it at exit would end with a message of Python's."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

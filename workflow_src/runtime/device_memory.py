@@ -1,4 +1,4 @@
-"""Running out of memory: which errors mean it, and how they are reported."""
+"""Running out of memory: how its errors are recognised and reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 # Limits of the memory of this process's container (Linux).
 CONTAINER = Path("/sys/fs/cgroup")
-# What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
+# Types of these errors; the CPU's allocator and the libraries on GPUs raise RuntimeError.
 ERRORS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 _SIGNS = (
     "can't allocate memory",
@@ -25,7 +25,7 @@ _SIGNS = (
 
 
 class OutOfMemory(ValueError):
-    """Too little memory for what a setting asks for: the message names both."""
+    """Too little memory for a setting; the message names both."""
 
 
 def is_out_of_memory(failure: BaseException) -> bool:
@@ -62,11 +62,11 @@ def available(device: torch.device) -> int:
         free.append(limit - psutil.Process().memory_info().vms)
     # Of a container; without a limit the file has "max". Cached files give way.
     with contextlib.suppress(OSError, ValueError, KeyError):
-        most, current, statistics = (
+        maximum, current, statistics = (
             CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat")
         )
         cached = int(dict(line.split() for line in statistics.splitlines())["inactive_file"])
-        free.append(int(most) - (int(current) - cached))
+        free.append(int(maximum) - (int(current) - cached))
     return max(0, min(free))
 
 

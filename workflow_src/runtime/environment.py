@@ -33,7 +33,7 @@ def prepare() -> None:
     if home and writable(Path(cache) if cache else home / ".cache"):
         return
     try:
-        folder = _own_folder()
+        folder = _private_folder()
     except OSError:
         # Nothing can be written anywhere: libraries that need a cache report that.
         return
@@ -69,7 +69,7 @@ def _home() -> Path | None:
     return home if os.path.isdir(home) else None
 
 
-def _own_folder() -> Path:
+def _private_folder() -> Path:
     """A folder among temporary files that belongs to this user alone: code in caches is executed."""
     folder = Path(tempfile.gettempdir(), f"continuum-{os.getuid()}")
     try:

@@ -32,7 +32,7 @@ FOLDER = "CONTINUUM_DEVICE_LOCKS"
 DEFAULT_FOLDER = "/tmp/continuum-devices"
 # GPUs that a parent process took for this one.
 LEASED = "CONTINUUM_DEVICES_LEASED"
-SAY_EVERY = 60.0
+LOG_SECONDS = 60.0
 
 
 class GpuBusy(TimeoutError):
@@ -56,7 +56,7 @@ class Lease:
 def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | None = None) -> Lease | None:
     """Take `count` GPUs that no other job holds, all or none at a time, and set CUDA_VISIBLE_DEVICES to them.
 
-    `names` maps what CUDA_VISIBLE_DEVICES calls a GPU to what its lock is called; default: all that are visible. Waits
+    `names` maps names of GPUs in CUDA_VISIBLE_DEVICES to names of their locks; default: all visible GPUs. Waits
     until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
 
     Raises ConfigError when more are wanted than there are, and GpuBusy, which names the holders, when the time is up.
@@ -73,17 +73,17 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
             problem=f"{len(names)} GPUs are visible here ({', '.join(names)})",
             hint=f"lower it, or let {VISIBLE} name more",
         )
-    began, reported = time.monotonic(), -SAY_EVERY
+    began, reported = time.monotonic(), -LOG_SECONDS
     while True:
-        leased = _take(names, count)
+        leased = _lock_free(names, count)
         if leased:
             os.environ[VISIBLE] = os.environ[LEASED] = ",".join(leased.devices)
             return leased
         waited = time.monotonic() - began
         if seconds is not None and waited >= seconds:
-            raise GpuBusy(f"no {count} free GPUs within {seconds:g} s: {_busy(names)}.")
-        if waited - reported >= SAY_EVERY:
-            log.info("waiting for %d free GPUs: %s", count, _busy(names))
+            raise GpuBusy(f"no {count} free GPUs within {seconds:g} s: {_holders_text(names)}.")
+        if waited - reported >= LOG_SECONDS:
+            log.info("waiting for %d free GPUs: %s", count, _holders_text(names))
             reported = waited
         # Two jobs that each want several must not keep step.
         time.sleep(random.uniform(0.2, 1.0))
@@ -98,7 +98,7 @@ def announce(index: int) -> Lease | None:
     if index >= len(names) or os.environ.get(LEASED) is not None:
         return None
     device = list(names)[index]
-    leased = _take({device: names[device]}, 1)
+    leased = _lock_free({device: names[device]}, 1)
     if leased is None:
         log.warning("warning: GPU %s (cuda:%d) is in use by %s", device, index, holder(names[device]))
     return leased
@@ -115,7 +115,7 @@ def visible() -> dict[str, str]:
     names = {}
     for word in listed.split(","):
         word = word.strip()
-        # CUDA, too, ignores what follows a word that names no GPU.
+        # As CUDA does, ignore all words after one that names no GPU.
         if not re.fullmatch(r"\d+|(GPU|MIG)-[\w/-]+", word):
             break
         # Inside a container or a Slurm job, 0 may be another GPU than outside.
@@ -146,10 +146,10 @@ def folder() -> Path:
     try:
         return _create(Path(DEFAULT_FOLDER))
     except ArtifactError as failure:
-        # A container may have nothing that can be written but where TMPDIR says.
-        other = Path(tempfile.gettempdir(), Path(DEFAULT_FOLDER).name)
-        log.warning("warning: %s Jobs are kept apart by %s until then.", failure, other)
-        return _create(other)
+        # In a container, TMPDIR may be the only folder that can be written.
+        fallback = Path(tempfile.gettempdir(), Path(DEFAULT_FOLDER).name)
+        log.warning("warning: %s Jobs are kept apart by %s until then.", failure, fallback)
+        return _create(fallback)
 
 
 def _create(path: Path) -> Path:
@@ -188,7 +188,7 @@ def holder(name: str) -> str:
         return "nobody"
 
 
-def _take(names: dict[str, str], count: int) -> Lease | None:
+def _lock_free(names: dict[str, str], count: int) -> Lease | None:
     """Locks of the first `count` free GPUs; None, and no lock, when fewer are free."""
     devices, files = [], []
     for device, name in names.items():
@@ -198,20 +198,20 @@ def _take(names: dict[str, str], count: int) -> Lease | None:
             files.append(file)
         if len(devices) == count:
             for file in files:
-                _sign(file)
+                _write_holder(file)
             return Lease(tuple(devices), files)
     for file in files:
         os.close(file)
     return None
 
 
-def _busy(names: dict[str, str]) -> str:
+def _holders_text(names: dict[str, str]) -> str:
     """The holders of GPUs, in words."""
-    holders = [f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name)]
+    holders = [f"{device} by {holder(name)}" for device, name in names.items() if _is_locked(name)]
     return "; ".join(holders) or "GPUs were released just now"
 
 
-def _is_taken(name: str) -> bool:
+def _is_locked(name: str) -> bool:
     """Whether a process holds the GPU's lock now."""
     file = _lock(_path(name))
     if file is not None:
@@ -257,7 +257,7 @@ def _open(path: Path) -> int:
     )
 
 
-def _sign(file: int) -> None:
+def _write_holder(file: int) -> None:
     """Write the holder into a lock's file, for processes that wait. A read-only file keeps an older holder."""
     with contextlib.suppress(OSError):
         os.ftruncate(file, 0)

@@ -76,7 +76,7 @@ class Processes(Group):
         self._devices: dist.ProcessGroup | None = None
 
     def use_cuda(self) -> None:
-        """Send gradients between GPUs. To be called when each process knows its own."""
+        """Send gradients between GPUs. Call it when each process has chosen its GPU."""
         self._devices = dist.new_group(backend="nccl", timeout=TIMEOUT)
 
     def from_first(self, value: Any) -> Any:

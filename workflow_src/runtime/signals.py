@@ -71,7 +71,7 @@ class Preemption:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Do not wait for the end of what happens in here."""
+        """Let a signal interrupt the code in here."""
         self._interruptible = True
         try:
             if self.received:

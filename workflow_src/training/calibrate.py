@@ -3,8 +3,8 @@
     python -m workflow_src.training.calibrate < systems.json > rates.json
 
 Networks have the sizes of an experiment and random weights, sentences are random subwords of the mean length. A system
-is trained for a few updates by the update of training jobs, and translates a few batches by its own search. What is
-measured is time for each position and each sentence; `workflow_src/cli/calibration.py` makes rates of it.
+is trained for a few updates by the update of training jobs, and translates a few batches by its own search. The
+result is time for each position and each sentence; `workflow_src/cli/calibration.py` computes rates from it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def networks(system: dict[str, Any], systems: dict[str, Any], sizes: dict[str, A
     }
 
 
-def timed(run: Callable[[], Any], seconds: float, most: int) -> tuple[float, int]:
-    """Seconds of `run` in all and how often it ran: until `seconds` have passed, at least once, `most` times at most.
+def timed(run: Callable[[], Any], seconds: float, limit: int) -> tuple[float, int]:
+    """Seconds of `run` in all and how often it ran: until `seconds` have passed, at least once, `limit` times at most.
 
     They are seconds of the processor, so that other work on the machine does not count.
     """
     began, count = time.process_time(), 0
-    while count < most and (count == 0 or time.process_time() - began < seconds):
+    while count < limit and (count == 0 or time.process_time() - began < seconds):
         run()
         count += 1
     return time.process_time() - began, count
@@ -67,12 +67,12 @@ def seconds_a_position(
     runtime = choose("cpu", request["precision"])
     config = parse(SizedTrainingConfig, system["training"], "training")
     length = max(1, round(request["length"]))
-    most = max(1, config.batch_tokens // config.accumulate // length)
-    first = min(most, max(1, FIRST_POSITIONS // length))
+    full_rows = max(1, config.batch_tokens // config.accumulate // length)
+    first_rows = min(full_rows, max(1, FIRST_POSITIONS // length))
     generator = np.random.default_rng(0)
-    sources, targets = generator.integers(FIRST_ID, request["sizes"]["target"], (2, most, length)).tolist()
+    sources, targets = generator.integers(FIRST_ID, request["sizes"]["target"], (2, full_rows, length)).tolist()
     if request["sizes"]["source"] < request["sizes"]["target"]:
-        sources = generator.integers(FIRST_ID, request["sizes"]["source"], (most, length)).tolist()
+        sources = generator.integers(FIRST_ID, request["sizes"]["source"], (full_rows, length)).tolist()
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "train", sources, targets, {})
         corpus = EncodedCorpus.open(Path(folder) / "train")
@@ -89,10 +89,10 @@ def seconds_a_position(
             updater.update(middle, [Part(np.arange(rows), 0, 0, 0)])
 
         # The first update allocates moments and chooses kernels; the second one shows how much fits into the time.
-        step(first)
-        once, _ = timed(lambda: step(first), 0, 1)
-        rows = min(most, max(first, int(first * seconds / 2 / once)))
-        if rows > first:
+        step(first_rows)
+        once, _ = timed(lambda: step(first_rows), 0, 1)
+        rows = min(full_rows, max(first_rows, int(first_rows * seconds / 2 / once)))
+        if rows > first_rows:
             step(rows)
         passed, count = timed(lambda: step(rows), seconds, 20)
     return passed / (count * rows * length)
@@ -104,13 +104,13 @@ def decoding(
     """Seconds of one thread for each sentence, mean subwords of an output, and subwords of a source."""
     search = searches()[system["search"]["search"]]
     settings = search.settings.model_validate(system["search"]["settings"])
-    own = [(model.eval(), families()[system["family"]])]
-    own += [(filled[role], families()[request["systems"][name]["family"]]) for role, name in system["filled"].items()]
+    pairs = [(model.eval(), families()[system["family"]])]
+    pairs += [(filled[role], families()[request["systems"][name]["family"]]) for role, name in system["filled"].items()]
     length = max(1, round(request["length"]))
     generator = np.random.default_rng(0)
     sentences = min(SENTENCES, system["search"]["batch"])
     source = pad(generator.integers(FIRST_ID, request["sizes"]["source"], (sentences, length)).tolist(), eos=True)
-    roles = fill(needs(settings), own, of_the_family(settings, {r: n for r, n in filled.items() if r != BASE}))
+    roles = fill(needs(settings), pairs, of_the_family(settings, {r: n for r, n in filled.items() if r != BASE}))
     run = import_object(search.run)
     mean_lengths = []
 

@@ -60,32 +60,32 @@ class Dev:
     def batches(self) -> list[Batch]:
         """All pairs, in batches whose order never changes."""
         rows = epoch_batches(self.corpus, BATCH_TOKENS, SEED, 0)
-        return [collate(self.corpus, np.asarray(part)).to(self.runtime.device) for part in rows]
+        return [collate(self.corpus, np.asarray(indices)).to(self.runtime.device) for indices in rows]
 
     def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
-        """`measure` of every batch, in order; `pass_by` is called for those that other processes measure."""
-        mine: dict[int, Any] = {}
+        """`measure` of every batch, in order; `pass_by` is called for batches that other processes measure."""
+        own_results: dict[int, Any] = {}
         for number, batch in enumerate(self.batches()):
             if number % self.group.size == self.group.rank:
-                mine[number] = measure(batch)
+                own_results[number] = measure(batch)
             elif pass_by:
                 pass_by(batch)
-        whole = {number: result for part in self.group.gather(mine) for number, result in part.items()}
-        return [whole[number] for number in sorted(whole)]
+        results = {number: result for part in self.group.gather(own_results) for number, result in part.items()}
+        return [results[number] for number in sorted(results)]
 
     def translate(self, search: Callable[[Tensor], Hypotheses]) -> list[list[int]]:
         """Tokens of the first sentences under a search."""
         sources = self.sources()
         # Whole batches as `search_all` makes them, so that padding is the same in one process and in several.
         longest_first = sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row]))
-        mine = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
-        hypotheses = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
-        whole = {
+        rows = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
+        hypotheses = search_all(search, [sources[row] for row in rows], BATCH, self.runtime.device)
+        tokens_by_row = {
             row: tokens
-            for part in self.group.gather(dict(zip(mine, hypotheses.tokens, strict=True)))
+            for part in self.group.gather(dict(zip(rows, hypotheses.tokens, strict=True)))
             for row, tokens in part.items()
         }
-        return [whole.get(row, []) for row in range(len(sources))]
+        return [tokens_by_row.get(row, []) for row in range(len(sources))]
 
     def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
         """sacreBLEU of the first sentences under a search, repetitions kept."""
@@ -107,7 +107,7 @@ def open_dev(
     tokeniser: str = "13a",
     reversed: bool = False,
 ) -> Dev:
-    """The dev set with the lines of `reference`; BLEU is of the first `sentences` (None: of all).
+    """The dev set with the lines of `reference`; BLEU is of the first `sentences` (None: all).
 
     With `reversed`, sources are written from targets: `corpus`, `subwords` and `reference` are of that direction, and
     the lines of `reference` are normalised.

@@ -38,7 +38,7 @@ def own_device(device: str, group: processes.Processes) -> str:
             "runtime.devices", torchrun.local_size(), problem=f"{visible} GPUs are visible here", hint="lower it"
         )
     # With a number in the setting there is one process on each machine.
-    own = device if ":" in device else f"cuda:{local}"
-    torch.cuda.set_device(own)
+    chosen = device if ":" in device else f"cuda:{local}"
+    torch.cuda.set_device(chosen)
     group.use_cuda()
-    return own
+    return chosen

@@ -28,10 +28,10 @@ from workflow_src.types import Objective, Validation
 
 log = logging.getLogger("continuum")
 
-# What a process has to do before the next update; all processes do the largest of these.
+# Actions before an update; all processes take the largest that one of them asks for.
 GO_ON, SAVE, STOP = range(3)
-# In all, max_skipped and one in so many updates may be skipped.
-SKIPPED_OF = 20
+# Updates that may be skipped in all: max_skipped, and one in so many.
+UPDATES_A_SKIP = 20
 # Figures of families with the share of targets that a model cannot output, by name, and the pairs that they are of.
 UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
 
@@ -111,7 +111,7 @@ class Trainer:
         self.preemption = Preemption()
         # The update whose state was written last; 0 says none.
         self.saved = 0
-        # When that was, or when training began.
+        # The time of that, or of the start of training.
         self.saved_at = time.monotonic()
         self.snapshots: list[dict[str, Tensor]] = []
         self.window: dict[str, list[float]] = {}
@@ -133,8 +133,8 @@ class Trainer:
             except Preempted as stop:
                 state = "no state was saved before; the same command starts anew."
                 if self.saved:
-                    where = f" in {self.states.folder}" if self.states else ""
-                    state = f"the state of update {self.saved} is kept{where}; the same command goes on from there."
+                    folder = f" in {self.states.folder}" if self.states else ""
+                    state = f"the state of update {self.saved} is kept{folder}; the same command goes on from there."
                 raise Preempted(f"stopped by {stop} after update {self.progress.step}: {state}") from None
         return self.progress
 
@@ -161,7 +161,7 @@ class Trainer:
             self.pending.append((batch, self.updater.update(progress.step, batch)))
             progress.step += 1
             last = progress.step == config.max_steps
-            reports, saves = (progress.step % every == 0 for every in (self.log_every, config.save_every))
+            reports, saves = (progress.step % interval == 0 for interval in (self.log_every, config.save_every))
             validates = self._validates()
             # Figures stay on the device until then: reading them waits for everything queued before.
             if not (reports or validates or saves or last):
@@ -182,7 +182,7 @@ class Trainer:
         self._choose_weights()
 
     def _next_action(self) -> int:
-        """What this process has to do before the next update; the first process's clock says when to save."""
+        """The action of this process before the next update; the clock of the first one says when to save."""
         if self.preemption.received is not None:
             return STOP
         due = self.group.first and time.monotonic() - self.saved_at >= self.save_seconds
@@ -257,18 +257,18 @@ class Trainer:
         progress, config = self.progress, self.config
         progress.skipped += 1
         progress.skipped_in_row += 1
-        what = f"loss {values['loss']:.4g}, gradient norm {values['gradient_norm']:.4g}"
-        where = describe(parts)
+        measured = f"loss {values['loss']:.4g}, gradient norm {values['gradient_norm']:.4g}"
+        batch = describe(parts)
         if self.group.first:
-            log.warning("warning: update %d was skipped (%s): %s", number, what, where)
-        many = progress.skipped > config.max_skipped + number // SKIPPED_OF
-        if progress.skipped_in_row > config.max_skipped or many:
+            log.warning("warning: update %d was skipped (%s): %s", number, measured, batch)
+        too_many = progress.skipped > config.max_skipped + number // UPDATES_A_SKIP
+        if progress.skipped_in_row > config.max_skipped or too_many:
             total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
             factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
             state = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
             raise InputError(
                 "training",
-                f"diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were skipped",
+                f"diverged: update {number} had {measured} ({batch} of {self.corpus.prefix}), and {total} were skipped",
                 f"lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
                 f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
                 f"{config.max_skipped}. {state}",
@@ -291,7 +291,7 @@ class Trainer:
         )
         return self._mark()
 
-    def _entry(self, figures: dict[str, float]) -> dict[str, Any]:
+    def _history_entry(self, figures: dict[str, float]) -> dict[str, Any]:
         progress = self.progress
         means = {name: float(np.mean(values)) for name, values in self.window.items()}
         return {
@@ -307,7 +307,7 @@ class Trainer:
         }
 
     def _warn_of_unreachable(self, entry: dict[str, Any]) -> None:
-        """Say once for training pairs and once for dev that some targets cannot be put out whatever is learned."""
+        """Warn once of training pairs and once of dev pairs whose targets the model can never output."""
         for name, pairs in UNREACHABLE.items():
             share = entry.get(name, 0.0)
             if share > 0 and name not in self.warned:
@@ -327,7 +327,7 @@ class Trainer:
             self._save()
             raise
         progress = self.progress
-        progress.history.append(self._entry(figures))
+        progress.history.append(self._history_entry(figures))
         progress.validated = progress.step
         self.window = {}
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
@@ -362,15 +362,15 @@ class Trainer:
     def _choose_weights(self) -> None:
         count = self.group.from_first(len(self.snapshots))
         if count:
-            own = weights_of(self.model)
+            weights = weights_of(self.model)
             mean = None
             if self.snapshots:
                 mean = {name: sum(s[name].double() for s in self.snapshots) / count for name in self.snapshots[0]}
             mean = self.group.from_first(mean)
-            set_weights(self.model, {name: tensor.to(own[name]) for name, tensor in mean.items()}, "chosen")
+            set_weights(self.model, {name: tensor.to(weights[name]) for name, tensor in mean.items()}, "chosen")
         if count > 1 and self.config.keep == "average":
             figures = self._figures()
-            self.progress.history.append({**self._entry(figures), "averaged": count})
+            self.progress.history.append({**self._history_entry(figures), "averaged": count})
             log.info("average of the last %d: %s", count, "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
         self.model.eval()
 
@@ -379,7 +379,7 @@ class Trainer:
         progress = self.progress
         if self.saved == progress.step or progress.skipped_in_row:
             return
-        self._compare()
+        self._check_same_weights()
         if self.states is not None:
             tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
             tensors |= pack_optimiser(self.updater.optimiser) | pack_random(self.updater.generator)
@@ -390,13 +390,13 @@ class Trainer:
             self.states.save(progress.step, tensors, dataclasses.asdict(progress) | {"window": self.window})
         self.saved, self.saved_at = progress.step, time.monotonic()
 
-    def _compare(self) -> None:
-        """All processes must have the same weights, up to rounding: what is saved is the first one's."""
+    def _check_same_weights(self) -> None:
+        """Raises RuntimeError where weights of processes differ by more than rounding: those of the first are saved."""
         if self.group.size == 1:
             return
         norms = torch.stack([tensor.double().norm() for tensor in weights_of(self.model).values()]).cpu()
-        for rank, others in enumerate(self.group.gather(norms)):
-            if not torch.allclose(norms, others, rtol=1e-3, atol=1e-6):
+        for rank, other_norms in enumerate(self.group.gather(norms)):
+            if not torch.allclose(norms, other_norms, rtol=1e-3, atol=1e-6):
                 raise RuntimeError(f"processes {self.group.rank} and {rank} of this training have different weights")
 
     def _resume(self) -> None:
@@ -410,7 +410,7 @@ class Trainer:
         self.window = values.pop("window")
         self.progress = Progress(**values)
         self.saved = self.progress.step
-        set_weights(self.model, _below(tensors, "model."), "of the training state")
+        set_weights(self.model, _with_prefix(tensors, "model."), "of the training state")
         unpack_optimiser(self.updater.optimiser, tensors)
         unpack_random(self.updater.generator, tensors)
         if "gate.norms" in tensors:
@@ -422,10 +422,10 @@ class Trainer:
             return None
         tensors, values = state
         log.info("resumed at step %d from %s", values["step"], self.states.folder)
-        self.snapshots = [_below(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
+        self.snapshots = [_with_prefix(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
         return {name: tensor for name, tensor in tensors.items() if not name.startswith("snapshot.")}, values
 
 
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -32,8 +32,8 @@ KEEP = 2
 log = logging.getLogger("continuum")
 
 
-# Seconds that a training waits for the one before it to leave: a job whose workflow was killed saves, and then ends;
-# and a server of files takes a minute or two to notice that a machine is gone.
+# Seconds that a training waits for an earlier one to end: a job whose workflow was killed saves first, and a file
+# server takes a minute or two to notice that a machine is gone.
 WAIT = 180.0
 # Files of the locks that this process holds, open. Closing one would give its lock up.
 _lock_files: dict[Path, int] = {}
@@ -59,41 +59,41 @@ class StateFolder:
     def __init__(self, folder: str | Path, fingerprint: str):
         self.folder = Path(folder)
         self.fingerprint = fingerprint
-        # Now, since the package may be edited while this training runs.
+        # Read now, because the package may be edited while this training runs.
         self._code = code_digest()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        _hold(self.folder)
+        _lock(self.folder)
         self._finish_exchange()
         self.folder.mkdir(exist_ok=True)
         marker = self.folder / "fingerprint.json"
         _check_format(marker)
         # States without a marker may be of any settings.
-        if (marker.exists() or self._states()) and not self._is_ours(self.folder):
-            if self._is_ours(self._aside) and not self._by_other_code(self._aside):
+        if (marker.exists() or self._states()) and not self._matches(self.folder):
+            if self._matches(self._superseded) and not self._finished_by_other_code(self._superseded):
                 self._exchange()
             else:
                 self._move_aside("settings or inputs changed")
-        if self._by_other_code(self.folder):
+        if self._finished_by_other_code(self.folder):
             # The training had finished; after a change of the code the job is to train a new system.
             self._move_aside("this training had finished, by other code")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
-    def _is_ours(self, folder: Path) -> bool:
+    def _matches(self, folder: Path) -> bool:
         try:
             return read_json(folder / "fingerprint.json") == {"fingerprint": self.fingerprint, "format": FORMAT}
         except (ArtifactError, OSError):
             return False
 
     @property
-    def _aside(self) -> Path:
+    def _superseded(self) -> Path:
         return self.folder.with_name(self.folder.name + ".superseded")
 
     @property
-    def _between(self) -> Path:
+    def _exchanged(self) -> Path:
         return self.folder.with_name(self.folder.name + ".exchanged")
 
-    def _by_other_code(self, folder: Path) -> bool:
-        """Whether the folder is of a training that finished, with other code than this."""
+    def _finished_by_other_code(self, folder: Path) -> bool:
+        """Whether the folder is of a training that finished with other code than this."""
         if not (folder / FINISHED).exists():
             return False
         try:
@@ -116,22 +116,22 @@ class StateFolder:
             return None
 
     def _move_aside(self, reason: str) -> None:
-        shutil.rmtree(self._aside, ignore_errors=True)
-        self.folder.rename(self._aside)
+        shutil.rmtree(self._superseded, ignore_errors=True)
+        self.folder.rename(self._superseded)
         self.folder.mkdir()
-        log.info("%s: training starts afresh, the old state is in %s", reason, self._aside)
+        log.info("%s: training starts afresh, the old state is in %s", reason, self._superseded)
 
     def _exchange(self) -> None:
         """Go back to the states that were moved aside last, which are of these settings and inputs."""
-        self._aside.rename(self._between)
-        self.folder.rename(self._aside)
-        self._between.rename(self.folder)
-        log.info("settings or inputs are again those of an older state; the other one is in %s", self._aside)
+        self._superseded.rename(self._exchanged)
+        self.folder.rename(self._superseded)
+        self._exchanged.rename(self.folder)
+        log.info("settings or inputs are again those of an older state; the other one is in %s", self._superseded)
 
     def _finish_exchange(self) -> None:
         """Complete an `_exchange` that was interrupted."""
-        if self._between.exists():
-            self._between.rename(self._aside if self.folder.exists() else self.folder)
+        if self._exchanged.exists():
+            self._exchanged.rename(self._superseded if self.folder.exists() else self.folder)
 
     def save(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""
@@ -153,8 +153,8 @@ class StateFolder:
         return sorted(self.folder.glob("step-*.json"))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest whole state, or None. A damaged one is passed over with a warning. It no longer counts, so that it
-        cannot replace states that are saved after it."""
+        """The newest intact state, or None. A damaged one is passed over with a warning, and its JSON file removed, so
+        that it cannot replace states that are saved after it."""
         for marker in reversed(self._states()):
             path = marker.with_suffix(".safetensors")
             try:
@@ -172,7 +172,7 @@ class StateFolder:
         return None
 
 
-def _hold(folder: Path) -> None:
+def _lock(folder: Path) -> None:
     """Take the lock of a folder of states until this process ends, however it ends.
 
     The lock file has the name of the process that holds it, for messages. On disks without locks this only warns. The
@@ -182,9 +182,9 @@ def _hold(folder: Path) -> None:
     if path in _lock_files:
         return
     try:
-        new = not path.exists()
+        is_new = not path.exists()
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if new:
+        if is_new:
             # Users that share the folder may go on with this training, whatever the umask is.
             os.fchmod(file, 0o666)
     except PermissionError:

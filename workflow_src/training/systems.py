@@ -1,4 +1,4 @@
-"""A system on disk: weights with their configuration beside them, written and read, and what a training starts from."""
+"""A system on disk: weights with their configuration beside them, written and read, and the start of a training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def description_if_any(weights: str | Path) -> dict[str, Any] | None:
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
     """Raises ArtifactError when a system was trained with other subwords.
 
-    A description of the user's own need not say which they were: sizes of vocabularies are compared then.
+    A description that the user wrote may not name them: sizes of vocabularies are compared then.
     """
     sizes = description["sizes"]
     trained, actual = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
@@ -68,7 +68,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
 
 
 def check_digest(description: dict[str, Any], weights: str | Path) -> None:
-    """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
+    """Raises ArtifactError when weights have another SHA-256 than their description."""
     if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
             weights,
@@ -77,7 +77,7 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
         )
 
 
-def lacking(description: dict[str, Any]) -> frozenset[str]:
+def lacking_traits(description: dict[str, Any]) -> frozenset[str]:
     """Traits of its family that a described system has not, with the settings of its model."""
     family = families()[description["family"]]
     return family.lacks(parse(family.model, description["model"], f"{family.name}.model"))
@@ -90,7 +90,7 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
         fits = (name for name, other in families().items() if trait in other.traits and not other.imported)
         names = " or ".join(fits)
         raise ArtifactError(weights, f"is of family {family.name}", f"{names} is needed here")
-    if trait in lacking(description):
+    if trait in lacking_traits(description):
         raise ArtifactError(
             weights,
             f"is of family {family.name}",
@@ -132,8 +132,8 @@ def write_system(
     weights = folder / "model.safetensors"
     save_tensors(weights, weights_of(model))
     files = digests(folder, ["model.safetensors", "training.jsonl"])
-    whole = description | {"sha256": files["model.safetensors"], "provenance": record(files)}
-    write_json(folder / "config.json", whole)
+    content = description | {"sha256": files["model.safetensors"], "provenance": record(files)}
+    write_json(folder / "config.json", content)
 
 
 def load_base(family: Family, weights: Path | None) -> nn.Module | None:
@@ -157,17 +157,17 @@ def load_roles(family: Family, files: Mapping[str, Path], subwords: Subwords) ->
 
     Raises ConfigError where one is missing or not needed, ArtifactError for other subwords in a role that must agree.
     """
-    others = {name: role for name, role in family.needs.items() if name != BASE}
-    if unknown := sorted(set(files) - set(others)):
+    needed = {name: role for name, role in family.needs.items() if name != BASE}
+    if unknown := sorted(set(files) - set(needed)):
         problem = f"no role of family {family.name}"
-        raise ConfigError("--roles", unknown[0], problem=problem, allowed=others, hint="remove it")
-    for name, role in others.items():
+        raise ConfigError("--roles", unknown[0], problem=problem, allowed=needed, hint="remove it")
+    for name, role in needed.items():
         if name not in files and not role.optional:
             problem = f"a system of family {family.name} needs {name}"
             raise ConfigError("--roles", problem=problem, hint=f"add {name}=FILE, the weights of a system")
-    loaded = {name: load_system(path, others[name].trait) for name, path in files.items()}
+    loaded = {name: load_system(path, needed[name].trait) for name, path in files.items()}
     for name, (_, description) in loaded.items():
-        if "subwords" in others[name].agree:
+        if "subwords" in needed[name].agree:
             check_subwords(description, subwords, files[name])
     return {name: model for name, (model, _) in loaded.items()}
 
@@ -189,11 +189,11 @@ def start_from(
     description = description_if_any(initial) if initial else None
     if description and initial:
         check_digest(description, initial)
-    other = families().get(description["family"]) if description else None
+    initial_family = families().get(description["family"]) if description else None
     if family.start is not None:
-        copied = import_object(family.start)(model, tensors, other.name if other else None, base)
+        copied = import_object(family.start)(model, tensors, initial_family.name if initial_family else None, base)
     elif tensors is not None:
-        copied = copy_matching(model, tensors, other.symbols if other else None)
+        copied = copy_matching(model, tensors, initial_family.symbols if initial_family else None)
     else:
         copied = None
     if copied is None:
@@ -202,9 +202,9 @@ def start_from(
             raise ConfigError("--initial", problem=problem, hint="add the weights of that one")
         return
     if initial:
-        whole = untrained or family.continues is not None
-        _check_copied(model, copied, initial, whole)
-        if description and whole:
+        need_all = untrained or family.continues is not None
+        _check_copied(model, copied, initial, need_all)
+        if description and need_all:
             _check_same_settings(family, description, model, initial)
             check_subwords(description, subwords, initial)
     log.info("starts from %s: %d tensors", initial or "the base", len(copied))
@@ -213,21 +213,21 @@ def start_from(
 def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
     """Raises ArtifactError for other settings in what a family continues: even those that shape no tensor change what
     weights compute."""
-    before, own = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
+    trained, settings = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
     for name in family.continues or ():
-        if name in before and name in own and before[name] != own[name]:
+        if name in trained and name in settings and trained[name] != settings[name]:
             raise ArtifactError(
-                weights, f"has model.{name} {before[name]}, this model has {own[name]}", "they must agree"
+                weights, f"has model.{name} {trained[name]}, this model has {settings[name]}", "they must agree"
             )
 
 
-def _check_copied(model: nn.Module, copied: list[str], weights: Path, whole: bool) -> None:
-    """Raises ArtifactError when weights fit nothing of the model, or not all where the `whole` is needed."""
+def _check_copied(model: nn.Module, copied: list[str], weights: Path, need_all: bool) -> None:
+    """Raises ArtifactError when weights fit nothing of the model, or not all where `need_all`."""
     shapes = {name: tensor.shape for name, tensor in model.named_parameters()}
     names = list(shapes)
-    # Of another kind of network nothing but vectors, such as a bias, may fit.
-    some = any(len(shapes[name]) > 1 for name in copied if name in shapes) or set(names) == set(copied)
-    if not some or (whole and set(names) - set(copied)):
+    # Weights of another kind of network may fit in vectors alone, such as a bias.
+    fits = any(len(shapes[name]) > 1 for name in copied if name in shapes) or set(names) == set(copied)
+    if not fits or (need_all and set(names) - set(copied)):
         raise ArtifactError(
             weights,
             f"has {len(copied)} of this model's {len(names)} tensors in their shapes",

@@ -1,4 +1,4 @@
-"""One update of the weights: gradients of the parts of a batch, and the step, unless it would do harm.
+"""One update of the weights: gradients of the parts of a batch, and the step, which is skipped where it would do harm.
 
 An update whose loss or gradient is not finite, or whose gradient explodes, is skipped: weights, moments and the count
 of Adam's steps stay as they are. The device decides, so that nothing waits for it.
@@ -32,7 +32,7 @@ SHOWN_ROWS = 20
 
 
 def parts_of_an_update(accumulate: int, processes: int) -> int:
-    """Number of parts that a batch is computed in: `accumulate`, or the next multiple that the processes can share."""
+    """Number of parts that a batch is computed in: `accumulate`, or its next multiple of the processes."""
     return math.lcm(accumulate, processes)
 
 
@@ -166,7 +166,7 @@ class Updater:
     def _mean(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
         """Means over the parts of the batch, gradients' in place."""
         if self.group.size > 1:
-            return self._over_processes(counts, collected, gradients)
+            return self._mean_over_processes(counts, collected, gradients)
         total = sum(counts)
         torch._foreach_div_(gradients, total)
         shares = [count / total for count in counts]
@@ -175,12 +175,12 @@ class Updater:
             for name in collected[0]
         }
 
-    def _over_processes(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
+    def _mean_over_processes(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
         """Means over the parts of all processes, gradients' in place."""
         names = list(collected[0])
         weighted = [sum(part[name] * count for part, count in zip(collected, counts, strict=True)) for name in names]
-        own = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
-        sums = self.group.add_up(torch.stack([own[0].new_tensor(float(sum(counts))), *own]))
+        tensors = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
+        sums = self.group.add_up(torch.stack([tensors[0].new_tensor(float(sum(counts))), *tensors]))
         total, *totals = sums.unbind()
         self.group.mean_gradients(gradients, total)
         return {name: value / total for name, value in zip(names, totals, strict=True)}
@@ -236,7 +236,7 @@ class Updater:
     def _loss_and_gradient(self, step: int, part: Part) -> tuple[int, Figures]:
         """Compute the loss of a part and add its gradient; returns its terms and figures."""
         if self.parts_per_update > 1:
-            # What is drawn for a part follows from its number, whichever process computes it.
+            # Random draws for a part depend on its number, not on the process that computes it.
             entropy = np.random.SeedSequence([self.seed, step, part.number, *part.halves])
             seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
             torch.manual_seed(seed)
