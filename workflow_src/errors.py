@@ -29,7 +29,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)), None)
 
 
-def meant(name: str) -> str:
+def did_you_mean(name: str) -> str:
     return f'did you mean "{name}"?'
 
 
@@ -65,8 +65,8 @@ class ArtifactError(InputError):
 class ConfigError(InputError):
     """A setting, an option or an argument that cannot be used: `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`
 
-    Any part but the setting may be left out. `allowed` is names, of which `nearest` is the most similar one, or a
-    description such as "above 0".
+    Any part but the setting may be left out. `allowed` has names, or describes values, as "above 0" does; `nearest` is
+    the name that is most similar to the value.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ConfigError(InputError):
         fixes = [
             f"allowed: {choices}" if choices else "",
             hint,
-            meant(self.nearest) if self.nearest else "",
+            did_you_mean(self.nearest) if self.nearest else "",
         ]
         subject = setting if value is ABSENT else f"{setting} is {short_repr(value)}"
         super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))

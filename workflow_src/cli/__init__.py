@@ -13,7 +13,7 @@ from pathlib import Path
 
 import rich.console
 
-from workflow_src.cli.calibration import FILE as KEPT
+from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
 from workflow_src.cli.calibration import calibrate
 from workflow_src.config import Plan, costs, load
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
@@ -70,21 +70,21 @@ def check_files(plan: Plan) -> None:
             hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
             relative = "" if Path(path).is_absolute() else where
             fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
-            raise ArtifactError(path, f"{_lack(path)}{hint}", fix)
-    others = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
-    others += [("recipe.subwords_from", path) for path in plan.own_subwords]
-    others += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
+            raise ArtifactError(path, f"{_problem(path)}{hint}", fix)
+    files = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
+    files += [("recipe.subwords_from", path) for path in plan.own_subwords]
+    files += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
     for metric in plan.program_settings:
-        others += [(f"{what} of metrics.{metric}", path) for what, path in plan.program_files(metric).items()]
-    others += plan.own_monolingual.items() if plan.reads_monolingual else []
-    others += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
-    for setting, path in others:
+        files += [(f"{kind} of metrics.{metric}", path) for kind, path in plan.program_files(metric).items()]
+    files += plan.own_monolingual.items() if plan.reads_monolingual else []
+    files += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
+    for setting, path in files:
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(setting, path, problem=f"it {_lack(path)}", hint=f"change the path{relative}")
+            raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{relative}")
 
 
-def _lack(path: str) -> str:
+def _problem(path: str) -> str:
     return "is a folder" if Path(path).is_dir() else "does not exist"
 
 
@@ -99,7 +99,7 @@ def estimate_experiment(arguments: argparse.Namespace) -> None:
     calibrating = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
     corpus = sizes(plan, arguments.pairs, arguments.length)
     counted = numbered(plan, corpus)
-    rates = calibrate(counted, corpus.length, again=arguments.calibrate) if calibrating else None
+    rates = calibrate(counted, corpus.length, measure_all=arguments.calibrate) if calibrating else None
     result = estimate(plan, arguments.pairs, arguments.length, rates)
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))
 
@@ -136,16 +136,16 @@ def clean(arguments: argparse.Namespace) -> None:
 
     if arguments.configuration is None:
         raise ConfigError("configuration", problem="missing", hint="name a file: continuum clean mine.yaml")
-    for name, least in (("preview", 1), ("examples", 0)):
-        if (value := getattr(arguments, name)) < least:
-            raise ConfigError(f"--{name}", value, allowed=f"{least} or more")
-    steps, more = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
+    for name, minimum in (("preview", 1), ("examples", 0)):
+        if (value := getattr(arguments, name)) < minimum:
+            raise ConfigError(f"--{name}", value, allowed=f"{minimum} or more")
+    steps, has_more = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
     read_pairs, kept_pairs = steps[0].read, steps[-1].read - steps[-1].dropped.total()
     rich.console.Console().print(as_table(steps))
     console.write(sys.stdout, example_lines(steps))
     unseen = (
         " Pairs that are repeated further on are not seen."
-        if more and any(step.filter.looks_back for step in steps)
+        if has_more and any(step.filter.looks_back for step in steps)
         else ""
     )
     print(f"Of the first {read_pairs:,} pairs, {kept_pairs:,} are kept.{unseen}")
@@ -220,67 +220,67 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     commands = command.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
-    part = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
-    what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
-    part.add_argument("configuration", help=what)
-    part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
-    part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
-    how = part.add_mutually_exclusive_group()
-    how.add_argument(
+    sub = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
+    accepted = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
+    sub.add_argument("configuration", help=accepted)
+    sub.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
+    sub.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
+    calibration = sub.add_mutually_exclusive_group()
+    calibration.add_argument(
         "--calibrate",
         action="store_true",
         help="measure one core of this machine anew; without a GPU this is done once, for half a "
-        f"minute, and kept in {KEPT}",
+        f"minute, and kept in {CALIBRATION_FILE}",
     )
-    how.add_argument("--no-calibration", action="store_true", help="measure nothing: GPU-hours alone")
-    part.add_argument("--json", action="store_true", help="print JSON")
-    part.set_defaults(run=estimate_experiment)
-    part = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and for how long")
-    part.add_argument("configuration", nargs="?", help=f"{what}; without it, what config/config.yaml says")
-    part.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, over EXPERIMENT")
-    part.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
-    part.add_argument("--directory", type=Path, help="as for snakemake: the folder of results/")
-    part.add_argument(
+    calibration.add_argument("--no-calibration", action="store_true", help="measure nothing: GPU-hours alone")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.set_defaults(run=estimate_experiment)
+    sub = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and for how long")
+    sub.add_argument("configuration", nargs="?", help=f"{accepted}; without it, what config/config.yaml says")
+    sub.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, over EXPERIMENT")
+    sub.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
+    sub.add_argument("--directory", type=Path, help="as for snakemake: the folder of results/")
+    sub.add_argument(
         "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
     )
-    part.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
-    part.add_argument("--output", type=Path, help="a picture besides: a file that ends in .svg or .html")
-    part.add_argument(
+    sub.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
+    sub.add_argument("--output", type=Path, help="a file for a picture too, ending in .svg or .html")
+    sub.add_argument(
         "--calibrate", action="store_true", help="measure one core of this machine where it was not, for half a minute"
     )
-    part.add_argument("--json", action="store_true", help="print JSON")
-    part.set_defaults(run=show_plan)
-    part = commands.add_parser("check", help="check a configuration")
-    part.add_argument("configuration", help=what)
-    part.set_defaults(run=check)
-    part = commands.add_parser("clean", help="what the filters of a recipe would leave out, without running anything")
-    part.add_argument("configuration", nargs="?", default=argparse.SUPPRESS, help=what)
-    part.add_argument("--config", dest="configuration", metavar="CONFIGURATION", help="the same")
-    part.add_argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)")
-    part.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
-    part.set_defaults(run=clean)
-    part = commands.add_parser("compare", help="compare finished experiments on one page")
-    part.add_argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files")
-    part.add_argument(
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.set_defaults(run=show_plan)
+    sub = commands.add_parser("check", help="check a configuration")
+    sub.add_argument("configuration", help=accepted)
+    sub.set_defaults(run=check)
+    sub = commands.add_parser("clean", help="what the filters of a recipe would leave out, without running anything")
+    sub.add_argument("configuration", nargs="?", default=argparse.SUPPRESS, help=accepted)
+    sub.add_argument("--config", dest="configuration", metavar="CONFIGURATION", help="the same")
+    sub.add_argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)")
+    sub.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
+    sub.set_defaults(run=clean)
+    sub = commands.add_parser("compare", help="compare finished experiments on one page")
+    sub.add_argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files")
+    sub.add_argument(
         "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
     )
-    part.add_argument(
+    sub.add_argument(
         "--remove-repetitions",
         choices=REMOVALS,
         help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
         "outputs of models with alignments",
     )
-    part.set_defaults(run=compare)
-    part = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
-    part.add_argument(
+    sub.set_defaults(run=compare)
+    sub = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
+    sub.add_argument(
         "results",
         nargs="+",
         metavar="RESULTS",
         help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
         "experiment that comes twice, the last counts",
     )
-    part.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
-    part.add_argument(
+    sub.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
+    sub.add_argument(
         "--pages",
         type=Path,
         nargs="+",
@@ -289,19 +289,19 @@ def parser() -> argparse.ArgumentParser:
         help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
         "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
     )
-    part.set_defaults(run=leaderboard)
-    part = commands.add_parser("verify", help="check results against their checksums and inputs")
-    part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
-    part.set_defaults(run=verify)
-    part = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
-    part.add_argument(
+    sub.set_defaults(run=leaderboard)
+    sub = commands.add_parser("verify", help="check results against their checksums and inputs")
+    sub.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
+    sub.set_defaults(run=verify)
+    sub = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
+    sub.add_argument(
         "--bundle",
         type=Path,
         required=True,
         help="folder of an exported language model, or of a system that carries one",
     )
-    part.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
-    part.set_defaults(run=export_arpa)
+    sub.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
+    sub.set_defaults(run=export_arpa)
     return command
 
 

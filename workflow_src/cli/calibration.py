@@ -27,7 +27,7 @@ from workflow_src.records.atomic import fingerprint, read_json, write_json
 from workflow_src.records.provenance import processor
 from workflow_src.registry import families
 
-# Seconds that a calibration takes about, without the start of the process.
+# Approximate seconds of a calibration, without the start of the process.
 SECONDS = 30.0
 FILE = Path("work/calibration.json")
 LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
@@ -37,15 +37,15 @@ LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
 class Rates:
     """Operations a second of one core by system: in training, and in decoding where the system decodes by itself.
 
-    `usual`: those of a system of other sizes, in training and in decoding; None where nothing was measured.
+    `usual`: rates for a system that was not measured, in training and in decoding; None where none was.
     """
 
     training: dict[str, float]
     decoding: dict[str, float]
     usual: tuple[float | None, float | None] = (None, None)
 
-    def of(self, system: str, training: bool) -> float | None:
-        """The rate of a system; the usual one where it was not measured; None where none was."""
+    def rate_of(self, system: str, training: bool) -> float | None:
+        """The rate of a system, or else the usual one; None where no system was measured."""
         rates = self.training if training else self.decoding
         return rates.get(system) or self.usual[not training]
 
@@ -56,13 +56,13 @@ def saved_rates(plan: Plan) -> Rates | None:
     return _rates(_keys(_request(plan, None)), by_key) if by_key else None
 
 
-def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> Rates:
-    """The rates of this machine; missing ones are measured, in about half a minute.
+def calibrate(plan: Plan, length: float | None = None, measure_all: bool = False) -> Rates:
+    """The rates of this machine; missing ones, or all with `measure_all`, are measured in about half a minute.
 
-    `again`: measure all. Raises InputError where PyTorch is missing or the measuring fails.
+    Raises InputError where PyTorch is missing or the measuring fails.
     """
     request = _request(plan, length)
-    keys, by_key = _keys(request), {} if again else _rates_by_key()
+    keys, by_key = _keys(request), {} if measure_all else _rates_by_key()
     missing = [name for name, key in keys.items() if key not in by_key]
     if missing:
         if find_spec("torch") is None:
@@ -157,10 +157,10 @@ def _keys(request: dict[str, Any]) -> dict[str, str]:
 
     def key(name: str) -> str:
         system = systems[name]
-        others = {role: systems[other]["model"] for role, other in system["filled"].items()}
-        sized = {part: system["training"][part] for part in ("batch_tokens", "accumulate")}
-        own = {part: system[part] for part in ("family", "model", "objective", "search")}
-        return fingerprint(common | own | sized | {"others": others})
+        models = {role: systems[other]["model"] for role, other in system["filled"].items()}
+        sized = {setting: system["training"][setting] for setting in ("batch_tokens", "accumulate")}
+        sections = {setting: system[setting] for setting in ("family", "model", "objective", "search")}
+        return fingerprint(common | sections | sized | {"others": models})
 
     return {name: key(name) for name, system in systems.items() if families()[system["family"]].updated}
 
@@ -174,7 +174,7 @@ def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float
         assert decode is not None, "its decoding was measured"
         settings, length = decode.combinations()[0], times["decoding"]["length"]
         if not system.family.autoregressive:
-            # What is cut off an output was computed all the same.
+            # Positions that are cut off an output are computed too.
             length = max(length, times["decoding"]["source_length"])
         rates["decoding"] = decoding_operations(plan, system, settings, 1, length) / times["decoding"]["seconds"]
     return rates
@@ -187,7 +187,7 @@ def _rates(keys: dict[str, str], by_key: dict[str, dict[str, float]]) -> Rates:
         return {name: by_key[key][work] for name, key in keys.items() if work in by_key.get(key, {})}
 
     def usual(work: str) -> float | None:
-        every = [rates[work] for rates in by_key.values() if work in rates]
-        return statistics.median(every) if every else None
+        measured = [rates[work] for rates in by_key.values() if work in rates]
+        return statistics.median(measured) if measured else None
 
     return Rates(by_system("training"), by_system("decoding"), usual=(usual("training"), usual("decoding")))

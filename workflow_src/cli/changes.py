@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-# What stands in place of a value where a setting is only on one side.
+# Shown in place of a missing value, where a setting is only on one side.
 ABSENT = "(none)"
 # Characters of a value that are shown.
 SHOWN = 60
@@ -34,7 +34,7 @@ def changes(old: Iterable[str], new: Iterable[str], prefix: str = "") -> list[Ch
     before, now = [_value(text) for text in old], [_value(text) for text in new]
     changed: list[Change] = []
     for settings in [value for value in now if isinstance(value, dict)]:
-        earlier = _alike(settings, before)
+        earlier = _most_similar(settings, before)
         if earlier is not None:
             before.remove(earlier)
             now.remove(settings)
@@ -59,10 +59,10 @@ def _value(text: str) -> Any:
     return content if isinstance(content, dict) else value
 
 
-def _alike(settings: Mapping[str, Any], others: Iterable[Any]) -> dict[str, Any] | None:
+def _most_similar(settings: Mapping[str, Any], values: Iterable[Any]) -> dict[str, Any] | None:
     """The mapping that shares most keys with `settings`; None where there is none that shares any."""
-    mappings = [other for other in others if isinstance(other, dict)]
-    best = max(mappings, key=lambda other: len(other.keys() & settings.keys()), default=None)
+    mappings = [mapping for mapping in values if isinstance(mapping, dict)]
+    best = max(mappings, key=lambda mapping: len(mapping.keys() & settings.keys()), default=None)
     return best if best is not None and (best.keys() & settings.keys() or not best or not settings) else None
 
 
@@ -79,7 +79,7 @@ def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
         for key in sorted(old.keys() | new.keys()):
             yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
-        yield from _entries(name, old, new)
+        yield from _list_differences(name, old, new)
     else:
         yield Change(name, _shortened(old), _shortened(new))
 
@@ -92,7 +92,7 @@ def _are_sections(value: Any) -> bool:
     )
 
 
-def _entries(name: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
+def _list_differences(name: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
     """Differences of lists of mappings: entry by entry where equally many changed, else how many came and went."""
     removed = [entry for entry in old if entry not in new]
     added = [entry for entry in new if entry not in old]

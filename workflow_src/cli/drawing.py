@@ -8,12 +8,12 @@ from pathlib import Path
 import jinja2
 import networkx as nx
 
-from workflow_src.cli.plan import Node, Overview, about_hours, hours_text, summary
+from workflow_src.cli.plan import Node, Overview, hours_caption, hours_text, summary
 from workflow_src.records.atomic import atomic
 
 SUFFIXES = (".svg", ".html")
-# Stages that share a column, after all trainings; others stand as early as they can. What follows an export or a
-# translation and is not named here, such as `finish_bundle`, stands in the column of comparisons.
+# Stages that share a column, after all trainings; others stand as early as they can. Stages after an export or a
+# translation that are not named here, such as `finish_bundle`, stand in the column of comparisons.
 COMPARING = ("compare_rows", "measure_speed", "analyse")
 ALIGNED = (("export",), ("translate",), COMPARING, ("report",))
 # Points. A box has a title, how many jobs, and up to two lines of why.
@@ -54,12 +54,12 @@ def columns(graph: nx.DiGraph) -> dict[Key, int]:
     after = set().union(*(nx.descendants(graph, key) for key in aligned)) - aligned
     for key in nx.topological_sort(graph):
         if key not in aligned | after:
-            placed[key] = max((placed.get(other, 0) + 1 for other in graph.predecessors(key)), default=0)
+            placed[key] = max((placed.get(predecessor, 0) + 1 for predecessor in graph.predecessors(key)), default=0)
     column = max(placed.values(), default=-1)
     for stages in ALIGNED:
-        own = [key for key in graph if key[0] in stages or (stages is COMPARING and key in after)]
-        column += bool(own)
-        placed |= dict.fromkeys(own, column)
+        keys = [key for key in graph if key[0] in stages or (stages is COMPARING and key in after)]
+        column += bool(keys)
+        placed |= dict.fromkeys(keys, column)
     return placed
 
 
@@ -79,25 +79,25 @@ def picture(overview: Overview) -> Picture:
         if key[1]:
             y = MARGIN + lanes.index(key[1]) * LANE
         else:
-            beside = shared[column[key]]
-            y = height / 2 + (beside.index(key) - len(beside) / 2) * LANE
+            neighbours = shared[column[key]]
+            y = height / 2 + (neighbours.index(key) - len(neighbours) / 2) * LANE
         places[key] = (x, y + (LANE - HEIGHT) / 2)
     boxes = tuple(_box(overview, node, *places[key]) for key, node in overview.nodes.items())
     curves = []
-    for one, other in nx.transitive_reduction(overview.graph).edges:
-        (left, top), (right, low) = places[one], places[other]
-        start, y, end, other_y = left + BOX, top + HEIGHT / 2, right, low + HEIGHT / 2
+    for source, target in nx.transitive_reduction(overview.graph).edges:
+        (left, top), (right, low) = places[source], places[target]
+        start, y, end, end_y = left + BOX, top + HEIGHT / 2, right, low + HEIGHT / 2
         middle = (start + end) / 2
-        path = f"M{start:g} {y:g}C{middle:g} {y:g} {middle:g} {other_y:g} {end:g} {other_y:g}"
-        curves.append((path, overview.nodes[one].run > 0 and overview.nodes[other].run > 0))
+        path = f"M{start:g} {y:g}C{middle:g} {y:g} {middle:g} {end_y:g} {end:g} {end_y:g}"
+        curves.append((path, overview.nodes[source].run > 0 and overview.nodes[target].run > 0))
     labels = tuple((_cut(name, LANE_FITS), MARGIN + (number + 0.5) * LANE) for number, name in enumerate(lanes))
     width = 2 * MARGIN + LABEL + (max(column.values(), default=0) + 1) * (BOX + GAP) - GAP
     return Picture(width, height, boxes, tuple(sorted(curves, key=lambda curve: curve[1])), labels)
 
 
 def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
-    own = any(reason.kind not in ("follows", "new") for reason in node.reasons)
-    kind = "own" if own else "new" if node.run else "done"
+    has_own_reason = any(reason.kind not in ("follows", "new") for reason in node.reasons)
+    kind = "own" if has_own_reason else "new" if node.run else "done"
     hours = hours_text(overview, node)
     jobs = f"{node.jobs} done" if not node.run else f"{node.run} to run"
     if 0 < node.run < node.jobs:
@@ -115,8 +115,8 @@ def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
     return Box(node, x, y, kind, _cut(node.title, FITS), tuple(_cut(line, FITS) for line in lines), tip)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def write(overview: Overview, path: Path) -> None:
@@ -134,7 +134,7 @@ def write(overview: Overview, path: Path) -> None:
         box=BOX,
         height=HEIGHT,
         label=MARGIN + LABEL - 8,
-        hours_of=about_hours(overview),
+        hours_of=hours_caption(overview),
     )
     with atomic(path) as file:
         file.write(text + "\n")

@@ -56,7 +56,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.
-    extra = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
+    analysed = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
     programs, computed = plan.program_settings, [file for row in plan.rows for file in plan.computed_figures(*row)]
     exports = [engine.exports for engine in engines().values()]
     counts |= {
@@ -65,7 +65,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "merge_distilled": len(plan.distilled),
         "score_pairs": sum(plan.likelihood(system).shards for system in plan.scoring),
         "keep_likely": len(plan.scorers),
-        "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(extra),
+        "export_bundle": seeds * len(set(plan.exported) - set(plan.imported)) + len(analysed),
         "choose_settings": len(plan.tuned),
         "finish_bundle": len(plan.finished),
         **{f"export_{folder}": seeds * len(plan.exported_to(folder)) for folder in exports if folder},
@@ -120,8 +120,8 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         work = [work_of(plan, "distill", {"teacher": teacher, "split": split, "shards": "1"}, sizes)]
         sentences = sizes.sentences(split)
         tokens = sentences * sizes.length if sentences else None
-        what = "" if split == "train" else f"{split} "
-        rows.append(_row(plan, f"distil {what}with {teacher}", work, rates, None, tokens))
+        text = "" if split == "train" else f"{split} "
+        rows.append(_row(plan, f"distil {text}with {teacher}", work, rates, None, tokens))
     for scorer in plan.scoring:
         work = [work_of(plan, "score_pairs", {"system": scorer, "shards": "1"}, sizes)]
         tokens = sizes.pairs * sizes.length if sizes.pairs else None
@@ -153,8 +153,8 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
-        others = map(plan.system, system.served_with.values())
-        frozen = 4.0 * sum(parameters(other, vocabulary_size(plan), subwords.joint) for other in others)
+        frozen_systems = map(plan.system, system.served_with.values())
+        frozen = 4.0 * sum(parameters(other, vocabulary_size(plan), subwords.joint) for other in frozen_systems)
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
         models += (2 * weights + frozen + 2 * 3 * weights + averaged * weights) * sum(

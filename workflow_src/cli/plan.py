@@ -43,7 +43,7 @@ STAGES = {
     "analyse": "analyse",
     "report": "report",
 }
-# Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
+# Stages of rules with another name; those of trainings, exports and analyses follow from declarations.
 RULES = {
     **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
     **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
@@ -108,9 +108,9 @@ class Node:
 
     @property
     def why(self) -> list[str]:
-        """Reasons in words, those of the node's own first; that it follows others only where it has no other."""
-        own = [reason for reason in self.reasons if reason.kind != "follows"]
-        words = [reason.text + (f" ({reason.jobs} jobs)" if 1 < reason.jobs < self.run else "") for reason in own]
+        """Reasons in words; that the node follows others is said only where it has no reason of its own."""
+        direct = [reason for reason in self.reasons if reason.kind != "follows"]
+        words = [reason.text + (f" ({reason.jobs} jobs)" if 1 < reason.jobs < self.run else "") for reason in direct]
         followed = [reason.text for reason in self.reasons if reason.kind == "follows"]
         if words or not followed:
             return words
@@ -211,7 +211,7 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
                 force_incomplete=True,
                 print_dag_as=str(PrintDag.DOT),
             )
-            # The graph is built where it is printed; the public part of the API does not hand it out.
+            # Printing builds the graph, which the public API does not return.
             with contextlib.redirect_stdout(io.StringIO()):
                 workflow.dag(settings).printdag()
             parsed = workflow._workflow
@@ -262,23 +262,23 @@ def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[d
         node, needed = nodes[key], dag.needrun(job)
         run, jobs = node.rules.get(job.rule.name, (0, 0))
         node.rules[job.rule.name] = (run + needed, jobs + 1)
-        before = {subjects[other] for other in dag.dependencies[job] if other in subjects} - {key}
-        graph.add_edges_from((other, key) for other in before)
+        predecessors = {subjects[other] for other in dag.dependencies[job] if other in subjects} - {key}
+        graph.add_edges_from((other, key) for other in predecessors)
         if needed:
             work = work_of(counted, job.rule.name, job.wildcards_dict, corpus) if counted else None
             node.work += [work] if work else []
             anew = dag.reason(job).updated_input_run
             rerun = {subjects[other] for other, files in dag.dependencies[job].items() if anew & files}
-            _add(node, _reasons(dag, job, [nodes[other] for other in keys if other in rerun - {key}]))
+            _add_reasons(node, _reasons(dag, job, [nodes[other] for other in keys if other in rerun - {key}]))
     return nodes, graph
 
 
-def _add(node: Node, reasons: list[Reason]) -> None:
+def _add_reasons(node: Node, reasons: list[Reason]) -> None:
     """Add a job's reasons to those of its node, alike ones together."""
     for reason in reasons:
-        same = next((entry for entry in node.reasons if (entry.kind, entry.text) == (reason.kind, reason.text)), None)
-        if same:
-            same.jobs += 1
+        equal = next((r for r in node.reasons if (r.kind, r.text) == (reason.kind, reason.text)), None)
+        if equal:
+            equal.jobs += 1
         else:
             node.reasons.append(reason)
 
@@ -286,7 +286,7 @@ def _add(node: Node, reasons: list[Reason]) -> None:
 def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
     reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
-    # Snakemake compares no more once a job follows another one, so its own changes are looked up here.
+    # Snakemake stops comparing once a job follows another one, so changes of the job itself are looked up here.
     contents = getattr(job.params, "own", None) or {}
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
@@ -320,7 +320,7 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
 
 
 def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
-    """Where the settings of a rule stand in a configuration, for their names: `systems.score`."""
+    """The place in a configuration of the settings of a rule, which begins their names: `systems.score`."""
     if rule.startswith("train_"):
         return f"systems.{wildcards['system']}"
     if rule == "distill" or rule == "merge_distilled":
@@ -370,7 +370,7 @@ def as_table(overview: Overview) -> rich.table.Table:
         title=summary(overview),
         title_justify="left",
         title_style="bold",
-        caption=about_hours(overview),
+        caption=hours_caption(overview),
         caption_justify="left",
     )
     hours = "core-hours" if overview.measured else "GPU-hours"
@@ -395,8 +395,8 @@ def summary(overview: Overview) -> str:
     return f"{text}, {hours} of one {'core' if overview.measured else 'GPU'}" if hours else text
 
 
-def about_hours(overview: Overview) -> str:
-    """The sentence under a plan that says what its hours count: a core of this machine, or a GPU."""
+def hours_caption(overview: Overview) -> str:
+    """The caption of a plan: whether hours are of a core of this machine, or of a GPU."""
     if overview.measured:
         return "Hours are of one core of this machine; analyses and measuring speed are not counted."
     return f"Hours are of one {GPU}; analyses and measuring speed are not counted."

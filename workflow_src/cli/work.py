@@ -85,11 +85,11 @@ def own_pairs(plan: Plan) -> int | None:
 
 
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
-    """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of own texts, else assumed."""
+    """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of the user's texts, else assumed."""
     counted = encoded_counts(plan) or (None, None)
     lines = None if pairs or counted[0] else own_pairs(plan)
-    otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
-    sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
+    default_sources = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
+    sources = {"pairs": "given" if pairs else default_sources[0], "length": "given" if length else default_sources[1]}
     if lines:
         sources["pairs"] = "lines of your texts"
     pairs, length = training_pairs(plan, pairs or counted[0] or lines), sentence_length(plan, length or counted[1])
@@ -130,10 +130,10 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
         return Work(system.name, True, updates(system) * system.training.batch_tokens * operations)
     if rule == "distill":
         teacher = wildcards["teacher"]
-        whole = sizes.sentences(wildcards["split"])
-        if not whole:
+        all_sentences = sizes.sentences(wildcards["split"])
+        if not all_sentences:
             return Work(teacher, False, None)
-        search, sentences = plan.distillation(teacher).search_settings(), whole / int(wildcards["shards"])
+        search, sentences = plan.distillation(teacher).search_settings(), all_sentences / int(wildcards["shards"])
         return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
     if rule == "score_pairs":
         system, pairs = plan.system(wildcards["system"]), sizes.pairs and sizes.pairs / int(wildcards["shards"])
@@ -142,7 +142,7 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
         return None
     decode = plan.decode(wildcards["system"], wildcards["search"])
     if rule == "decode" and decode.shards > 1:
-        # Its shards are only joined.
+        # The job only joins shards.
         return None
     tried = rule == "choose_settings"
     sentences = held_out(plan, "dev" if tried else wildcards["split"]) / int(wildcards.get("shards", 1))
@@ -160,7 +160,7 @@ def gpu_hours(plan: Plan, work: Work) -> tuple[float, float] | None:
 
 def core_hours(rates: Rates, work: Work) -> float | None:
     """Hours of one core; None where the operations or all rates are not known."""
-    rate = rates.of(work.system, work.training)
+    rate = rates.rate_of(work.system, work.training)
     if work.operations == 0:
         return 0.0
     return None if work.operations is None or rate is None else work.operations / rate / 3600

@@ -32,10 +32,10 @@ def check_number(shard: int, shards: int) -> None:
 
 
 def write_shard_record(
-    path: Path, settings: Any, inputs: dict[str, Path], shard: int, shards: int, **more: Any
+    path: Path, settings: Any, inputs: dict[str, Path], shard: int, shards: int, **fields: Any
 ) -> None:
     """Write the record of the shard at `path`."""
-    write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **more)
+    write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **fields)
 
 
 def by_number(shards: Iterable[Path]) -> dict[str, Path]:

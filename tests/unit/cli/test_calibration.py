@@ -55,8 +55,8 @@ def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monk
         assert rates.decoding[name] == pytest.approx(expected)
     assert "lm" not in rates.training
     # What was not measured has the rate of the others.
-    assert min(rates.training.values()) <= rates.of("lm", True) <= max(rates.training.values())
-    assert Rates({}, {}).of("lm", True) is None and core_hours(Rates({}, {}), Work("lm", True, 0.0)) == 0
+    assert min(rates.training.values()) <= rates.rate_of("lm", True) <= max(rates.training.values())
+    assert Rates({}, {}).rate_of("lm", True) is None and core_hours(Rates({}, {}), Work("lm", True, 0.0)) == 0
 
 
 def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder, monkeypatch, capsys):
@@ -70,10 +70,10 @@ def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder
     training = {"max_steps": 10_000, "learning_rate": 0.5}
     assert calibration.saved_rates(Plan(load_experiment("smoke", systems={"teacher": {"training": training}}))) == first
     wider = calibration.saved_rates(Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": 444}})))
-    assert wider.training == {} and wider.usual == first.usual and wider.of("lvm", False) == first.usual[1]
+    assert wider.training == {} and wider.usual == first.usual and wider.rate_of("lvm", False) == first.usual[1]
     calibration.calibrate(Plan(load_experiment("smoke", systems={"teacher": {"model": {"feed_forward": 48}}})))
     assert measured[1:] == [["teacher"]]
-    calibration.calibrate(plan, again=True)
+    calibration.calibrate(plan, measure_all=True)
     assert len(measured) == 3 and len(measured[2]) > 1
     content = json.loads(calibration.FILE.read_text())
     for damaged in (json.dumps(content | {"machine": {"processor": "another"}}), "{", "[]"):

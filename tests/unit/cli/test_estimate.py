@@ -20,7 +20,7 @@ from workflow_src.cli.estimate import as_text, estimate, jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
-from workflow_src.errors import ConfigError, meant
+from workflow_src.errors import ConfigError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
@@ -141,7 +141,7 @@ def test_the_commands(capsys):
     assert left.value.code == "error: nothing.yaml does not exist."
     with pytest.raises(SystemExit) as left:
         cli.main(["estimate", "wnt16"])
-    assert meant("wmt16") in left.value.code
+    assert did_you_mean("wmt16") in left.value.code
     for words, message in (
         (["--pairs", "-5"], "error: --pairs is -5; allowed: above 0."),
         (["--length", "0"], "error: --length is 0.0; allowed: above 0."),

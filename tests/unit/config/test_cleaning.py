@@ -15,7 +15,7 @@ from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_filters
-from workflow_src.errors import ConfigError, DeclarationError, meant
+from workflow_src.errors import ConfigError, DeclarationError, did_you_mean
 from workflow_src.spec import Frozen
 from workflow_src.spec.sections import UNKNOWN, above
 
@@ -63,7 +63,7 @@ def test_an_experiment_that_extends_another_changes_single_filters():
     ("clean", "dataset", "sentence"),
     [
         ({"lenght": {}}, {},
-         rf"recipe.clean.lenght: no such filter; allowed: addresses, .*; {re.escape(meant('length'))}"),
+         rf"recipe.clean.lenght: no such filter; allowed: addresses, .*; {re.escape(did_you_mean('length'))}"),
         ({"ratio": {"max_word": 3}}, {}, f"recipe.clean.ratio.max_word: {UNKNOWN}; allowed: max_characters, "),
         ({"ratio": {"max_words": 1}}, {}, f"recipe.clean.ratio.max_words is 1; allowed: {above(1)}"),
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
