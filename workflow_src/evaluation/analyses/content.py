@@ -1,4 +1,4 @@
-"""What files of analyses share: the base of their contents, searches that are followed, curves; and their check.
+"""Contents of files of analyses: base classes, searches that are followed, curves; and their check.
 
 Log-probabilities and energies are in nats, shares in [0, 1], BLEU in [0, 100], lengths and distances of outputs in
 subwords. Errors are standard errors over sentences unless a class says otherwise. No torch here.
@@ -16,7 +16,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.registry import analyses
 
-# Of the files of all analyses.
+# Format of the files of all analyses.
 FORMAT = 1
 
 Scalar = bool | int | float | str | None
@@ -64,9 +64,9 @@ class Entry(Record):
     def _settings(cls, content: Any) -> Any:
         if not isinstance(content, dict):
             return content
-        others = {name: value for name, value in content.items() if name not in cls.model_fields}
+        settings = {name: value for name, value in content.items() if name not in cls.model_fields}
         # Values of settings are numbers, words and flags.
-        return {"kept": {name: value for name, value in others.items() if isinstance(value, Scalar)}} | content
+        return {"kept": {name: value for name, value in settings.items() if isinstance(value, Scalar)}} | content
 
     @property
     def settings(self) -> dict[str, Scalar]:
@@ -104,7 +104,7 @@ class Curves(FirstSentences, Generic[Figures]):
     curves: tuple[Curve[Figures], ...]
 
 
-def looked_at(steps: tuple[int, ...]) -> list[int]:
+def inspected_steps(steps: tuple[int, ...]) -> list[int]:
     """The numbers of steps after which outputs are looked at: 0, and those of the setting in order."""
     return sorted({0, *steps})
 
@@ -112,12 +112,12 @@ def looked_at(steps: tuple[int, ...]) -> list[int]:
 def check(content: Any, where: str, advice: str) -> Content:
     """The content of an analysis by the class of its name.
 
-    Raises ArtifactError for what is no analysis, and else for the first key that is wrong; it says `where`, and
-    `advice` at its end.
+    Raises ArtifactError for the content of no analysis, or for the first wrong key. `where` names the file, and
+    `advice` ends the sentence.
     """
     name = content.get("analysis") if isinstance(content, dict) else None
     if not isinstance(name, str) or name not in analyses():
         raise ArtifactError(where, f"is no analysis ({', '.join(analyses())})", advice)
     check_format(content, FORMAT, where, advice)
-    of_name: type[Content] = analyses()[name].content
-    return checked(of_name, content, where, advice)
+    content_class: type[Content] = analyses()[name].content
+    return checked(content_class, content, where, advice)

@@ -20,7 +20,7 @@ from workflow_src.evaluation.report.markdown import signed
 
 
 def start_title(manifest: Manifest) -> str:
-    """What the outputs at L = 0 are called."""
+    """The title of the outputs at L = 0."""
     return manifest.start.title if manifest.start else "start"
 
 
@@ -30,11 +30,11 @@ def curve_block(
     caption: Caption,
     heads: list[str],
     cells: Callable[[Figures], list[str]],
-    panels: Sequence[Followed],
+    panels: Sequence[CurvePanel],
     label: str,
     height: float = 2.8,
 ) -> Block:
-    """A picture of curves with the same in figures below it."""
+    """A picture of curves, with a table of the same figures below it."""
     return Block(
         caption=caption,
         table=curve_table(heads, content, manifest, cells),
@@ -64,7 +64,7 @@ def curve_table(
 
 
 def change_cells(point: GainPoint) -> list[str]:
-    """What refinement gained, and the shares of sentences that rose and fell; nothing at L = 0."""
+    """Cells of the gain of refinement and of the shares of sentences that rose and fell; empty at L = 0."""
     if not point.steps:
         return ["", "", ""]
     shares = [f"{100 * share:.0f}" for share in (point.risen, point.fallen)]
@@ -79,17 +79,17 @@ def _style(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> dict[s
 
 def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> str:
     """The search, with its system and the settings in which it differs from other entries of the search."""
-    own, every = entry.settings, [other.settings for other in entries]
+    settings, all_settings = entry.settings, [other.settings for other in entries]
     name = manifest.title(entry.search)
-    name += f" · {entry.system}" if differing(own, every, ["system"]) else ""
-    apart = differing(own, every, manifest.kept(entry.search))
-    return name + (f" · {words(apart)}" if apart else "")
+    name += f" · {entry.system}" if differing(settings, all_settings, ["system"]) else ""
+    differences = differing(settings, all_settings, manifest.kept(entry.search))
+    return name + (f" · {words(differences)}" if differences else "")
 
 
 @dataclasses.dataclass(frozen=True)
-class Followed:
-    """What a panel follows over refinement steps: a figure of the points of curves, times `factor`, from step `first`
-    on; `error` is the figure that its error bars show."""
+class CurvePanel:
+    """A panel of curves over refinement steps: a figure of their points, times `factor`, from step `first` on; `error`
+    is the figure of its error bars."""
 
     key: str
     title: str
@@ -108,16 +108,16 @@ class Followed:
         return [self.factor * by_steps[steps] for steps, _ in self.points(curve)]
 
 
-def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[Followed], height: float) -> Figure | None:
-    """A panel for each that has a curve to show, at most three in a row; None where none has."""
+def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[CurvePanel], height: float) -> Figure | None:
+    """Each of `panels` that has a curve to show, at most three in a row; None where none has."""
     drawn = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in content.curves)]
     if not drawn:
         return None
-    across = min(3, len(drawn))
-    rows = -(-len(drawn) // across)
+    columns = min(3, len(drawn))
+    rows = -(-len(drawn) // columns)
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(7.2 if across > 1 else 4.2, height * rows)
-        grid = figure.subplots(rows, across, squeeze=False).flatten()
+        figure = new_figure(7.2 if columns > 1 else 4.2, height * rows)
+        grid = figure.subplots(rows, columns, squeeze=False).flatten()
         labels = [
             (axes, _panel_of_curves(axes, content, manifest, panel)) for axes, panel in zip(grid, drawn, strict=False)
         ]
@@ -127,7 +127,7 @@ def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[Followed]
     return figure
 
 
-def _panel_of_curves(axes: Axes, content: Curves, manifest: Manifest, panel: Followed) -> list[tuple]:
+def _panel_of_curves(axes: Axes, content: Curves, manifest: Manifest, panel: CurvePanel) -> list[tuple]:
     """Draw a figure of every curve against its steps, with error bars where there are any; returns ends for labels."""
     ends, curves = [], content.curves
     for number, curve in enumerate(curves):

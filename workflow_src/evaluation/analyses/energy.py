@@ -68,11 +68,11 @@ class RowEnergies(Content):
 
 def row_energies(contents: Iterable[Content], split: str) -> RowEnergies | None:
     """The energies of rows on a split among the analyses of a report, if any."""
-    return next((one for one in contents if isinstance(one, RowEnergies) and one.split == split), None)
+    return next((content for content in contents if isinstance(content, RowEnergies) and content.split == split), None)
 
 
 def energy_words(scorers: str) -> str:
-    """What figures of energy are, for captions."""
+    """The sentence of captions that defines energy."""
     return (
         f"Energy is −log p(y|x) of what a row puts out, in nats under {scorers}, the mean over sentences and "
         "over tokens (end symbols counted)."
@@ -80,6 +80,6 @@ def energy_words(scorers: str) -> str:
 
 
 def unmatched(energies: RowEnergies | None, expected: dict[str, float]) -> dict[str, float]:
-    """Published figures at the references' lengths of rows that were not measured there, by what they are."""
+    """Published figures at the references' lengths of rows that were not measured there, each by a label."""
     measured = {f"{row.system}/{row.name}" for row in (energies.at_reference_lengths if energies else ())}
     return {f"{key} (at the references' lengths)": value for key, value in expected.items() if key not in measured}

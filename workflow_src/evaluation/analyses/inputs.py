@@ -1,4 +1,4 @@
-"""What an analysis is measured from: bundles, sentences of a split, translations; and what measuring shares."""
+"""Inputs of analyses: bundles, sentences of a split, translations; and functions that measurements share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sentences:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Files of a split, bundles by system, and what the analysis selected.
+    """Files of a split, bundles by system, and the selection of the analysis.
 
     `entries` are those of `spec.Selection`, as the rule's settings hold them.
     """
@@ -73,9 +73,9 @@ class Inputs:
         if system not in self.folders:
             raise missing_folder(system)
         if system not in self._opened:
-            on = self.machine
+            machine = self.machine.device, self.machine.precision, self.machine.threads
             # Engines that are installed on this machine change no analysis.
-            opened = Translator.load(self.folders[system], on.device, on.precision, on.threads, engine="eager")
+            opened = Translator.load(self.folders[system], *machine, engine="eager")
             assert isinstance(opened, Translator), f"{self.folders[system]} is no bundle"
             self._opened[system] = opened
         return self._opened[system]

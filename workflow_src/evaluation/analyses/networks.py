@@ -1,4 +1,4 @@
-"""What analyses compute with networks of bundles: outputs of searches, at lengths or step by step, and posteriors."""
+"""Outputs of searches, at given lengths or step by step, and posteriors, computed with networks of bundles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def in_batches(compute: Callable[[Sequence[int]], Iterable[Result]], ranks: Sequ
 
 
 def entry_settings(entry: Mapping[str, Any], steps: int) -> SearchSettings:
-    """Settings of a search that an analysis follows: the steps of its entry, else these where it takes any."""
+    """Settings of a search that an analysis follows, with the steps of its entry, or else `steps`."""
     search = searches()[entry["search"]]
     followed_settings = {name: entry[name] for name in search.settings.named("follow") if name in entry}
     series = {search.series: entry.get(search.series, steps)} if search.series else {}
@@ -76,7 +76,7 @@ def procedure(translator: Translator, settings: SearchSettings) -> Procedure:
     search = search_of(settings)
     label = search.row_label(settings)
     if search.at_lengths:
-        # At given lengths none are tried, and the default number of them may be more than the model has.
+        # At given lengths no others are tried; the default number of candidates may exceed the model's lengths.
         counts = {name: 1 for name in LENGTH_COUNTS if name in type(settings).model_fields}
         settings = settings.model_copy(update=counts)
     networks = translator.networks(settings)

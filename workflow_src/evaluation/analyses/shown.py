@@ -1,4 +1,4 @@
-"""What the report shows of an analysis: blocks of tables, pictures and example sentences. No matplotlib here."""
+"""Blocks of an analysis in the report: tables, pictures and example sentences. No matplotlib here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of an example: what it is, and a sentence of the source or target language.
+    """A line of an example: its name, and a sentence of the source or target language.
 
     `html` is the sentence with marks. `first` begins a group of lines. `style` is a class of the page.
     """

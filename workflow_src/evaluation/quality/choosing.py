@@ -40,7 +40,7 @@ def at_edge(kind: type[SearchSettings], tune: Mapping[str, list[Any]], chosen: M
         sentences += [
             f"{name} {value:g} is the {end} of its grid: extend it"
             for end, sign in ends
-            if _allowed(kind, name, value + sign * (1 if isinstance(value, int) else 1e-6 * max(1.0, abs(value))))
+            if _is_allowed(kind, name, value + sign * (1 if isinstance(value, int) else 1e-6 * max(1.0, abs(value))))
         ]
     return sentences
 
@@ -49,7 +49,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
+def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     try:
         kind.checked_value(name, value)
     except ValueError:
@@ -60,7 +60,7 @@ def _allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
     """The main metric on dev of a decode: of its own translations where `quality` scores them, else of what it chose.
 
-    `removal` says of which repetitions outputs are freed before they are scored.
+    `removal` names the repetitions that are removed from outputs before they are scored.
     """
     if quality is not None:
         return read_json(quality)[VARIANTS[removal]][main_metric().name]

@@ -17,12 +17,12 @@ from workflow_src.records.atomic import read_json, room_for
 from workflow_src.records.checked import check_format
 from workflow_src.spec import Computed, Metric
 
-# Of files of computed figures.
+# Format of files of computed figures.
 FORMAT = 1
 AGAIN = "delete it and make it again"
-# Seconds that a program may take to end when nothing more is asked.
+# Seconds that a program may take to end after the last request.
 ENDING = 60
-# Characters of what a program wrote to stderr that the log keeps.
+# Characters of a program's stderr that the log keeps.
 KEPT = 20_000
 log = logging.getLogger("continuum")
 
@@ -157,9 +157,9 @@ def _is_figure(value: Any) -> bool:
 
 
 def read_computed(paths: Iterable[Path]) -> dict[str, Computed]:
-    """What programs computed, of all files together, by metric.
+    """Figures that programs computed, from all files together, by metric.
 
-    Raises ArtifactError for a file that is none of these, and where models of one metric differ.
+    Raises ArtifactError for a file without such figures, and where models of one metric differ.
     """
     figures: dict[str, dict[str, float]] = {}
     signatures: dict[str, str] = {}
@@ -173,4 +173,4 @@ def read_computed(paths: Iterable[Path]) -> dict[str, Computed]:
         if other != signature:
             raise ArtifactError(path, f"has {metric} by {signature}, another file by {other}", "compute both again")
         figures.setdefault(metric, {}).update(content["figures"])
-    return {metric: Computed(of, signatures[metric]) for metric, of in figures.items()}
+    return {metric: Computed(by_key, signatures[metric]) for metric, by_key in figures.items()}

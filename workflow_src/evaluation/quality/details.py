@@ -1,4 +1,4 @@
-"""Details of a decode by sentence: what its JSON lines say beside translations."""
+"""Details of a decode by sentence: JSON lines with more than its translations."""
 
 from __future__ import annotations
 

@@ -75,10 +75,10 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
         if len(texts.hypotheses) != len(references):
             problem = f"cannot be scored against {len(references)} references"
             raise InputError(f"{len(texts.hypotheses)} translations", problem)
-    every = tuple(metrics)
-    names = [measured.metric.name for measured in every]
+    listed = tuple(metrics)
+    names = [measured.metric.name for measured in listed]
     entries: dict[str, Any] = {}
-    for measured in every:
+    for measured in listed:
         name, scored = measured.metric.name, score(measured, texts, measured.metric.uncertainty)
         entries[name] = scored and scored.figure
         if measured.metric.uncertainty:
@@ -91,7 +91,7 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
 
 def all_variants(metrics: Sequence[Measured], texts: Texts, joined: Sequence[str]) -> dict[str, Any]:
     """Scores of texts as they are and without repetitions, by the names of VARIANTS; the number of sentences, and
-    repetitions before removal. `joined` are the same outputs joined from what is left of their subwords."""
+    repetitions before removal. `joined` are the same outputs, joined from subwords without repetitions."""
     outputs = {removal: tuple(lines) for removal, lines in variants(texts.hypotheses, joined).items()}
     # Outputs without repetitions are the same in all variants.
     scored = {
@@ -110,15 +110,15 @@ def bleu_by_convention(
     """The main metric of detokenised, cased `hypotheses` by every convention, by the names of the metrics."""
     texts = Texts(hypotheses, references, (), Corpus("", language, tokeniser))
     scored = {metric.name: score(Measured(metric, metric.settings()), texts) for metric in conventions().values()}
-    return {name: None if one is None else one.figure for name, one in scored.items()}
+    return {name: None if result is None else result.figure for name, result in scored.items()}
 
 
 def best_by_sentence(
     candidates: Sequence[Sequence[str]], references: Sequence[str], tokeniser: str = "13a"
 ) -> list[str]:
-    """For each sentence the candidate that its reference likes best, by sentence BLEU; the first among equals.
+    """For each sentence the candidate with the best sentence BLEU; the first among equals.
 
-    `candidates[number][sentence]`. No system can choose so: what comes out bounds what a better choice could reach.
+    `candidates[number][sentence]`. No system can choose by references: this is an upper bound.
     """
     metric = bleu_metric(tokeniser, effective_order=True)
     return [

@@ -16,7 +16,7 @@ from workflow_src.spec import Metric, Score, Segments
 
 # Rounding may carry a figure so far out of its bounds.
 ROUNDING = 1e-6
-# Reserved entries that a metric itself gives, where none before it has.
+# Reserved entries that a metric may return, unless another one before it has.
 MORE = {"length_ratio"}
 
 

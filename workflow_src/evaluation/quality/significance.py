@@ -1,5 +1,5 @@
-"""Is one row better than another, and how sure is a figure? Two-sided paired approximate randomisation (Riezler &
-Maxwell 2005) and the bootstrap, of any metric whose figures of sentences are known.
+"""p-values of differences between rows, and intervals of figures: two-sided paired approximate randomisation (Riezler &
+Maxwell 2005) and the bootstrap, for any metric with figures of sentences.
 
 A metric's sentences are counts (N, C) with a function `combine` from sums of them (..., C) to figures (...).
 """
@@ -50,20 +50,20 @@ def randomisation_test(
     Under the null hypothesis the two outputs of a sentence might as well have been given by the other system. Each
     trial exchanges them with probability 1/2, sentence by sentence. With c the trials whose difference is at least as
     large in absolute value as the real one, p = (c + 1) / (trials + 1): in at most a share a of null comparisons is
-    p <= a. All comparisons meet the same exchanges, so a p-value does not depend on what else is tested.
+    p <= a. All comparisons use the same exchanges, so a p-value does not depend on what else is tested.
     """
-    ours, theirs = baseline.sum(axis=-2), others.sum(axis=-2)
-    real = combine(theirs) - combine(ours)
-    between = others - baseline
-    rows, sentences, counts = between.shape
-    columns = between.transpose(1, 0, 2).reshape(sentences, rows * counts)
+    baseline_sums, other_sums = baseline.sum(axis=-2), others.sum(axis=-2)
+    real = combine(other_sums) - combine(baseline_sums)
+    differences_by_sentence = others - baseline
+    rows, sentences, counts = differences_by_sentence.shape
+    columns = differences_by_sentence.transpose(1, 0, 2).reshape(sentences, rows * counts)
     generator = np.random.default_rng(seed)
     larger = np.zeros(rows, dtype=int)
     for start in range(0, trials, _CHUNK):
         size = (min(_CHUNK, trials - start), sentences)
         exchanged = generator.integers(0, 2, size, dtype=np.int8).astype(float)
         moved = (exchanged @ columns).reshape(-1, rows, counts)
-        differences = combine(theirs - moved) - combine(ours + moved)
+        differences = combine(other_sums - moved) - combine(baseline_sums + moved)
         larger += (np.abs(differences) >= np.abs(real) - _ROUNDING).sum(axis=0)
     return real, (larger + 1) / (trials + 1)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from workflow_src.config.experiment import Removal
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 
-# Under which name a quality file holds the scores of outputs from which this was removed.
+# Names of scores in a quality file, by what is removed from the outputs.
 VARIANTS: dict[Removal, str] = {
     "none": "kept",
     "words": "without_repeated_words",
@@ -16,5 +16,5 @@ VARIANTS: dict[Removal, str] = {
 
 
 def variants(outputs: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
-    """Outputs by what is removed from them: `outputs`, and `joined` from what is left of their subwords."""
+    """Outputs by what is removed from them: `outputs`, and `joined` from their subwords without repetitions."""
     return {"none": list(outputs), "words": [collapse_repetitions(text) for text in outputs], "subwords": list(joined)}

@@ -36,14 +36,14 @@ def components_table(content: Components) -> Table:
     heads = ["", "latents", "Z", components_head, "participation ratio", "variance of the means", "mean variance of q"]
     rows = [
         [
-            one.system,
-            f"{one.latents:,}",
-            str(one.width),
-            str(one.components),
-            f"{one.participation:.2f}",
-            *(f"{variance:.3g}" for variance in (one.variance, one.noise)),
+            system.system,
+            f"{system.latents:,}",
+            str(system.width),
+            str(system.components),
+            f"{system.participation:.2f}",
+            *(f"{variance:.3g}" for variance in (system.variance, system.noise)),
         ]
-        for one in content.systems
+        for system in content.systems
     ]
     return Table(heads, rows)
 
@@ -57,7 +57,7 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
 
     None where no system has two components.
     """
-    systems = [one for one in content.systems if len(one.shares) > 1]
+    systems = [system for system in content.systems if len(system.shares) > 1]
     if not systems:
         return None
     colours = {system.name: system.look.colour for system in manifest.systems}
@@ -65,15 +65,15 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
         figure = new_figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)
         lines = []
-        for number, one in enumerate(systems):
-            colour = colours.get(one.system) or OTHER.colour
+        for number, system in enumerate(systems):
+            colour = colours.get(system.system) or OTHER.colour
             style: dict[str, Any] = {
                 "color": colour,
                 "marker": MARKERS[number % len(MARKERS)],
                 "markersize": 4,
                 "linestyle": DASHES[number % len(DASHES)],
             }
-            shares = 100 * np.array(one.shares)
+            shares = 100 * np.array(system.shares)
             numbers = np.arange(1, len(shares) + 1)
             lines += left.plot(numbers, shares, **style)
             right.plot(numbers, shares.cumsum(), **style)
@@ -85,6 +85,6 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.set_ylim(-3, 104)
         legend: dict[str, Any] = {"frameon": False, "fontsize": 7, "handlelength": 3.2, "columnspacing": 1.4}
-        names = [one.system for one in systems]
+        names = [system.system for system in systems]
         figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(systems)), **legend)
     return figure

@@ -1,4 +1,4 @@
-"""Bound and BLEU of what each step puts out, and when outputs stand still (Shu et al. 2020, Figures 3 and 4)."""
+"""Bound and BLEU of the outputs of each step, and when outputs stand still (Shu et al. 2020, Figures 3 and 4)."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""What steps do to the bound, to BLEU and to outputs that stand still (Shu et al. 2020, section 7.3).
+"""The bound, BLEU and outputs that stand still, step by step (Shu et al. 2020, section 7.3).
 
 The bound of an output y of source x is
 

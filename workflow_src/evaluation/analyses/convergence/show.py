@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
-from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block
+from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block
 from workflow_src.evaluation.analyses.shown import Block, sentence
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
@@ -31,9 +31,9 @@ def show(content: Convergence, manifest: Manifest) -> list[Block]:
         },
     )
     panels = (
-        Followed("bound", "ELBO, nats a sentence", "bound_error"),
-        Followed("bleu", "BLEU"),
-        Followed("stopped", "sentences stopped at L, %", factor=100, first=1),
+        CurvePanel("bound", "ELBO, nats a sentence", "bound_error"),
+        CurvePanel("bleu", "BLEU"),
+        CurvePanel("stopped", "sentences stopped at L, %", factor=100, first=1),
     )
     heads = ["ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
     label = "Evidence lower bound, BLEU and stopped sentences against refinement steps"

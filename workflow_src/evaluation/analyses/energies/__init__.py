@@ -23,7 +23,7 @@ class EnergiesSettings(AnalysisSettings):
         "one, else the first",
     )
     reference_lengths: Annotated[bool, Use.SELECTS] = Field(
-        False, description="also what searches put out at the references' lengths: energy and BLEU"
+        False, description="also energy and BLEU of outputs of searches at the references' lengths"
     )
     batch: Annotated[int, Use.LIMIT] = Field(64, gt=0, description="sentences decoded or scored together")
 
@@ -51,7 +51,7 @@ def select(settings: EnergiesSettings, loaded: Loaded) -> Selection:
     scorers = scoring_systems(settings, loaded)
     if not scorers:
         return Selection(entries={"scorer": None, "rows": []})
-    of_table, searches, more = rows(loaded), [], {}
+    table_rows, searches, length_entries = rows(loaded), [], {}
     if settings.reference_lengths:
         searches = at_reference_lengths(loaded)
         if not searches and settings.enabled is True:
@@ -61,10 +61,10 @@ def select(settings: EnergiesSettings, loaded: Loaded) -> Selection:
         # Outputs at given lengths are read off no alignment.
         removal, tokeniser = scoring(loaded).values()
         searches = [search | {"repetitions_removed": removal} for search in searches]
-        more = {"searches": searches, "bleu_tokeniser": tokeniser}
-    systems = dict.fromkeys([*(search["system"] for search in searches), *(scorers if of_table else ())])
-    entries = {"scorer": list(scorers), "rows": of_table} | more
-    return Selection(tuple(systems), tuple(row["details"] for row in of_table), entries)
+        length_entries = {"searches": searches, "bleu_tokeniser": tokeniser}
+    systems = dict.fromkeys([*(search["system"] for search in searches), *(scorers if table_rows else ())])
+    entries = {"scorer": list(scorers), "rows": table_rows} | length_entries
+    return Selection(tuple(systems), tuple(row["details"] for row in table_rows), entries)
 
 
 def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ...]:
@@ -72,21 +72,21 @@ def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ..
     if not settings.enabled:
         return ()
     # The first of each kind: sorting keeps the order of the configuration.
-    ranked = sorted(loaded.systems.values(), key=lambda one: not one.family.autoregressive)
-    # Those that were made elsewhere score texts, in subwords of their own, and reversed ones score sources.
-    fits = [one.name for one in ranked if SCORER in one.traits and not one.family.imported and not one.reversed]
-    named = names(settings.scorer)
-    if not named and not fits and settings.enabled == "auto":
+    ranked = sorted(loaded.systems.values(), key=lambda s: not s.family.autoregressive)
+    # Systems made elsewhere score texts, in subwords of their own; reversed ones score sources.
+    fits = [s.name for s in ranked if SCORER in s.traits and not s.family.imported and not s.reversed]
+    listed = names(settings.scorer)
+    if not listed and not fits and settings.enabled == "auto":
         return ()
-    if not named and not fits:
+    if not listed and not fits:
         raise ConfigError(WHERE, problem="no system of the experiment scores outputs", hint="add one, or remove it")
-    for name in named:
+    for name in listed:
         if name not in loaded.systems:
             raise ConfigError(f"{WHERE}.scorer", name, allowed=loaded.systems)
         if name not in fits:
             problem = f"family {loaded.systems[name].family_name} scores no outputs"
             raise ConfigError(f"{WHERE}.scorer", name, problem=problem, allowed=fits)
-    return named or (fits[0],)
+    return listed or (fits[0],)
 
 
 ANALYSIS = Analysis(

@@ -32,28 +32,28 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     rows = []
     for row in inputs.rows:
         removal = row["repetitions_removed"]
-        scored = without(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
-        of_row = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
-        rows.append(of_row | under(scorers, sources, scored, settings.batch))
+        scored = collapsed(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
+        row_key = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
+        rows.append(row_key | scored_outputs(scorers, sources, scored, settings.batch))
         log.info("%s %s, seed %s: %s", row["system"], row["name"], row["seed"], rows[-1]["per_sentence"])
     at_references = []
     for entry in inputs.searches:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
-        tokens = at_lengths(translator, entry["settings"], sources, targets, settings.batch)
+        tokens = translate_at_lengths(translator, entry["settings"], sources, targets, settings.batch)
         language, tokeniser = translator.description.languages.target, inputs.entries["bleu_tokeniser"]
         bleu = metrics.bleu_by_convention(translator.text(tokens, removal, source), references, language, tokeniser)
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
-        own = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
-        of_entry = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
-        energy = under(scorers, sources, without(removal, own, subwords, source), settings.batch)
-        at_references.append(of_entry | {"bleu": bleu} | energy)
+        scorer_ids = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
+        search_key = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
+        energy = scored_outputs(scorers, sources, collapsed(removal, scorer_ids, subwords, source), settings.batch)
+        at_references.append(search_key | {"bleu": bleu} | energy)
         log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
-    reference = under(scorers, sources, targets, settings.batch)
-    more = {"at_reference_lengths": at_references} if at_references else {}
-    return {"scorer": first, "reference": reference, "rows": rows} | more
+    reference = scored_outputs(scorers, sources, targets, settings.batch)
+    at_lengths = {"at_reference_lengths": at_references} if at_references else {}
+    return {"scorer": first, "reference": reference, "rows": rows} | at_lengths
 
 
-def without(removal: str, rows: list[list[int]], subwords: Subwords, source: list[str]) -> list[list[int]]:
+def collapsed(removal: str, rows: list[list[int]], subwords: Subwords, source: list[str]) -> list[list[int]]:
     """Outputs as tables score them: without the repetitions that `removal` names."""
     if removal == "subwords":
         return subwords.without_repetitions(rows)
@@ -63,7 +63,7 @@ def without(removal: str, rows: list[list[int]], subwords: Subwords, source: lis
     return rows
 
 
-def at_lengths(
+def translate_at_lengths(
     translator: Translator, settings: dict[str, Any], sources: list[list[int]], targets: list[list[int]], batch: int
 ) -> list[list[int]]:
     """Outputs (subword ids) of a search, with `settings` as rules have them, at the lengths of `targets`.
@@ -85,15 +85,15 @@ def energies(
 ) -> list[float | None]:
     """-log p(y|x) in nats of an output for each source (subword ids without end symbols), ends counted.
 
-    None for what the system cannot score: an empty source, a sequence longer than its positions, an impossible output.
+    None where the system cannot score it: an empty source, a sequence longer than its positions, an impossible output.
     `batch` sentences are scored together, which changes nothing.
     """
     limit = scorer.config.max_positions - 1
-    able = [i for i, source in enumerate(sources) if source and max(len(source), len(outputs[i])) <= limit]
-    able.sort(key=lambda i: (len(outputs[i]), len(sources[i])))
+    scorable = [i for i, source in enumerate(sources) if source and max(len(source), len(outputs[i])) <= limit]
+    scorable.sort(key=lambda i: (len(outputs[i]), len(sources[i])))
     values: list[float | None] = [None] * len(sources)
-    for start in range(0, len(able), batch):
-        rows = able[start : start + batch]
+    for start in range(0, len(scorable), batch):
+        rows = scorable[start : start + batch]
         states = scorer.scoring_states(pad([sources[i] for i in rows], eos=True).to(device))
         target = pad([outputs[i] for i in rows], eos=False).to(device)
         for i, value in zip(rows, scorer.log_probability(states, target).tolist(), strict=True):
@@ -112,13 +112,13 @@ def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) ->
     return counts | {"per_sentence": total / len(scored), "error": error, "per_token": total / tokens}
 
 
-def under(
+def scored_outputs(
     scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
 ) -> dict[str, Any]:
     """Figures of `ScoredOutputs` under `scorers`, translators by name; no `others` with one scorer."""
     means = {
-        name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)
-        for name, one in scorers.items()
+        name: summary(energies(scorer.network, sources, outputs, batch, scorer.runtime.device), outputs)
+        for name, scorer in scorers.items()
     }
-    first, *rest = means
-    return means[first] | ({"others": {name: means[name] for name in rest}} if rest else {})
+    first, *others = means
+    return means[first] | ({"others": {name: means[name] for name in others}} if others else {})

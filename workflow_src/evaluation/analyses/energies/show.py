@@ -39,15 +39,15 @@ def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
 def energies_table(content: RowEnergies, manifest: Manifest) -> Table:
     """The references' energy, and each row's, under every scorer; a line for each seed where there are several."""
     several = len({row.seed for row in content.rows}) > 1
-    named: list[tuple[str, ScoredOutputs]] = [("references", content.reference)]
+    labelled: list[tuple[str, ScoredOutputs]] = [("references", content.reference)]
     for row in content.rows:
-        named.append((_row_label(row, manifest) + (f", seed {row.seed}" if several else ""), row))
+        labelled.append((_row_label(row, manifest) + (f", seed {row.seed}" if several else ""), row))
     heads = ["", *_energy_heads(list(content.by_scorer(content.reference)))]
-    return Table(heads, [[name, *_energy_cells(content, outputs)] for name, outputs in named])
+    return Table(heads, [[name, *_energy_cells(content, outputs)] for name, outputs in labelled])
 
 
 def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
-    """BLEU in every convention, published BLEU and energies of what searches put out at the references' lengths."""
+    """BLEU in every convention, published BLEU and energies of outputs of searches at the references' lengths."""
     report, entries = manifest.report, content.at_reference_lengths
     published = [report.expected_reference_lengths.get(f"{row.system}/{row.name}") for row in entries]
     with_published = any(value is not None for value in published)
@@ -89,16 +89,16 @@ def _counted(manifest: Manifest) -> str:
 def _energy_heads(scorers: Sequence[str]) -> list[str]:
     """Three columns for each scorer, which they name where there are several."""
     several = len(scorers) > 1
-    of = [f"energy under {name}, nats a sentence" if several else "energy, nats a sentence" for name in scorers]
-    return [head for first in of for head in (first, "a token", "not scored")]
+    heads = [f"energy under {name}, nats a sentence" if several else "energy, nats a sentence" for name in scorers]
+    return [head for first in heads for head in (first, "a token", "not scored")]
 
 
 def _energy_cells(content: RowEnergies, outputs: ScoredOutputs) -> list[str]:
     cells = []
-    for one in content.by_scorer(outputs).values():
-        value = one.per_sentence
-        cells += ["–", "–"] if value is None else [f"{value:.1f} ± {one.error:.1f}", f"{one.per_token:.2f}"]
-        cells.append(str(one.unscored))
+    for energy in content.by_scorer(outputs).values():
+        value = energy.per_sentence
+        cells += ["–", "–"] if value is None else [f"{value:.1f} ± {energy.error:.1f}", f"{energy.per_token:.2f}"]
+        cells.append(str(energy.unscored))
     return cells
 
 

@@ -38,7 +38,7 @@ class LatentPathsPoint(CurvePoint):
 
 
 class LatentPaths(Curves[LatentPathsPoint]):
-    """Where latents go from step to step."""
+    """Curves of the figures of latents over refinement steps."""
 
 
 ANALYSIS = Analysis(

@@ -1,6 +1,6 @@
 """Where latents go under refinement: how far, how probable they are, and whether they go where a delta step goes.
 
-A path z_0, z_1, … begins at the prior mean, and y_L is what z_L decodes to. Of every z_L, measured are its distances
+A path z_0, z_1, … begins at the prior mean, and y_L is what z_L decodes to. Measured of every z_L are its distances
 from z_0, from z_{L-1} and from the mean of q(z|x,y) of the reference y, and the log-densities log p(z_L|x) and
 log q(z_L|x,y_L). Score and energy networks learn to step where delta inference goes (Lee et al. 2020, equation 4; one
 step of it here): the cosine between z_L - z_{L-1} and the delta step from z_{L-1} measures how far they do.
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from workflow_src.decoding.latent import listed, outputs, posterior_of, prior_of
 from workflow_src.decoding.refinement import StepMaker
-from workflow_src.evaluation.analyses.content import looked_at
+from workflow_src.evaluation.analyses.content import inspected_steps
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, paired_batches, positions
@@ -38,7 +38,7 @@ STILL = 1e-5
 
 
 def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
-    sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
+    sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
     curves = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, steps[-1])
@@ -120,7 +120,7 @@ def followed(
                 "from_reference": _distance(z, reference, mask).tolist(),
                 "log_prior": log_density(z, *prior, mask).tolist(),
                 "log_posterior": log_density(z, *posterior, mask).tolist(),
-                **_moved(before, now, mask),
+                **_step_figures(before, now, mask),
             }
         )
         before = now
@@ -141,8 +141,8 @@ class _State:
     words: list[list[int]]
 
 
-def _moved(before: _State | None, now: _State, mask: Tensor) -> dict[str, Sequence[Any]]:
-    """What a step did to each sentence: its length, its agreement with the delta step, and whether outputs changed."""
+def _step_figures(before: _State | None, now: _State, mask: Tensor) -> dict[str, Sequence[Any]]:
+    """Figures of a step for each sentence: its length, agreement with the delta step, whether outputs changed."""
     if before is None:
         return dict.fromkeys(("step", "cosine", "changed"), [None] * len(now.words))
     step, delta = now.z.double() - before.z.double(), before.goal.double() - before.z.double()
@@ -152,13 +152,13 @@ def _moved(before: _State | None, now: _State, mask: Tensor) -> dict[str, Sequen
     return {
         "step": length.tolist(),
         "cosine": [value if moves else None for value, moves in zip(agreement, moving.tolist(), strict=True)],
-        "changed": [one != other for one, other in zip(before.words, now.words, strict=True)],
+        "changed": [old != new for old, new in zip(before.words, now.words, strict=True)],
     }
 
 
-def _distance(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
-    """The mean (B,) over the positions of mask (B, P) of |one - other|, of latents (B, P, Z)."""
-    return _mean((one.double() - other.double()).norm(dim=-1), mask)
+def _distance(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+    """The mean (B,) over the positions of mask (B, P) of |a - b|, of latents (B, P, Z)."""
+    return _mean((a.double() - b.double()).norm(dim=-1), mask)
 
 
 def log_density(z: Tensor, mean: Tensor, deviation: Tensor, mask: Tensor) -> Tensor:

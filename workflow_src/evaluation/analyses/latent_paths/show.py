@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workflow_src.config.manifest import Manifest
-from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
+from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
 from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.report.captions import Caption
@@ -41,7 +41,7 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
         },
     )
     panels = [
-        Followed(key, title, f"{key}_error", first=first)
+        CurvePanel(key, title, f"{key}_error", first=first)
         for key, title, first in (
             ("from_start", "distance from z_0", 0),
             ("step", "length of step L", 1),

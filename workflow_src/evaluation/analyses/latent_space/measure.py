@@ -88,7 +88,7 @@ def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
 def window(points: Tensor, deviation: Tensor) -> tuple[Tensor, float]:
     """Centre (2,) and half the side of a square around points (N, 2), and 2.5 of the prior's deviations (2,) wide.
 
-    Within it lies nearly all that the prior draws, and so the borders that matter.
+    Nearly all draws from the prior lie within it.
     """
     low, high = points.amin(0), points.amax(0)
     return (low + high) / 2, max(0.65 * float((high - low).max()), 2.5 * float(deviation.max()))
@@ -112,10 +112,10 @@ def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
 def regions(model: LatentModel, memory: EncoderOutput, mean: Tensor, position: int, points: Tensor) -> list[int]:
     """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     tokens: list[int] = []
-    for part in _around(mean, position, points).split(CHUNK):
-        rows = torch.zeros(len(part), dtype=torch.long, device=mean.device)
-        mask = torch.ones(part.shape[:2], dtype=torch.bool, device=mean.device)
-        tokens += best_tokens(model, memory.select(rows), part, mask)[:, position].tolist()
+    for chunk in _around(mean, position, points).split(CHUNK):
+        rows = torch.zeros(len(chunk), dtype=torch.long, device=mean.device)
+        mask = torch.ones(chunk.shape[:2], dtype=torch.bool, device=mean.device)
+        tokens += best_tokens(model, memory.select(rows), chunk, mask)[:, position].tolist()
     return tokens
 
 
@@ -182,7 +182,7 @@ def map_sentence(
     arrows: int,
     device: Any,
 ) -> dict[str, Any]:
-    """What the picture shows of one sentence, for the length of its reference; subwords as ids.
+    """The content of the picture of one sentence, at the length of its reference; subwords as ids.
 
     `makers` make the steps of the searches whose paths are shown, by their names; `searches` lists these in order.
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of

@@ -44,7 +44,7 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
     kind, start = next(titles, "network"), start_title(manifest)
     caption = Caption(
         f"The latents of sentence {content.sentence + 1} of {content.split} with the {kind} "
-        f"{content.system}, a panel for each target subword{_and_end(content)}, at the reference's length.",
+        f"{content.system}, a panel for each target subword{_end_symbol_words(content)}, at the reference's length.",
         {
             "Background": f"The subword decoded where only this position moves and the others stay at the {start}.",
             "Arrows": f"The {kind}'s field there.",
@@ -68,7 +68,7 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
     return [Block(caption, figure=lambda: draw(content, manifest), label=label, examples=(tuple(lines),))]
 
 
-def _and_end(content: LatentSpace) -> str:
+def _end_symbol_words(content: LatentSpace) -> str:
     """Words of a caption about the panel of the end symbol; empty where targets have none."""
     number = content.end_symbol
     return "" if number is None else f" and one for the end symbol ({content.pieces[number]}: nothing is said)"
@@ -132,13 +132,13 @@ def _background(axes: Axes, panel: Panel, pieces: dict[int, str]) -> None:
             x, y = low + side * (np.array([column, row]) + 0.5)
             box = {"boxstyle": "round,pad=0.15", "facecolor": tint, "edgecolor": "none"}
             axes.text(x, y, name, ha="center", va="center", fontsize=6.5, color=DARK, zorder=6, bbox=box)
-    rest = {token for token, _ in counts[len(TINTS) :]}
-    if rest:
-        outline = _region(np.isin(cells, list(rest)), low, side)
+    remaining = {token for token, _ in counts[len(TINTS) :]}
+    if remaining:
+        outline = _region(np.isin(cells, list(remaining)), low, side)
         axes.add_patch(PathPatch(outline, facecolor=REST, linewidth=0, zorder=0))
         handles.append(Patch(facecolor=REST))
-        names.append(f"{len(rest)} others")
-    # Handed over as texts: a label of a handle is left out where it begins with an underscore.
+        names.append(f"{len(remaining)} others")
+    # Names are given as texts: matplotlib leaves out labels of handles that begin with an underscore.
     style = {"ncols": 3, "fontsize": 6, "frameon": False, "handlelength": 1.3, "handleheight": 0.9}
     spacing = {"columnspacing": 0.8, "handletextpad": 0.4, "borderpad": 0}
     axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), **style, **spacing)
@@ -189,11 +189,11 @@ def draw(content: LatentSpace, manifest: Manifest) -> Figure | None:
     panels = content.panels
     if not panels:
         return None
-    across = min(4, len(panels))
-    rows = -(-len(panels) // across)
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
     with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.35}):
-        figure = new_figure(1.95 * across, 2.55 * rows + 0.35)
-        grid = figure.subplots(rows, across, squeeze=False).flatten()
+        figure = new_figure(1.95 * columns, 2.55 * rows + 0.35)
+        grid = figure.subplots(rows, columns, squeeze=False).flatten()
         for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
             tokens = {name: ids[number] for name, ids in content.outputs.items()}
             _panel(axes, content, panel, tokens, number + 1, manifest)

@@ -1,4 +1,4 @@
-"""Marginal log-probability of what every refinement procedure puts out, step by step (Lee et al. 2020, Figure 1)."""
+"""Marginal log-probability of the outputs of every refinement procedure, step by step (Lee et al. 2020, Figure 1)."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ class MarginalPoint(GainPoint):
 
 
 class Marginal(Curves[MarginalPoint]):
-    """Marginal log-probability of what procedures put out; `samples` are the draws of z for each output."""
+    """Marginal log-probability of outputs of procedures; `samples` are the draws of z for each output."""
 
     samples: int
 

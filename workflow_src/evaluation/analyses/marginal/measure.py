@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.evaluation.analyses.content import looked_at
+from workflow_src.evaluation.analyses.content import inspected_steps
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
@@ -30,7 +30,7 @@ from workflow_src.types import EOS, EncoderOutput, LatentModel, Networks, wide
 
 
 def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
-    sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
+    sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
     curves = []
     # Outputs of all searches of one model together: the prior mean's, and many others, are the same.
     for model in dict.fromkeys(entry["model"] for entry in inputs.searches):
@@ -45,7 +45,7 @@ def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
 
 def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[str, Any]]) -> list[list[list[Estimate]]]:
     """estimates[sentence][entry][step] of searches that refine the latents of one model."""
-    sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
+    sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
     translator = inputs.translator(entries[0]["system"])
     networks: Networks = translator.networks(entry_settings(entries[0], 0))
     traces = [
@@ -55,8 +55,8 @@ def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[st
     estimates = []
     for number, ids in enumerate(translator.subwords.encode_source(sentences.sources)):
         outputs, line = [trace[step][number] for trace in traces for step in steps], sentences.numbers[number]
-        of_sentence = marginals(networks[MODEL], [*ids, EOS], outputs, settings, line, translator.runtime.device)
-        estimates.append([of_sentence[i : i + len(steps)] for i in range(0, len(of_sentence), len(steps))])
+        results = marginals(networks[MODEL], [*ids, EOS], outputs, settings, line, translator.runtime.device)
+        estimates.append([results[i : i + len(steps)] for i in range(0, len(results), len(steps))])
         if (number + 1) % 50 == 0:
             log.info("%s: %d of %d sentences", entries[0]["model"], number + 1, len(sentences.sources))
     return estimates
@@ -86,17 +86,17 @@ def log_weights(model: LatentModel, memory: EncoderOutput, target: Tensor, noise
     than `chunk` samples are decoded together, which bounds memory by chunk * T * V logits.
     """
     mask = torch.ones_like(target, dtype=torch.bool)
-    mean_p, deviation_p = (part.double() for part in model.prior(memory, mask))
-    mean_q, deviation_q = (part.double() for part in model.posterior(memory, target, mask))
+    mean_p, deviation_p = (tensor.double() for tensor in model.prior(memory, mask))
+    mean_q, deviation_q = (tensor.double() for tensor in model.posterior(memory, target, mask))
     logarithms = []
-    for part in noise.double().split(chunk):
-        rows = torch.zeros(len(part), dtype=torch.long, device=target.device)
-        z = mean_q + deviation_q * part
-        logits = model.decode(memory.select(rows), z.to(noise.dtype), mask.expand(len(part), -1))
-        labels = target.expand(len(part), -1)[..., None]
+    for draws in noise.double().split(chunk):
+        rows = torch.zeros(len(draws), dtype=torch.long, device=target.device)
+        z = mean_q + deviation_q * draws
+        logits = model.decode(memory.select(rows), z.to(noise.dtype), mask.expand(len(draws), -1))
+        labels = target.expand(len(draws), -1)[..., None]
         # The normaliser of every class, special symbols included: p(y|z,x) is the model's own.
         reconstruction = (logits.gather(-1, labels)[..., 0].double() - wide(logits).logsumexp(-1).double()).sum(1)
-        logarithms.append(reconstruction + gaussian_log_ratio(z, part, mean_p, deviation_p, deviation_q))
+        logarithms.append(reconstruction + gaussian_log_ratio(z, draws, mean_p, deviation_p, deviation_q))
     return torch.cat(logarithms)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
-from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block, start_title
+from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
 from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.report.captions import Caption
@@ -29,8 +29,8 @@ def show(content: Marginal, manifest: Manifest) -> list[Block]:
         },
     )
     panels = (
-        Followed("log_probability", "log p(y|x), nats a sentence", "error"),
-        Followed("gain", f"gain on the {start_title(manifest)}, nats", "gain_error"),
+        CurvePanel("log_probability", "log p(y|x), nats a sentence", "error"),
+        CurvePanel("gain", f"gain on the {start_title(manifest)}, nats", "gain_error"),
     )
     heads = ["log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
     label = "Marginal log-probability against refinement steps"

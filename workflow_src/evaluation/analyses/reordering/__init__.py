@@ -102,8 +102,8 @@ def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
     Raises ConfigError where these are not made.
     """
     where, system = "analyses.reordering", settings.system
-    systems = [one for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
-    searches = [{"system": one.name, "aligned": ALIGNED in one.traits} for one in systems]
+    systems = [s for s in loaded.systems.values() if SOURCE_LATENT in s.traits]
+    searches = [{"system": s.name, "aligned": ALIGNED in s.traits} for s in systems]
     if not (settings.enabled and searches):
         return Selection.of(rows=[])
     if system is not None and system not in loaded.systems:

@@ -83,7 +83,7 @@ def _pairs(inputs: Inputs, settings: ReorderingSettings) -> Pairs:
     # Equal translations have equal latents, and an order needs two words.
     orders = {i: order for i, order in enumerate(disagreements) if order is not None and texts[0][i] != texts[1][i]}
     if not orders:
-        # Systems that have hardly been trained; a run goes on all the same.
+        # As of systems that are hardly trained: the run goes on.
         log.warning(
             "warning: no translation of %s differs from its reference and shares two words with it: nothing is "
             "compared. Raise analyses.reordering.sentences, or name another system in analyses.reordering.system.",
@@ -112,8 +112,8 @@ def _compared(
         for side in pairs.sides
     ]
     figures = []
-    for i, one, other in zip(pairs.orders, *means, strict=True):
-        distances = distances_between(one, other)
+    for i, first, second in zip(pairs.orders, *means, strict=True):
+        distances = distances_between(first, second)
         assigned = assignment(distances)
         figures.append(moves(distances, assigned))
         if i == example:
@@ -124,13 +124,13 @@ def _compared(
     return figures, panel
 
 
-def disagreement(one: Sequence[str], other: Sequence[str]) -> float | None:
-    """Share of the pairs of words that stand in one order here and in the opposite order there, in [0, 1].
+def disagreement(first: Sequence[str], second: Sequence[str]) -> float | None:
+    """Share of the pairs of words that two texts have in opposite orders, in [0, 1].
 
     This is Kendall's distance over words that both translations have exactly once; None for fewer than two of them.
     """
-    places = {word: place for place, word in enumerate(other) if other.count(word) == 1}
-    order = [places[word] for word in one if word in places and one.count(word) == 1]
+    places = {word: place for place, word in enumerate(second) if second.count(word) == 1}
+    order = [places[word] for word in first if word in places and first.count(word) == 1]
     pairs = list(itertools.combinations(order, 2))
     return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
 
@@ -149,13 +149,13 @@ def assignment(distances: np.ndarray) -> list[int]:
     )
     matched = dict(map(sorted, networkx.max_weight_matching(graph, maxcardinality=True)))
     columns = [matched[row] - size for row in range(size)]
-    least = distances[np.arange(size), columns].sum()
-    return list(range(size)) if np.trace(distances) <= least * (1 + 1e-9) else columns
+    total = distances[np.arange(size), columns].sum()
+    return list(range(size)) if np.trace(distances) <= total * (1 + 1e-9) else columns
 
 
-def distances_between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def distances_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Euclidean distances (S, S) between the rows of two sets of means (S, Z)."""
-    return np.linalg.norm(one[:, None] - other[None], axis=-1)
+    return np.linalg.norm(first[:, None] - second[None], axis=-1)
 
 
 @torch.no_grad()
@@ -164,9 +164,9 @@ def alignment(
 ) -> dict[str, Any]:
     """The most probable alignment of target (subword ids) with the slots of source (with its end symbol).
 
-    Latents are the mean of q(z|x,y), y being that target, so that they say what it says. `slots` is the
-    number N of slots, and `places` has for each subword the slots that hold it, from 0, one after the other; None where
-    the slots do not suffice. Slot n lies at (n + 1/2) S / N of the S source subwords, as slots are upsampled.
+    Latents are the mean of q(z|x,y) with the target as y. `slots` is the number N of slots, and `places` has for each
+    subword the slots that hold it, from 0, one after the other; None where the slots do not suffice. Slot n lies at
+    (n + 1/2) S / N of the S source subwords, as slots are upsampled.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     words = torch.tensor([list(target)], dtype=torch.int64, device=device)
@@ -176,7 +176,7 @@ def alignment(
         return {"slots": int(lattice.slots), "places": None}
     scores = wide(logits).log_softmax(-1).gather(2, symbols[:, None].expand(-1, logits.size(1), -1))
     path = viterbi(scores, lattice)[0].tolist()
-    places = [[slot for slot, own in enumerate(path) if own == number] for number in range(1, len(target) + 1)]
+    places = [[slot for slot, symbol in enumerate(path) if symbol == number] for number in range(1, len(target) + 1)]
     return {"slots": int(lattice.slots), "places": places}
 
 

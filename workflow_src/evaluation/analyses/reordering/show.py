@@ -1,4 +1,4 @@
-"""Latents and word order: which latents of two translations fit, what stands in which slots, and a table."""
+"""Latents and word order: matched latents of two translations, alignments with slots, and a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _caption(content: Reordering) -> Caption:
             f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {content.scope} has a translation of "
             f"{translator} that differs from the reference and shares two words with it."
         )
-    one, other = example.texts
+    first, second = example.texts
     slots = (
         "Where a model has alignments: the slots that hold each subword of either translation (down) on its most "
         "probable alignment given its own latents, at their places on the source (across)."
@@ -42,8 +42,8 @@ def _caption(content: Reordering) -> Caption:
         f"Means of q(z|x,y) with the reference as y (down) and with the translation of {translator} (across), and "
         "which of them fit each other best, as in Figure 6 of Gu & Kong 2021.",
         {
-            "Shown": f"Line {example.sentence + 1}: “{one}” and “{other}”, {100 * example.order:.0f} % of whose pairs "
-            "of shared words stand in the opposite order.",
+            "Shown": f"Line {example.sentence + 1}: “{first}” and “{second}”, {100 * example.order:.0f} % of whose "
+            "pairs of shared words stand in the opposite order.",
             "Dots": "The assignment with the least sum of distances; light is near.",
             "Slots": slots if any(panel.alignments for panel in example.panels) else "",
             "Table": f"Of the {content.compared:,} of {content.scope} whose two translations differ and share two "
@@ -58,14 +58,14 @@ def _caption(content: Reordering) -> Caption:
 def reordering_table(content: Reordering) -> Table:
     heads = ["", "word order", "sentences", "latents that move, %", "moved by", "change / spread", "correlation"]
     rows = []
-    for one in content.systems:
-        correlation = "" if one.correlation is None else signed(one.correlation)
-        groups = [(words, group) for words, group in (("the same", one.same), ("another", one.other)) if group]
+    for system in content.systems:
+        correlation = "" if system.correlation is None else signed(system.correlation)
+        groups = [(words, group) for words, group in (("the same", system.same), ("another", system.other)) if group]
         for number, (words, group) in enumerate(groups):
             share = group.change / group.spread if group.spread else 0.0
             rows.append(
                 [
-                    "" if number else one.system,
+                    "" if number else system.system,
                     words,
                     f"{group.sentences:,}",
                     f"{100 * group.moved:.1f}",

@@ -27,7 +27,7 @@ class TokensPoint(CurvePoint):
 
 
 class Tokens(Curves[TokensPoint]):
-    """What refinement changes."""
+    """Curves of the changes by refinement."""
 
 
 ANALYSIS = Analysis(

@@ -11,7 +11,7 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from workflow_src.errors import InputError
-from workflow_src.evaluation.analyses.content import looked_at
+from workflow_src.evaluation.analyses.content import inspected_steps
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
@@ -20,7 +20,7 @@ Outputs = Sequence[Sequence[int]]
 
 
 def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
-    lines, steps = inputs.sentences(settings.sentences).sources, looked_at(settings.steps)
+    lines, steps = inputs.sentences(settings.sentences).sources, inspected_steps(settings.steps)
     curves = []
     for entry in inputs.searches:
         search, translator = entry_settings(entry, steps[-1]), inputs.translator(entry["system"])
@@ -55,11 +55,11 @@ def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
     }
 
 
-def _ratio(below: Sequence[int], above: Sequence[int]) -> tuple[float | None, float | None]:
+def _ratio(denominators: Sequence[int], numerators: Sequence[int]) -> tuple[float | None, float | None]:
     """The ratio of two paired totals, and its standard error over sentences (the usual estimator of ratios)."""
-    total, count = sum(below), len(below)
+    total, count = sum(denominators), len(denominators)
     if not total:
         return None, None
-    ratio = sum(above) / total
-    residuals = sum((a - ratio * b) ** 2 for a, b in zip(above, below, strict=True))
+    ratio = sum(numerators) / total
+    residuals = sum((a - ratio * b) ** 2 for a, b in zip(numerators, denominators, strict=True))
     return ratio, math.sqrt(count / max(1, count - 1) * residuals) / total

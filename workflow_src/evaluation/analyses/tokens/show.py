@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.config.manifest import Manifest
-from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
+from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
 from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
 from workflow_src.evaluation.report.captions import Caption
@@ -33,8 +33,8 @@ def show(content: Tokens, manifest: Manifest) -> list[Block]:
         },
     )
     panels = (
-        Followed("edit_distance", "edit distance from L = 0, subwords a sentence", "edit_distance_error"),
-        Followed("relative_repetitions", "repetitions, % of those at L = 0", "relative_repetitions_error", 100),
+        CurvePanel("edit_distance", "edit distance from L = 0, subwords a sentence", "edit_distance_error"),
+        CurvePanel("relative_repetitions", "repetitions, % of those at L = 0", "relative_repetitions_error", 100),
     )
     heads = ["edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
     label = "Edit distance and repetitions against refinement steps"

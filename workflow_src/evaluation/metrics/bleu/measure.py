@@ -34,15 +34,15 @@ def score(texts: Texts, _settings: NoSettings) -> Score:
 @contextmanager
 def fixed_seed() -> Iterator[None]:
     """Within the block sacreBLEU bootstraps with BOOTSTRAP_SEED, whatever SACREBLEU_SEED was."""
-    before = os.environ.get("SACREBLEU_SEED")
+    previous = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["SACREBLEU_SEED"]
         else:
-            os.environ["SACREBLEU_SEED"] = before
+            os.environ["SACREBLEU_SEED"] = previous
 
 
 def segments(texts: Texts, _settings: NoSettings) -> Segments:
@@ -61,5 +61,5 @@ def combine(sums: np.ndarray) -> np.ndarray:
         log_precision = np.log(counted / ngrams).mean(axis=-1)
         brevity = np.minimum(0.0, 1 - reference_words / words)
         bleu = 100 * np.exp(log_precision + brevity)
-    # Without any match, or without any 4-gram, sacreBLEU says 0.
+    # Without any match, or without any 4-gram, sacreBLEU gives 0.
     return np.where((matches > 0).any(axis=-1) & (ngrams > 0).all(axis=-1), np.minimum(bleu, 100.0), 0.0)

@@ -7,5 +7,5 @@ from workflow_src.spec import NoSettings, Score, Texts
 
 
 def score(texts: Texts, _settings: NoSettings) -> Score:
-    references, *more = texts.all_references
-    return Score(corpus_bleu(list(texts.hypotheses), references, "intl", more, lowercase=True))
+    references, *further = texts.all_references
+    return Score(corpus_bleu(list(texts.hypotheses), references, "intl", further, lowercase=True))

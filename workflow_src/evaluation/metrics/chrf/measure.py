@@ -35,12 +35,12 @@ def f_score(sums: np.ndarray, beta: int) -> np.ndarray:
 
     Precision and recall are means over the orders that output and reference both have.
     """
-    ours, theirs, matches = (sums[..., part::3] for part in range(3))
-    in_both = (ours > 0) & (theirs > 0)
+    outputs, references, matches = (sums[..., column::3] for column in range(3))
+    in_both = (outputs > 0) & (references > 0)
     orders = np.maximum(in_both.sum(axis=-1), 1)
     precision, recall = (
         np.divide(matches, side, out=np.zeros_like(matches), where=in_both).sum(axis=-1) / orders
-        for side in (ours, theirs)
+        for side in (outputs, references)
     )
     denominator = beta**2 * precision + recall
     f = np.divide(

@@ -22,7 +22,7 @@ class Refused(Exception):
         self.problem, self.fix = problem, fix
 
 
-def imported():
+def import_comet():
     """The package comet."""
     try:
         return importlib.import_module("comet")
@@ -63,7 +63,7 @@ class Scorer:
     def __init__(self, settings, files, device, threads, batch):
         self.device, self.threads, self.batch, self.model = device, threads, batch, None
         if version(PACKAGE) is None:
-            imported()
+            import_comet()
         if files:
             self.checkpoint = os.path.abspath(files["checkpoint"]["path"])
             self.name, self.offline = os.path.basename(self.folder), True
@@ -84,7 +84,7 @@ class Scorer:
     def downloaded(self):
         """The checkpoint of the model that the settings name; from Hugging Face's cache where that has it."""
         try:
-            return imported().download_model(self.name)
+            return import_comet().download_model(self.name)
         except KeyError:
             raise Refused(
                 f"the model {self.name} cannot be downloaded",
@@ -93,7 +93,7 @@ class Scorer:
             ) from None
 
     def description(self):
-        """What changes figures, the model by name and digest, and versions of packages."""
+        """The model by name and digest, which figures depend on, and versions of packages."""
         package = version(PACKAGE)
         return {
             "model": {**self.digests, PACKAGE: package},
@@ -103,7 +103,7 @@ class Scorer:
 
     def loaded(self):
         """The model, on the CPU."""
-        comet = imported()
+        comet = import_comet()
         # Installed with COMET.
         torch = importlib.import_module("torch")
         torch.set_num_threads(self.threads)
@@ -134,7 +134,7 @@ class Scorer:
         self.model = self.model or self.loaded()
         gpu, _, number = self.device.partition(":")
         gpus = {"gpus": 1, "devices": [int(number or 0)]} if gpu == "cuda" else {"gpus": 0}
-        samples = [{"src": source, "mt": ours, "ref": reference} for source, ours, reference in sentences]
+        samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in sentences]
         try:
             prediction = self.model.predict(samples, batch_size=self.batch, progress_bar=False, **gpus)
         except RuntimeError as failure:

@@ -1,4 +1,4 @@
-"""Share of placeholders, such as URLs, tags and %1, that translations have as source and reference have them."""
+"""Share of placeholders, such as URLs, tags and %1, of source and reference that translations keep."""
 
 from workflow_src.spec import Metric
 
