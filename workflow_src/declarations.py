@@ -39,7 +39,7 @@ from workflow_src.spec import (
 MODEL_FIELDS = ("dim", "max_positions")
 # Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
 DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "compute_type", "batch", "shards", "splits")
-# Names that stand beside the settings of a search, and where: no setting can have one of them.
+# Names that are used beside the settings of a search, and where: settings cannot have them.
 RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
     (("chosen",), "rows of a measurement of speed have one"),
@@ -67,7 +67,7 @@ METRIC_RESERVED = frozenset(
     "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
     "length_ratio against_fastest as_published".split()
 )
-# Their modules have the names of rules.
+# Stages, whose modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")
 
 
@@ -88,11 +88,11 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         _check_objects(where, run=search.run, step=search.step, program=search.program)
         _check_objects(where, at_lengths=search.at_lengths, origins=search.origins)
         _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
-        for kind, others, names in (
+        for kind, declared, names in (
             ("search", searches, (search.baseline, search.control)),
             ("family", families, search.families),
         ):
-            _check_names(where, kind, others, filter(None, names))
+            _check_names(where, kind, declared, filter(None, names))
     for family in families.values():
         where = f'family "{family.name}"'
         _check_name(where, family.name, NAME)
@@ -341,7 +341,7 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
 
 
 def _check_part(where: str, name: str, settings: type[SearchSettings]) -> None:
-    """A format is for values of the setting: one of these kinds fits it."""
+    """Raises DeclarationError for a format that fits no kind of value."""
     part = settings.option(name).part
     if part is None or callable(part):
         return
@@ -362,18 +362,18 @@ def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) 
             )
 
 
-def _check_names(where: str, kind: str, others: Mapping[str, Any], names: Iterable[str]) -> None:
+def _check_names(where: str, kind: str, declared: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
-        if name not in others:
+        if name not in declared:
             raise DeclarationError(where, f'names the {kind} "{name}", which is not declared', "declare it")
 
 
 def _check_fits(where: str, family: Family, search: Search) -> None:
     """Every role of the search is filled: by the family's networks, or by systems that settings name."""
-    named = {search.settings.option(name).role for name in search.settings.named("role")}
-    own = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
+    filled = {search.settings.option(name).role for name in search.settings.named("role")}
+    networks = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
     for name, role in search.needs.items():
-        if role.optional or name in named or role.trait is None or any(role.trait in traits for traits in own):
+        if role.optional or name in filled or role.trait is None or any(role.trait in traits for traits in networks):
             continue
         raise DeclarationError(
             where,
@@ -385,12 +385,12 @@ def _check_fits(where: str, family: Family, search: Search) -> None:
 def _check_objects(where: str, **references: str | None) -> None:
     for kind, reference in references.items():
         if reference is not None:
-            if problem := missing(reference):
+            if problem := lookup_problem(reference):
                 raise DeclarationError(where, f'has the {kind} "{reference}", which {problem}', "correct it")
 
 
 @functools.cache
-def missing(reference: str) -> str | None:
+def lookup_problem(reference: str) -> str | None:
     """The reason why "module:object" cannot be found, without importing the module; None where it can."""
     module, colon, name = reference.partition(":")
     if not (module and colon and name):

@@ -68,7 +68,7 @@ class _RefusedError(Exception):
 
 
 def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
-    """The inputs that the words of a command line say (default: those of this process).
+    """The inputs from the words of a command line (default: those of this process).
 
     Raises InputError for JSON and NAME=VALUE words that cannot be used; exits with code 2 for other wrong options.
     """
@@ -86,7 +86,7 @@ def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, descri
 
 
 def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """How options of two types are read, which tyro has no such form for; None for other types."""
+    """The reader of options of two types, for which tyro has no such form; None for other types."""
     from tyro.constructors import PrimitiveConstructorSpec
 
     kind: Any = info.type
@@ -143,25 +143,25 @@ def missing_folder(system: str, option: str = "--bundles") -> ConfigError:
 
 def named_paths(words: list[str]) -> dict[str, Path]:
     """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
-    return {name: Path(path) for name, path in _named(words, "path").items()}
+    return {name: Path(path) for name, path in _values_by_name(words, "path").items()}
 
 
 def named_numbers(words: list[str]) -> dict[str, int]:
     """NAME=NUMBER words as a mapping. Raises InputError as `named_paths`, and for what is no whole number."""
-    named = _named(words, "number")
-    for name, number in named.items():
+    numbers = _values_by_name(words, "number")
+    for name, number in numbers.items():
         if not re.fullmatch("-?[0-9]+", number):
             raise InputError(f'"{name}={number}"', "has no whole number", "write one")
-    return {name: int(number) for name, number in named.items()}
+    return {name: int(number) for name, number in numbers.items()}
 
 
-def _named(words: list[str], what: str) -> dict[str, str]:
+def _values_by_name(words: list[str], kind: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals and value):
             raise InputError(
-                f'"{word}"', f"is not of the form NAME={what.upper()}", f'write the name, "=", and the {what}'
+                f'"{word}"', f"is not of the form NAME={kind.upper()}", f'write the name, "=", and the {kind}'
             )
         if name in values:
             raise InputError(name, f"comes twice, as {values[name]} and as {value}", "remove one of the two")
@@ -230,15 +230,15 @@ def start(
     """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
 
     130 says that a user interrupted it; 75, that a signal stopped a training, which the same command goes on with; 69,
-    that another process of the same job failed. `run` returns a one-line summary or None. Anything but bad input is a
-    fault of ours and keeps its traceback.
+    that another process of the same job failed. `run` returns a one-line summary or None. Any other error is a
+    fault of the program and keeps its traceback.
     """
     garbage.collect_rarely()
     words = sys.argv[1:] if words is None else words
     # Before the other options, so that errors of these are in the log too.
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--log", type=Path)
-    _set_up_log(first.parse_known_args(words)[0].log)
+    log_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    log_parser.add_argument("--log", type=Path)
+    _set_up_log(log_parser.parse_known_args(words)[0].log)
     guard.watch()
     began = time.perf_counter()
     try:

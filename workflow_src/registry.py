@@ -72,13 +72,13 @@ def use(modules: Iterable[str]) -> None:
 
     Raises DeclarationError for one that is missing or whose declarations cannot be used.
     """
-    before, new = used_modules(), tuple(dict.fromkeys(modules))
-    if new != before:
-        _want(new)
+    previous, new = used_modules(), tuple(dict.fromkeys(modules))
+    if new != previous:
+        _set_used_modules(new)
     try:
         members()
     except DeclarationError:
-        _want(before)
+        _set_used_modules(previous)
         raise
 
 
@@ -87,7 +87,7 @@ def used_modules() -> tuple[str, ...]:
     return tuple(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
 
 
-def _want(modules: tuple[str, ...]) -> None:
+def _set_used_modules(modules: tuple[str, ...]) -> None:
     if modules:
         os.environ[VARIABLE] = os.pathsep.join(modules)
         # Jobs may work in another folder.
@@ -110,7 +110,7 @@ class Members:
     owners: Mapping[tuple[str, str], Loaded]
 
     @functools.cached_property
-    def by_settings(self) -> Mapping[type[SearchSettings], Search]:
+    def search_by_settings(self) -> Mapping[type[SearchSettings], Search]:
         """The search of each class of settings."""
         return {search.settings: search for search in self.searches.values()}
 
@@ -201,7 +201,7 @@ def default_metrics() -> tuple[Metric, ...]:
 
 
 def conventions() -> dict[str, Metric]:
-    """Ways to count the main metric, by the names that published figures say them with."""
+    """Metrics that count the main figure by a convention, by the name of the convention."""
     return {metric.convention.name: metric for metric in metrics().values() if metric.convention}
 
 
@@ -220,8 +220,8 @@ def plugins() -> tuple[Loaded, ...]:
 
 def searches_of(family: Family) -> tuple[str, ...]:
     """The family's `searches`, default first, then searches whose `families` list it."""
-    others = (search.name for search in searches().values() if family.name in search.families)
-    return tuple(dict.fromkeys([*family.searches, *others]))
+    listing = (search.name for search in searches().values() if family.name in search.families)
+    return tuple(dict.fromkeys([*family.searches, *listing]))
 
 
 def default_engine() -> Engine:
@@ -231,7 +231,7 @@ def default_engine() -> Engine:
 
 def search_of(settings: SearchSettings) -> Search:
     """The search that a settings object belongs to."""
-    return members().by_settings[type(settings)]
+    return members().search_by_settings[type(settings)]
 
 
 def distilling_search() -> Search:
@@ -258,8 +258,8 @@ def settings_of(entry: Mapping[str, Any]) -> SearchSettings:
     search = searches().get(entry.get("search", ""))
     if search is None:
         raise ConfigError("search", entry.get("search"), allowed=searches())
-    rest = {name: value for name, value in entry.items() if name not in ("search", *ENGINE_SETTINGS)}
-    return search.settings.checked(rest)
+    fields = {name: value for name, value in entry.items() if name not in ("search", *ENGINE_SETTINGS)}
+    return search.settings.checked(fields)
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:
@@ -271,8 +271,8 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
     """Roles of the family that the search's settings do not name."""
     if not filled:
         return {}
-    named = settings.roles().values()
-    return {role: member for role, member in filled.items() if role not in named}
+    in_settings = settings.roles().values()
+    return {role: member for role, member in filled.items() if role not in in_settings}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,7 +306,7 @@ def followed(settings: SearchSettings) -> dict[str, Any]:
 
 
 def controls() -> tuple[str, ...]:
-    """Names of the searches that others are compared with which differ from them in nothing but what refines."""
+    """Names of the searches that are the `control` of another one."""
     return tuple(dict.fromkeys(search.control for search in searches().values() if search.control))
 
 
@@ -319,11 +319,11 @@ def plain(settings: SearchSettings) -> bool:
 
 def refinement(settings: SearchSettings) -> Search | None:
     """The search whose steps a search takes: its own, or the one that a setting names; None where it takes none."""
-    own = search_of(settings)
-    if own.step is not None:
-        return own
-    named = [getattr(settings, name) for name in settings.named("steps")]
-    return searches()[named[0]] if named and named[0] else None
+    search = search_of(settings)
+    if search.step is not None:
+        return search
+    borrowed = [getattr(settings, name) for name in settings.named("steps")]
+    return searches()[borrowed[0]] if borrowed and borrowed[0] else None
 
 
 def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
@@ -339,8 +339,8 @@ def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
 
 def needs(settings: SearchSettings) -> dict[str, Role]:
     """Roles of networks that a search needs with these settings: its own, and those of the steps it takes."""
-    other = refinement(settings)
-    return {**(other.needs if other else {}), **search_of(settings).needs}
+    stepping = refinement(settings)
+    return {**(stepping.needs if stepping else {}), **search_of(settings).needs}
 
 
 def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
 
 
 def decoded(settings: SearchSettings, own: Iterable[tuple[Any, Family]]) -> Any:
-    """The network of a system's `own` (its own, then its base's) that puts out the words of a search; None for none."""
+    """The first network of `own` (a system's, then its base's) that a search decodes; None where none fits."""
     trait = needs(settings)[MODEL].trait
     return next((network for network, family in own if trait is None or trait in family.traits), None)
 

@@ -1,4 +1,4 @@
-"""What analyses declare: their settings, what they look at, and their code."""
+"""Declarations of analyses: their settings, selections and code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Enabled = bool | Literal["auto"]
 
 
 class Use(enum.Enum):
-    """What a setting of an analysis, in its `Annotated`, is for outside of the analysis."""
+    """The use of a setting outside of its analysis, in the `Annotated` of the setting."""
 
     # It bounds memory and changes no result: the rule does not rerun when it changes.
     LIMIT = enum.auto()
@@ -47,11 +47,11 @@ def _uses(field: Any) -> Iterable[Use]:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What an analysis looks at in an experiment; nothing where both `systems` and `translations` are empty.
+    """The systems and translations that an analysis looks at; false where both are empty.
 
     systems       systems whose bundles are read, of the first seed
     translations  files of translations (details, one JSON object a line) that are read
-    entries       what the rule's settings say beside those of the analysis
+    entries       entries of the rule's settings beside those of the analysis
     """
 
     systems: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Analysis:
     show      (content, `config.manifest.Manifest`) -> list of `evaluation.analyses.shown.Block`
     split     of the sentences; None: that of the main table
     rule      name of its rule; None: measure_NAME
-    message   what its rule says while it runs
+    message   message of its rule while it runs
     float32   whether it is computed in float32, whatever the machine's precision
     hours     that its job may take on a cluster
     order     place in the report

@@ -59,7 +59,7 @@ class Family:
     build           (model settings, source size, target size, joint) -> nn.Module
     loss            (objective settings) -> Objective
     validation      (Dev, objective settings, the base or None, other roles by name as keywords) -> Validation
-    fit             for what is counted and not trained by updates, in place of loss and validation: (model, train and
+    fit             for families that are counted at once, in place of loss and validation: (model, train and
                     dev corpora, subwords, a file of the user's or None) -> figures on dev
     files           for models made elsewhere, in place of presets, build, loss, validation and fit: (model settings) ->
                     the user's files by the names that they have in a bundle. The rule import_model makes the bundle
@@ -81,8 +81,8 @@ class Family:
     refuses         (model settings, search, its settings) -> None, or why a model of these settings cannot be decoded
                     so; of the base of a system too
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
-                    parameters that were set, or None where the model starts at random; None: what agrees in name
-                    and shape is copied
+                    parameters that were set, or None where the model starts at random; None: tensors that
+                    agree in name and shape are copied
     continues       model settings that must be those of the system that it starts from, which has the same `build`:
                     `init_from` names it, or `initial_weights` is its file. Its weights are validated before the first
                     update, too. None: a system may start at random
@@ -171,8 +171,8 @@ class Search:
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
     program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
                 source ids, which engines can compile; None: it has none
-    graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
-                outputs then may work with other systems, such as a language model
+    graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
+                reads its outputs may then work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
     logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU: its
                 `Pass` has `read_tensors`, which may work with other systems there
@@ -191,9 +191,9 @@ class Search:
                 vocabulary at every position of all hypotheses, and some states
     baseline    the search of the same model that its rows are compared with; None: the reference
     reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
-    control     the search of the base that differs from this one in nothing but what refines
-    label       (settings) -> what a row is called in tables; None: the title with its series
-    details     (settings) -> what stands in brackets behind the label; None: the decode's name where it says more than
+    control     the search of the base that differs from this one only in how it refines
+    label       (settings) -> the name of a row in tables; None: the title with its series
+    details     (settings) -> words in brackets behind the label; None: the decode's name where it says more than
                 the label
     look        its marker; its colour, where it differs from that of the family
     """

@@ -208,9 +208,9 @@ class Metric:
 
     def clipped(self, figure: float) -> float:
         """The figure, or the bound that it lies beyond."""
-        least, most = self.bounds
-        figure = figure if least is None else max(figure, least)
-        return figure if most is None else min(figure, most)
+        low, high = self.bounds
+        figure = figure if low is None else max(figure, low)
+        return figure if high is None else min(figure, high)
 
     @property
     def best(self) -> str:

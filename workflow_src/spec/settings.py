@@ -18,7 +18,7 @@ from workflow_src.spec.sections import FINITE, UNKNOWN, Frozen, above, all_of, a
 class Option:
     """Meaning of a field of a search's settings outside of the search; goes into the field's `Annotated`.
 
-    required  every decode of a configuration says it
+    required  every decode of a configuration must have it
     tune      dev may choose it
     part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
     always    the part also stands there when the value is the field's default
@@ -31,7 +31,7 @@ class Option:
     ranks     it ranks finished candidates: graphs of engines do not depend on it
     holds     the hypotheses that are held for a sentence grow with it, and the memory with them
     within_vocabulary  it is never more than the vocabulary has subwords, as a beam is
-    only_with  the setting that must name a system, or be above 0, or this one does nothing
+    only_with  a setting; where that is None or 0, this one has no effect
     """
 
     required: bool = False
@@ -72,12 +72,12 @@ def _options(settings: type[SearchSettings]) -> dict[str, Option]:
 
 
 @functools.cache
-def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
-    return tuple(name for name, option in _options(settings).items() if getattr(option, what))
+def _named(settings: type[SearchSettings], flag: str) -> tuple[str, ...]:
+    return tuple(name for name, option in _options(settings).items() if getattr(option, flag))
 
 
 @functools.cache
-def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
+def _class_of_field(settings: type[SearchSettings], name: str) -> type[Frozen]:
     """A settings class with one field, to check its value without the others."""
     field = settings.model_fields[name]
     fields: dict[str, Any] = {name: (field.annotation, field)}
@@ -93,9 +93,9 @@ class SearchSettings(Frozen):
         return _options(cls)[name]
 
     @classmethod
-    def named(cls, what: str) -> tuple[str, ...]:
-        """Fields whose `Option` says `what`: `named("tune")` are those that dev may choose."""
-        return _named(cls, what)
+    def named(cls, flag: str) -> tuple[str, ...]:
+        """Fields whose `Option` has the `flag`: `named("tune")` are those that dev may choose."""
+        return _named(cls, flag)
 
     @classmethod
     def roles(cls) -> dict[str, str]:
@@ -128,7 +128,7 @@ class SearchSettings(Frozen):
     def checked_value(cls, name: str, value: Any, section: str = "") -> Any:
         """The value of one setting as its type, whatever other settings it needs. Raises ConfigError as `checked`."""
         try:
-            return getattr(_alone(cls, name).model_validate({name: value}), name)
+            return getattr(_class_of_field(cls, name).model_validate({name: value}), name)
         except pydantic.ValidationError as failure:
             raise cls._error(failure).within(section) from None
 

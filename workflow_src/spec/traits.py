@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What families may be to others. A plug-in adds a trait by declaring it in a family of its own.
+# Traits by which other members refer to families. A plug-in adds a trait by declaring it in a family of its own.
 AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach
 SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
