@@ -1,4 +1,4 @@
-"""Errors of input, whose fields say what is wrong, where, and how to mend it. Their sentences are built here.
+"""Errors of input: fields for the subject, the problem and the fix, and the sentences that are built from them.
 
 seeds is 'many'; allowed: a whole number.
 systems.score.base is 'lvn'; allowed: lvm, teacher; did you mean "lvm"?

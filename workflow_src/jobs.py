@@ -38,13 +38,13 @@ class Options(Frozen):
 
 
 class JobInputs(Options):
-    """Base of the inputs of a stage: paths, `settings`, which are all that changes the result, and the rest."""
+    """Base of the inputs of a stage: paths, `settings`, which alone change the result, and further options."""
 
     log: Path | None = Field(None, description="file that also gets what is logged")
 
 
 class Machine(Options):
-    """Where and how fast a job computes, never what."""
+    """The device, precision and threads that a job computes with, apart from its `settings`."""
 
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -147,7 +147,7 @@ def named_paths(words: list[str]) -> dict[str, Path]:
 
 
 def named_numbers(words: list[str]) -> dict[str, int]:
-    """NAME=NUMBER words as a mapping. Raises InputError as `named_paths`, and for what is no whole number."""
+    """NAME=NUMBER words as a mapping. Raises InputError as `named_paths`, and for other values than whole numbers."""
     numbers = _values_by_name(words, "number")
     for name, number in numbers.items():
         if not re.fullmatch("-?[0-9]+", number):
@@ -229,9 +229,9 @@ def start(
 ) -> None:
     """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
 
-    130 says that a user interrupted it; 75, that a signal stopped a training, which the same command goes on with; 69,
-    that another process of the same job failed. `run` returns a one-line summary or None. Any other error is a
-    fault of the program and keeps its traceback.
+    Exit code 130: a user interrupted it. 75: a signal stopped a training, which the same command goes on with. 69:
+    another process of the same job failed. `run` returns a one-line summary or None. Any other error is a fault of the
+    program and keeps its traceback.
     """
     garbage.collect_rarely()
     words = sys.argv[1:] if words is None else words

@@ -120,7 +120,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def write(overview: Overview, path: Path) -> None:
-    """Write the picture, as the ending of `path` says: .svg, or .html with a table of all nodes below it."""
+    """Write the picture as .svg, or as .html with a table of all nodes below it, by the ending of `path`."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )

@@ -91,15 +91,15 @@ def _row(
     tokens: float | None,
 ) -> dict[str, Any]:
     """Operations and hours of several jobs; None where they are not known."""
-    known_work = [job for job in work if job and job.operations is not None]
-    ranges = [hours for job in known_work if (hours := gpu_hours(plan, job))]
+    counted = [job for job in work if job and job.operations is not None]
+    ranges = [hours for job in counted if (hours := gpu_hours(plan, job))]
     return {
         "work": label,
         "parameters": parameters,
         "tokens": tokens,
-        "operations": total([job.operations for job in known_work]) if known_work else None,
+        "operations": total([job.operations for job in counted]) if counted else None,
         "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
-        "core_hours": total([core_hours(rates, job) for job in known_work]) if rates and known_work else None,
+        "core_hours": total([core_hours(rates, job) for job in counted]) if rates and counted else None,
     }
 
 

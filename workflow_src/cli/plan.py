@@ -1,7 +1,7 @@
 """The plan of an experiment, the jobs that Snakemake would run: by stage and system, with reasons and hours.
 
-Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and with what it recorded of each
-file. Nothing is run.
+Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and its records of files. Nothing is
+run.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
     """
     with _dag(request) as (dag, plan):
         corpus, rates = sizes(plan), None
-        # Where the number of pairs is not known, neither are hours of what follows it.
+        # Without the number of pairs, hours of later jobs are not known either.
         counted = None if automatic(plan) and corpus.pairs is None else numbered(plan, corpus)
         nodes, graph = _nodes(dag, plan, counted, corpus)
         if counted:

@@ -1,4 +1,4 @@
-"""Strict configuration without torch: `load` reads and checks it, `Plan` says which files and jobs follow from it."""
+"""Strict configuration without torch: `load` reads and checks it, `Plan` has the files and settings of its jobs."""
 
 from workflow_src.config.load import load, load_experiment
 from workflow_src.config.plan import Plan

@@ -109,7 +109,7 @@ def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:
 
 
 def _path(where: str, location: Sequence[str | int]) -> str:
-    """A setting in one line, whatever characters a name has."""
+    """The place of a setting as one line of printable text."""
     return ".".join(filter(None, [where, place([_cut(part) for part in location])]))
 
 

@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a name that occurs twice in a section; YAML would silently take the last value."""
 
     def get_single_node(self) -> yaml.Node | None:
-        # Before `<<` is replaced by the keys that it merges, which a section may set anew.
+        # Checked before `<<` is replaced by the keys that it merges, which a section may override.
         top = super().get_single_node()
         waiting, visited = [top], set()
         while waiting:
@@ -88,9 +88,9 @@ def _mapping(path: Path) -> dict[str, Any]:
 def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
     """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
 
-    A definition of a dataset, which is a mapping with a name, replaces another one as a whole, because
-    they describe different corpora. Without `null_removes` null replaces too, and definitions merge, as when Snakemake
-    lays one configuration file over another.
+    A definition of a dataset, which is a mapping with a name, replaces another one as a whole, because they describe
+    different corpora. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
+    configuration file over another.
     """
     merged = dict(below)
     for key, value in above.items():

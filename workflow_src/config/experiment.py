@@ -51,7 +51,7 @@ SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
 Partition = Annotated[str, matching(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
 Device = Annotated[str, matching(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
-# What every random-number generator takes.
+# The range that every random-number generator accepts.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
 # How fast a moving average of gradients forgets.
@@ -80,7 +80,7 @@ class TrainingConfig(Frozen):
         None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
     )
     validate_every: AtLeast1 = Field(AUTO, description="updates; auto: a tenth of max_steps")
-    # These two change no weights: rules hand them over outside of what makes them rerun.
+    # These two change no weights: rules pass them on outside of the settings that make them rerun.
     save_every: AtLeast1 = Field(
         AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
     )
@@ -94,7 +94,7 @@ class TrainingConfig(Frozen):
         None, gt=0, description="training stops after so many validations in a row without a better one (keep: best)"
     )
 
-    # Not handed to rules of training, which read the augmented text.
+    # Left out of the settings of training rules, which read the augmented text.
     augment: AugmentConfig | None = Field(
         None, exclude=True, description="shares of training pairs in capitals, as titles, with typing errors"
     )
@@ -355,7 +355,7 @@ class RuntimeConfig(Frozen):
         """How a training's command begins, before the module: Python, or torchrun where several processes work."""
         if self.devices * self.nodes == 1:
             return "python -m"
-        # Signals are handed on to the trainings, which save their state; versions without these options ignore them.
+        # torchrun forwards signals to trainings, which save their state; versions without these options ignore them.
         options = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300"
         torchrun = f"python -m torch.distributed.run --nproc-per-node {self.devices}"
         # Without `--` torchrun would take the module's own options for abbreviations of its own.

@@ -1,4 +1,4 @@
-"""The manifest of a report: systems, searches, decodes and rows with everything that tables and figures say of them.
+"""The manifest of a report: systems, searches, decodes and rows with all that tables and figures show of them.
 
 Titles, labels, order, curves and looks come from the declarations of families, searches and engines, so that tables
 and figures never test which member a row belongs to. `display.build` makes a manifest from the settings that the plan
@@ -43,7 +43,7 @@ def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], na
 
 @dataclasses.dataclass(frozen=True)
 class SystemInfo:
-    """A system: its family as tables say it, its training texts and their kind in words, and what it is built on."""
+    """A system: its family as in tables, its training texts and their kind in words, and its base."""
 
     name: str
     family: str
@@ -116,9 +116,9 @@ class DecodeInfo:
 
     `head` is its label without `notes`, which stand in brackets: what dev chose, and `own`, its settings one by one.
     `value` is that of its search's series. Decodes of equal `curve` differ in that value only. `reference` is the key
-    by which rows that others are compared with are ordered, None for other rows. `candidates` are those that are
-    ranked for a sentence. `twin`: another system of the family refines the same model, so that labels name the system.
-    `aligned`: its outputs are read off alignments.
+    that orders the rows which others are compared with, None for other rows. `candidates` are those that are ranked for
+    a sentence. `twin`: another system of the family refines the same model, so that labels name the system. `aligned`:
+    its outputs are read off alignments.
     """
 
     system: SystemInfo
@@ -154,7 +154,7 @@ class DecodeInfo:
 
     @property
     def plain(self) -> bool:
-        """True for a decode whose label says all of its own settings, none of them chosen on dev."""
+        """True for a decode whose label has all of its own settings, none of them chosen on dev."""
         return not self.notes and not self.details
 
     def label(self, mean_steps: float | None = None) -> str:
@@ -174,7 +174,7 @@ class DecodeInfo:
 
 @dataclasses.dataclass(frozen=True)
 class RowInfo:
-    """One translation: a decode with a seed, on a split. `settings` are those that it was decoded with.
+    """One translation: a decode with a seed, on a split. `settings` are the settings of the decode.
 
     `aligned`: its outputs are read off alignments.
     """

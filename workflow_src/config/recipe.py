@@ -1,4 +1,4 @@
-"""A recipe: what becomes of a dataset before systems learn from it."""
+"""A recipe: the preparation of a dataset for training."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ little longer in the queue. A job that is ended all the same is retried with lar
 A training that needs longer than the limit goes on from its state when it is retried; other jobs do not, and are cut
 smaller instead (`distillation.TEACHER.shards`).
 
-Rates that time is taken from lie well below what is measured: GPUs at the low end of the shares of `continuum
-estimate`, processors at 5 Gflop/s a thread in training (82 measured with small models on one thread of a Xeon with
-matrix units) and 1 Gflop/s in decoding; times are then doubled.
+Assumed rates are well below measured ones: GPUs at the low end of the shares of `continuum estimate`, processors at 5
+Gflop/s a thread in training (82 measured with small models on one thread of a Xeon with matrix units) and 1 Gflop/s in
+decoding; times are then doubled.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FIXED = {
 }
 # Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
 CORPUS = {
-    # Filters that keep what they have seen, and language by a model.
+    # Filters that remember pairs, and language identification.
     "clean": (100, 250_000),
     "normalise": (500, 50_000),
     "normalise_monolingual": (100, 50_000),
@@ -183,7 +183,7 @@ class Requests:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
         system = self.plan.system(name)
         if system.family.fit:
-            # Every subword of the target, and what is counted of it, a few times over.
+            # All subwords of the target with their counts, a few times over.
             subwords = min(self.pairs, getattr(system.model, "max_sentences", None) or self.pairs) * self.length
             return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model = system.training, system.model
@@ -205,7 +205,7 @@ class Requests:
         minutes = self._minutes(
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )
-        # The source is read whole; hypotheses are what a batch holds.
+        # The whole source is in memory; hypotheses are those of one batch.
         source_mb = pairs * self.length * 6 / 1e6
         hypotheses_mb = self._hypotheses_mb(teacher, settings.batch * search_of(search).width(search))
         return self._process + source_mb + self._weights_mb(teacher, 3) + hypotheses_mb, minutes
@@ -222,7 +222,7 @@ class Requests:
         return max(limits.get(split) or generator.get(split) or HELD_OUT for split in ("dev", "test"))
 
     def _joining(self) -> tuple[float, float]:
-        """Shards of a split are read a line at a time, by a process that imports what decoding needs."""
+        """Shards of a split are read a line at a time, by a process with the imports of decoding."""
         return PROCESS + 500, STARTING_MINUTES + self._held_out() / CORPUS["merge_distilled"][1]
 
     def _decoding(self, decode: Decode, tried: bool, shards: int = 1) -> tuple[float, float]:
@@ -246,10 +246,10 @@ class Requests:
 
 
 def _feed_forward(model: Any) -> int:
-    """Width of a model's feed-forward layers; four times its own where its settings do not say."""
+    """Width of a model's feed-forward layers; four times its width where its settings have none."""
     return getattr(model, "feed_forward", 4 * _width(model))
 
 
 def _width(model: Any) -> int:
-    """Width of a model; one that is usual, where its settings do not say, as of models made elsewhere."""
+    """Width of a model, or a usual one where its settings have none, as those of models made elsewhere."""
     return getattr(model, "dim", WIDE)

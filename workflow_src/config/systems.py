@@ -81,7 +81,7 @@ def resolve_systems(config: WorkflowConfig) -> dict[str, System]:
 
 
 def _check_likelihood(config: WorkflowConfig) -> None:
-    """Check the names and seeds of systems that say which pairs are likely. Raises ConfigError."""
+    """Check the section `likelihood`: names of systems, seeds and settings. Raises ConfigError."""
     reversed_systems = [other for other, system in config.systems.items() if system.reversed]
     for name, section in config.likelihood.items():
         if name not in config.systems:

@@ -13,7 +13,7 @@ MONOLINGUAL: Literal["monolingual"] = "monolingual"
 LIKELY: Literal["likely"] = "likely"
 MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL, LIKELY)
 
-# What a system learns from: one text, or several with their weights.
+# Training texts of a system: one, or several with their weights.
 Data = str | dict[str, float]
 
 

@@ -52,7 +52,7 @@ class Augmenter:
         return random.Random(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest())
 
     def _drawn(self, number: float) -> str | None:
-        """The modifier of a number in [0, 1), each as often as its share says."""
+        """The modifier of a uniform number in [0, 1), each with the probability of its share."""
         bound = 0.0
         for name in MODIFIERS:
             bound += getattr(self.settings, name)

@@ -84,7 +84,7 @@ def epoch_batches(
 def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
     """Cut rows, sorted by rising cost, into the longest runs whose number times last cost is within the budget."""
     batches, begin = [], 0
-    # Rows up to ends[i] cost no more than values[i]: what a batch may hold changes only there.
+    # Rows up to ends[i] cost at most values[i]: the number of rows that a batch may hold changes only there.
     values, starts = np.unique(costs, return_index=True)
     ends = np.append(starts[1:], len(costs)).tolist()
     values = values.tolist()

@@ -48,7 +48,7 @@ class RawCorpus:
 
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
-    manager. Texts are streamed. `dropped` counts what is left out, by train, dev or test set and by reason: `markup`
+    manager. Texts are streamed. `dropped` counts lines left out, by train, dev or test set and by reason: `markup`
     (lines that are tags) and `minimum_score`.
     """
 
@@ -226,7 +226,7 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
         with RawCorpus(dataset, languages, Path) as corpus:
             return sum(1 for _ in corpus.parts_of("train"))
     except (ArtifactError, ConfigError):
-        # The job that reads them says what is wrong.
+        # The job that reads them reports the error.
         return None
 
 

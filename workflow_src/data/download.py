@@ -1,4 +1,4 @@
-"""Fetching files: from mirror folders first, then from the network; their sums are compared whatever the source."""
+"""Fetching files: from mirror folders first, then from the network; their sums are always compared."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def fetch(
 ) -> tuple[Path, str]:
     """A local copy of `file`, and its SHA-256: of a mirror, or in `folder`, where it is downloaded to if need be.
 
-    `name` is the file's key in the dataset, for messages. A file appears under its name only when it is whole and
-    its sum is right. Without a sum its size is compared, if the dataset gives one. Raises ArtifactError when
-    a sum or size is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is
-    false, or when the network fails for good.
+    `name` is the file's key in the dataset, for messages. A file appears under its name only when it is whole and its
+    sum is right. Without a sum its size is compared, if the dataset gives one. Raises ArtifactError when a sum or size
+    is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is false, or when
+    the network fails for good.
     """
     if in_mirror := _in_mirror(file, mirrors):
         mirror, path = in_mirror

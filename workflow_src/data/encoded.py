@@ -112,7 +112,7 @@ def write_pairs(
         digest = hashlib.sha256(dtype.str.encode())
         for side, writer in writers.items():
             offsets = writer.offsets()
-            # Not np.save: it writes behind the file's back, and its errors do not say why.
+            # Not np.save: it bypasses the file object, and its errors lack the reason.
             np.lib.format.write_array_header_1_0(tables[side], np.lib.format.header_data_from_array_1_0(offsets))
             tables[side].write(offsets.data.cast("B"))
             digest.update(writer.digest.digest())
@@ -208,7 +208,7 @@ class EncodedCorpus:
 
     @property
     def digest(self) -> str:
-        """Digest of the content, as PREFIX.json says it."""
+        """Digest of the content, from PREFIX.json."""
         return str(self.summary.get("digest"))
 
     @property

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 FIRST_NIBBLE = 0xF8A0
 NIBBLES = tuple(chr(FIRST_NIBBLE + value) for value in range(16))
 _RUN = re.compile(f"[{NIBBLES[0]}-{NIBBLES[-1]}]+")
-# Characters always escaped: nibbles, control characters (they separate pieces and lines in model files), and the
-# two characters that SentencePiece writes for a space and for an unknown.
+# Characters always escaped: nibbles, control characters (they separate pieces and lines in model files), and the two
+# characters that SentencePiece writes for a space and for an unknown.
 RESERVED = frozenset(NIBBLES) | frozenset(map(chr, range(32))) | {"\x7f", "\u2581", "\u2585"}
 
-# Words in which subword-nmt's own signs occur as text: what it writes between subwords, and at the end of a word.
+# Words with the signs that subword-nmt writes between subwords and at the end of a word.
 BPE_SIGNS = "@@+|</w>"
 
 

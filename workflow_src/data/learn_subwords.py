@@ -20,7 +20,7 @@ from workflow_src.spec import BOS, EOS, PAD, UNK
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 # Ends a piece of subword-nmt that is not the last one of its word.
 JOINER = "@@"
-# SentencePiece's result depends on the number of threads, so that it cannot be the machine's.
+# Fixed, because SentencePiece's result depends on the number of threads.
 SENTENCEPIECE_THREADS = 4
 # Lines that SentencePiece learns from, of both languages; of more, every so many-th.
 MOST_LINES = 10_000_000

@@ -1,4 +1,4 @@
-"""Reading text line by line, strictly: UTF-8 or an error that says where it is not."""
+"""Reading UTF-8 text line by line, with an error that names the line and byte of other text."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ def has_source_and_references(text: str) -> bool:
 def segments(text: str, name: str, language: str, translator: str | None = None) -> list[Segment]:
     """The segments of SGML or XML, entities resolved; empty ones stay.
 
-    Of XML that has source and references in one file, those in `language`; `translator` says whose where there are
-    several, and has no effect on other texts. Raises ArtifactError naming the file where this is not clear or the file
-    is not well formed.
+    Of XML that has source and references in one file, those in `language`; `translator` chooses one of several, and has
+    no effect on other texts. Raises ArtifactError naming the file where this is not clear or the file is not well
+    formed.
     """
     if has_source_and_references(text):
         return _xml_segments(text, name, language, translator)

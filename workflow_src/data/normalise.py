@@ -12,8 +12,7 @@ from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.tokenisers import spaced
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 
-# Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: what stands on either side
-# of a NUL is not one word.
+# Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: a NUL separates words.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 # Invisible format characters that carry no text: soft hyphen, zero-width space, word joiner, byte order mark, marks of
 # writing direction, interlinear annotation. Joiners (U+200C, U+200D), variation selectors, fillers and tags stay inside

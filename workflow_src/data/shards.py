@@ -1,7 +1,7 @@
 """Shards, parts of a text that several jobs write: their lines, and reading them in order, all verified.
 
 A shard is a JSON line for each sentence. The record beside it, written last, has its number and their count, its
-digest, and the digests of what it was made from.
+digest, and the digests of its inputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Subword models: text to ids and back, without losing a character.
 
 Two methods: SentencePiece (unigram or BPE) on plain text, and subword-nmt's BPE on words between spaces. Both give
-`decode(encode(text)) == text` for text with single spaces between words: what a model does not know is escaped (see
+`decode(encode(text)) == text` for text with single spaces between words: unknown characters are escaped (see
 escapes.py). Ids 0 to 3 are PAD, BOS, EOS and UNK in every vocabulary; encoding never yields one of them.
 """
 
@@ -111,8 +111,8 @@ class BpeSide:
 class Subwords:
     """The subword models of a recipe, as `learn` wrote them.
 
-    Where the recipe has `placeholders`, spans such as URLs are symbols of the vocabulary in ids, and text again in what
-    is decoded with its `sources`.
+    Where the recipe has `placeholders`, spans such as URLs are symbols of the vocabulary in ids. Decoding takes their
+    text from `sources`.
     """
 
     def __init__(self, source: _Side, target: _Side, description: dict[str, Any]):
@@ -183,7 +183,7 @@ class Subwords:
         return list(zip(*sides, strict=True))
 
     def decode_source(self, ids: list[list[int]], sources: Sequence[str] | None = None) -> list[str]:
-        """Text of every sentence of ids, whose placeholders are those of `sources`; never fails on what a model wrote.
+        """Text of every sentence of ids, whose placeholders are those of `sources`; never fails on outputs of models.
 
         Raises ConfigError without sources where the models have placeholders.
         """
@@ -197,8 +197,7 @@ class Subwords:
         return self._decoded(self._target, [self._in_vocabulary(sentence) for sentence in ids], sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
-        """What became of each source's placeholders in its translation (see `Placeholders.outcomes`); None without
-        placeholders."""
+        """`Placeholders.outcomes` of each source and its translation; None without placeholders."""
         if self.placeholders is None:
             return None
         texts = self._target.decode([self._in_vocabulary(sentence) for sentence in ids])
@@ -335,8 +334,8 @@ def copy(
 ) -> Subwords:
     """Copy the subwords that `description`, a subwords.json, describes to `folder`; weights trained with them fit.
 
-    What `settings` state must be what the subwords were learned with; what they leave open follows the subwords.
-    Raises ConfigError where a stated setting or `placeholders` differ.
+    Stated `settings` and `placeholders` must be those that the subwords were learned with, else ConfigError is raised;
+    other settings follow the subwords.
     """
     original, folder = Subwords.load(description.parent), Path(folder)
     content = original.description

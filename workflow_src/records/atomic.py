@@ -68,7 +68,7 @@ class _File(io.FileIO):
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy a file's content. Raises ArtifactError where there is no room for it."""
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    # A new file: what was there may be known by other names too (`link_file`), and keeps its content there.
+    # A new file: the old one may have other names too (`link_file`), and keeps its content there.
     Path(target).unlink(missing_ok=True)
     with room_for(target):
         shutil.copyfile(source, target)

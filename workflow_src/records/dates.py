@@ -48,16 +48,16 @@ def check_dates(paths: Iterable[str | Path]) -> None:
     ahead = sorted({path for path in _files(paths) if _date(path) > latest})
     if ahead:
         date = datetime.datetime.fromtimestamp(_date(ahead[0])).isoformat(" ", "seconds")
-        others, cure = "", f"touch {shlex.quote(ahead[0])}"
+        more_files, cure = "", f"touch {shlex.quote(ahead[0])}"
         if len(ahead) > 1:
-            others = f", and so {'is 1 more file' if len(ahead) == 2 else f'are {len(ahead) - 1} more files'}"
-            # One date for all: a file must not become newer than what was made from it.
+            more_files = f", and so {'is 1 more file' if len(ahead) == 2 else f'are {len(ahead) - 1} more files'}"
+            # One date for all: an input must not become newer than its outputs.
             now = datetime.datetime.now().isoformat("T", "seconds")
             folders = sorted({os.path.dirname(path) or "." for path in ahead})
             cure = f"find {shlex.join(folders)} -maxdepth 1 -type f -newermt now -exec touch -d {now} {{}} +"
         raise ArtifactError(
             ahead[0],
-            f"is dated in the future ({date}){others}: jobs that read it would fail",
+            f"is dated in the future ({date}){more_files}: jobs that read it would fail",
             f"run `{cure}`",
         )
 

@@ -123,7 +123,7 @@ class Chain:
         return self._digests[path]
 
     def in_order(self) -> list[Record]:
-        """Records in the order of the flow: each after all that it was made from; ties by path."""
+        """Records in the order of the flow: each after those of its inputs; ties by path."""
         depths: dict[str, float] = {}
 
         def depth(path: str) -> float:
@@ -135,7 +135,7 @@ class Chain:
 
         for path in self.records:
             depth(path)
-        # An unreadable record has unknown inputs: its place is before all that is made from it.
+        # An unreadable record has unknown inputs: its place is before the records that are made from it.
         for path, record in self.records.items():
             if record.block is None:
                 users = [depths[user.path] for user in self.records.values() if path in user.built_on]
@@ -259,7 +259,7 @@ def _relative(path: Path, base: Path) -> str:
 
 
 def verify(folder: str | Path) -> str:
-    """Check the results in `folder` and all that they were made from; a summary of one line.
+    """Check the results in `folder` and all their inputs; returns a summary of one line.
 
     Raises ArtifactError with one sentence that names the first file, in the order of the flow, that was changed, is
     missing, or was made from an input that has changed since.
@@ -277,7 +277,7 @@ def verify(folder: str | Path) -> str:
 
 
 def check_finished(folder: str | Path) -> None:
-    """Raises ArtifactError where no run has ended with the results in `folder`, nor with what was made from them."""
+    """Raises ArtifactError where no finished run has the results in `folder`, or results made from them."""
     chain = Chain(folder)
     if (chain.folder / LAST).is_file():
         return

@@ -28,7 +28,7 @@ log = logging.getLogger("continuum")
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 FOLDER = "CONTINUUM_DEVICE_LOCKS"
-# Not where TMPDIR says: schedulers give every job one of its own.
+# Not in TMPDIR: schedulers give every job one of its own.
 DEFAULT_FOLDER = "/tmp/continuum-devices"
 # GPUs that a parent process took for this one.
 LEASED = "CONTINUUM_DEVICES_LEASED"
@@ -56,8 +56,8 @@ class Lease:
 def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | None = None) -> Lease | None:
     """Take `count` GPUs that no other job holds, all or none at a time, and set CUDA_VISIBLE_DEVICES to them.
 
-    `names` maps names of GPUs in CUDA_VISIBLE_DEVICES to names of their locks; default: all visible GPUs. Waits
-    until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
+    `names` maps names of GPUs in CUDA_VISIBLE_DEVICES to names of their locks; default: all visible GPUs. Waits until
+    enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
 
     Raises ConfigError when more are wanted than there are, and GpuBusy, which names the holders, when the time is up.
     """
@@ -125,7 +125,7 @@ def visible() -> dict[str, str]:
 
 
 def _installed() -> list[str]:
-    """UUIDs of the machine's GPUs in the order of their numbers, as far as nvidia-smi says."""
+    """UUIDs of the machine's GPUs in the order of their numbers, from nvidia-smi; none without it."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
@@ -158,7 +158,7 @@ def _create(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        # Whatever the umask is, all users may add files and remove only their own.
+        # With any umask, all users may add files and remove only their own.
         fresh.chmod(0o1777)
         try:
             # Under its name only when it is as it should be; an empty folder of another job is replaced.

@@ -43,9 +43,9 @@ def _started(process: int) -> str:
 
 
 def watch() -> None:
-    """Turn SIGTERM and SIGUSR1 into an exit that removes what is half-written, and end when the workflow's process has.
+    """Turn SIGTERM and SIGUSR1 into an exit that removes partial files, and end when the workflow's process ends.
 
-    A stage that handles the signals itself, as training does, goes on to do so.
+    A stage that handles the signals itself, as training does, keeps its handlers.
     """
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGUSR1):

@@ -1,8 +1,8 @@
 """Declarations: model families, searches, engines, metrics, analyses, and the roles between systems.
 
-A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
-command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
-imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
+Configuration, names of files, command-line options, choices on dev, costs, labels and looks of a member all follow from
+its declaration. Code is named as "module:object" and is imported inside of jobs only, so that planning needs no torch.
+Standard library and pydantic only.
 """
 
 from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from workflow_src.spec.sections import Frozen
 
-# What a filter may read beside the two texts: the pair's score, a column of the corpus.
+# An input of filters beside the two texts: the pair's score, a column of the corpus.
 SCORES = "scores"
 
 
@@ -33,10 +33,10 @@ class Filter:
     settings    a class of its own; every setting has a default
     check       "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list
                 with the verdict on each. It is made once for a text, whose pairs come in their order, so that it may
-                keep what it has seen
+                remember pairs
     each_side   whether it judges each side by itself, so that it cleans text of one language too, as both sides
     looks_back  whether its verdict on a pair depends on pairs that came before
-    needs       what it reads beside the two texts: SCORES
+    needs       its inputs beside the two texts: SCORES
     conflict    (settings, languages of source and target) -> None, or why it cannot filter such a text, or would leave
                 it as it is: the end of a sentence that begins with its name
     """

@@ -52,7 +52,7 @@ Weights = Mapping[str, Mapping[str, float]]
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A kind of model: how it is configured, built, trained and validated, and what can decode it.
+    """A kind of model: its configuration, construction, training, validation and searches.
 
     model           settings; they have `dim` (width) and `max_positions`
     presets         file of presets; None for models made elsewhere
@@ -81,8 +81,8 @@ class Family:
     refuses         (model settings, search, its settings) -> None, or why a model of these settings cannot be decoded
                     so; of the base of a system too
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
-                    parameters that were set, or None where the model starts at random; None: tensors that
-                    agree in name and shape are copied
+                    parameters that were set, or None where the model starts at random; None: tensors that agree in name
+                    and shape are copied
     continues       model settings that must be those of the system that it starts from, which has the same `build`:
                     `init_from` names it, or `initial_weights` is its file. Its weights are validated before the first
                     update, too. None: a system may start at random
@@ -190,7 +190,7 @@ class Search:
     held        (settings, Sizes) -> bytes that are held at once, at least, beside the network; None: the scores of the
                 vocabulary at every position of all hypotheses, and some states
     baseline    the search of the same model that its rows are compared with; None: the reference
-    reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
+    reference   (settings) -> a key: others are compared with the row whose key is the largest
     control     the search of the base that differs from this one only in how it refines
     label       (settings) -> the name of a row in tables; None: the title with its series
     details     (settings) -> words in brackets behind the label; None: the decode's name where it says more than

@@ -59,8 +59,8 @@ class Texts:
     """Detokenised, cased texts, a sentence each: translations with their references, and sources as models see them.
 
     Where a source has several references, `references` are the first ones and `more` has the lines of each other one,
-    empty where it lacks a sentence. A metric that takes all of them says so (`Metric.references`).
-    `computed` has what programs computed, by the names of their metrics.
+    empty where it lacks a sentence. A metric that takes all of them says so (`Metric.references`). `computed` has
+    figures that programs computed, by the names of their metrics.
     """
 
     hypotheses: Sequence[str]
@@ -72,8 +72,8 @@ class Texts:
 
     @property
     def all_references(self) -> list[list[str]]:
-        """The lines of every reference as sacreBLEU takes them: None, of which its types say nothing, where a further
-        one lacks a sentence."""
+        """The lines of every reference as sacreBLEU takes them: None where a further one lacks a sentence, which its
+        types leave out."""
         further = [[line or None for line in lines] for lines in self.more]
         return [list(self.references), *cast(list[list[str]], further)]
 
@@ -112,8 +112,8 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """A way to count the main metric that published figures may follow: its name for `report.expected_convention`, what
-    tables call it, and what it counts, in words."""
+    """A way to count the main metric that published figures may follow: its name for `report.expected_convention`, its
+    title in tables, and its definition in words."""
 
     name: str
     title: str
@@ -128,8 +128,8 @@ class NoSettings(Frozen):
 class Program:
     """A program that computes figures of sentences in an environment of its own, whose packages need other versions.
 
-    A rule of its own, score_NAME, starts it for every row whose split tables are of. `stages/score_sentences.py` says
-    what the program reads and writes.
+    The rule score_NAME starts it for every row of the split that tables show. `stages/score_sentences.py` describes its
+    input and output.
 
     file         in Python, with nothing but its standard library and packages of the environment
     environment  a YAML file of Conda's. It also has pydantic, PyYAML, rich and tyro
@@ -207,7 +207,7 @@ class Metric:
         return 1 if self.better == "higher" else -1
 
     def clipped(self, figure: float) -> float:
-        """The figure, or the bound that it lies beyond."""
+        """The figure, cut to the bounds."""
         low, high = self.bounds
         figure = figure if low is None else max(figure, low)
         return figure if high is None else min(figure, high)

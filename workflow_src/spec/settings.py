@@ -126,7 +126,7 @@ class SearchSettings(Frozen):
 
     @classmethod
     def checked_value(cls, name: str, value: Any, section: str = "") -> Any:
-        """The value of one setting as its type, whatever other settings it needs. Raises ConfigError as `checked`."""
+        """The value of one setting as its type, without checks of other settings. Raises ConfigError as `checked`."""
         try:
             return getattr(_class_of_field(cls, name).model_validate({name: value}), name)
         except pydantic.ValidationError as failure:
@@ -144,7 +144,7 @@ class SearchSettings(Frozen):
         return refused(error, name)
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
-        """Raises ConfigError for a setting that does nothing, because the one that it is `only_with` is None or 0.
+        """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.
 
         Such a setting may have its default, and dev may not choose it (`tune`).
         """

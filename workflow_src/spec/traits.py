@@ -17,7 +17,7 @@ VECTOR_FIELD = "vector field"  # the direction is the network's own output, not 
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
 ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
-# What a system with a trait does, as the end of a sentence that begins with "a system that".
+# Traits in words, as the end of a sentence that begins with "a system that".
 PHRASES = {
     AUTOREGRESSIVE: "writes one word after another",
     SCORER: "scores given outputs",
@@ -43,5 +43,5 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 
 def phrase(trait: str | None) -> str:
-    """A trait in words, as what a system with it does: `scores given outputs`. A plug-in's trait goes by its name."""
+    """A trait in words, after "a system that": `scores given outputs`. A plug-in's trait goes by its name."""
     return PHRASES.get(trait, f'has the trait "{trait}"') if trait else "is trained here"

@@ -1,4 +1,4 @@
-"""The dev set that a system is measured on while it trains (`families/*/validation.py` says what is measured).
+"""The dev set that a system is measured on while it trains; `families/*/validation.py` has the measures.
 
 Generators are seeded afresh every time, so that figures of different steps compare and validation changes no training.
 """

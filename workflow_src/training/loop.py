@@ -109,7 +109,7 @@ class Trainer:
         )
         self.progress = Progress()
         self.preemption = Preemption()
-        # The update whose state was written last; 0 says none.
+        # The update whose state was written last; 0: none.
         self.saved = 0
         # The time of that, or of the start of training.
         self.saved_at = time.monotonic()
@@ -141,7 +141,7 @@ class Trainer:
     def _train(self) -> None:
         self._resume()
         progress, config = self.progress, self.config
-        parts = self._parts()
+        parts = self._batch_parts()
         mark = self._mark()
         self.model.train()
         if self.validate_start and config.max_steps and not (progress.step or progress.history):
@@ -204,7 +204,7 @@ class Trainer:
         step = self.progress.step
         return step % self.config.validate_every == 0 or step == self.config.max_steps
 
-    def _parts(self) -> Iterator[Part]:
+    def _batch_parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
         progress = self.progress
         size = max(1, self.config.batch_tokens // self.updater.parts_per_update)

@@ -104,7 +104,7 @@ class StateFolder:
     def finish(self, machine: dict[str, Any] | None = None) -> None:
         """Record that the system has been written, and the machine that it was trained on.
 
-        A job that lost what it wrote writes it again from the last state; by other code, training starts afresh.
+        A job whose output was lost writes it again from the last state; with other code, training starts afresh.
         """
         write_json(self.folder / FINISHED, {"finished": True, "code": self._code, "machine": machine or {}})
 

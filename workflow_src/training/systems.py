@@ -180,7 +180,7 @@ def start_from(
     initial: Path | None,
     untrained: bool,
 ) -> None:
-    """Start from the weights `initial`, from those of the base, or at random, as the family says.
+    """Start from the weights `initial`, from those of the base, or at random, as the family declares.
 
     Weights that are used `untrained`, or continued, must be all of the model's, and of a model with the same settings.
     Raises ArtifactError where they are not, ConfigError where a family needs some and there are none.
@@ -211,8 +211,10 @@ def start_from(
 
 
 def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
-    """Raises ArtifactError for other settings in what a family continues: even those that shape no tensor change what
-    weights compute."""
+    """Raises ArtifactError for weights that were trained with other values of the settings that a family continues.
+
+    Even settings that shape no tensor change the outputs of weights.
+    """
     trained, settings = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
     for name in family.continues or ():
         if name in trained and name in settings and trained[name] != settings[name]:

@@ -1,6 +1,6 @@
 """Which files an experiment has and which settings make each of them.
 
-Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), what depends on what (`graph.py`) and the
+Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), dependencies (`graph.py`) and the
 settings of every rule (`settings.py`).
 """
 

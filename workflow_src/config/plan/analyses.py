@@ -1,4 +1,4 @@
-"""The analyses of an experiment: which there are, what each looks at, and what changes its result."""
+"""The analyses of an experiment, with the systems and settings of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflow_src.spec import Analysis, AnalysisSettings, Use
 
 @dataclasses.dataclass(frozen=True)
 class PlannedAnalysis:
-    """An analysis of an experiment on a split: its file, the systems that it reads, and what changes its result.
+    """An analysis of an experiment on a split: its file, its systems, and all settings that change its result.
 
     `enabled` is also False where the experiment has nothing to analyse. `limits` bound memory and change no result.
     `reads` are files of translations.

@@ -66,7 +66,7 @@ class Graph(Paths):
 
     @property
     def scorers(self) -> list[str]:
-        """Systems that say which training pairs are likely."""
+        """Systems whose scores decide which training pairs are likely."""
         origins = filter(None, map(kind_and_system, self.texts))
         return [system for kind, system in origins if kind == LIKELY]
 
@@ -237,7 +237,7 @@ class Graph(Paths):
         return {entry.metric.name: entry.settings for entry in self.loaded.metrics if entry.metric.program}
 
     def program_files(self, metric: str) -> dict[str, str]:
-        """Files of the user's that a metric's program reads, by what they are; none where it is not measured."""
+        """Files of the user's that a metric's program reads, by their settings; none where it is not measured."""
         program, settings = metrics()[metric].program, self.program_settings.get(metric)
         return dict(program.files(settings)) if program and settings else {}
 
@@ -357,7 +357,7 @@ class Graph(Paths):
         return {name: self._control(decode) if name == control else None for name in controls()}
 
     def _control(self, decode: Decode) -> list[str] | None:
-        """(system, name) of the row of the base on test that differs in nothing but what refines; or None.
+        """(system, name) of the row of the base on test that differs only in how it refines; or None.
 
         Steps, engine, step size, and how lengths and stopping are decided are the same in both.
         """

@@ -1,6 +1,6 @@
-"""Selection of what an analysis looks at, by trait: searches that refine, models, systems, rows of the main table.
+"""Selection by trait of the searches that refine, models, systems and table rows that analyses look at.
 
-Declarations of analyses use these functions in their `select`. Entries are what settings of rules hold: `system`,
+Declarations of analyses use these functions in their `select`. Entries, as in the settings of rules, have `system`,
 `search`, the settings that analyses keep of it, and `model`, the system whose latents it moves or which it decodes.
 """
 

@@ -1,4 +1,4 @@
-"""Settings of rules: JSON that holds exactly what changes a rule's result, so that nothing else makes it run again."""
+"""Settings of rules: JSON of exactly the settings that change a rule's result, so that no others make it run again."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Settings(Graph):
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.system(system)
         training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
-        # BLEU on dev may say which weights are best, and stands in training.jsonl.
+        # BLEU on dev may decide which weights are best, and is in training.jsonl.
         learning = {
             "objective": resolved.objective.model_dump(mode="json"),
             "training": training,
@@ -129,7 +129,7 @@ class Settings(Graph):
         return self.distillation(teacher).search_settings().canonical()
 
     def settings_likelihood(self, system: str) -> str:
-        """Which pairs are kept of those that a system has scored."""
+        """Settings that decide which of the pairs that a system has scored are kept."""
         section = self.likelihood(system)
         return _json(
             {"system": system, "backward": section.backward, "keep": section.share, "maximum": section.maximum}
@@ -263,10 +263,12 @@ class Settings(Graph):
         settings = self.program_settings.get(name)
         return _json(settings.model_dump(mode="json") if settings else {})
 
-    def _scoring(self, by: str | None = None) -> dict[str, Any]:
-        """Settings of all metrics, or of the main one and the metric `by` alone."""
+    def _scoring(self, name: str | None = None) -> dict[str, Any]:
+        """Settings of all metrics, or of the main one and `name` alone."""
         metrics = self.loaded.metrics
-        chosen = tuple(entry for entry in metrics if by is None or entry.metric.name in (metrics[0].metric.name, by))
+        chosen = tuple(
+            entry for entry in metrics if name is None or entry.metric.name in (metrics[0].metric.name, name)
+        )
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,

@@ -58,7 +58,7 @@ def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
 
 
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
-    """The main metric on dev of a decode: of its own translations where `quality` scores them, else of what it chose.
+    """The main metric of a decode on dev: from its file of `quality`, or else from that of the `chosen` settings.
 
     `removal` names the repetitions that are removed from outputs before they are scored.
     """

@@ -70,7 +70,7 @@ class RunningProgram:
         return self.process.stdin
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request. Raises InputError for what the program refuses, or where it ends."""
+        """The answer to a request. Raises InputError where the program refuses it, or ends."""
         assert self.process.stdout
         with contextlib.suppress(BrokenPipeError):
             self._stdin.write(json.dumps(request) + "\n")
@@ -115,7 +115,7 @@ class RunningProgram:
         return DeclarationError(f'the program of metric "{self.metric.name}"', problem, fix)
 
     def _log_stderr(self) -> str:
-        """Put what the program wrote to stderr into the log; its last line."""
+        """Put the program's stderr into the log; returns its last line."""
         self.stderr.seek(0)
         text = self.stderr.read().decode(errors="replace").strip()
         log.debug("%s wrote:\n%s", self.metric.name, text[-KEPT:])
@@ -125,8 +125,8 @@ class RunningProgram:
 class FigureCache:
     """Figures by `sentence_key` in a folder, in lines ["KEY", FIGURE] of files that only grow.
 
-    Each job adds to a file of its own, `name`, so that jobs may run side by side. What a killed job left half-written
-    is not read.
+    Each job adds to a file of its own, `name`, so that jobs may run side by side. Incomplete lines of killed jobs are
+    not read.
     """
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Checks of what metrics return. Raises DeclarationError that names the metric, before a figure reaches a file."""
+"""Checks of the results of metrics. Raises DeclarationError that names the metric, before a figure reaches a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MORE = {"length_ratio"}
 
 
 def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.ndarray, Combine]:
-    """Counts (N, C) of the Segments that a metric returned for N sentences, and what combines their sums."""
+    """Counts (N, C) of Segments that a metric returned for N sentences, and the function that combines their sums."""
     where = f'metric "{metric.name}"'
     if not isinstance(returned, Segments):
         raise DeclarationError(where, f"returns {short_repr(returned)} as segments", "return Segments")

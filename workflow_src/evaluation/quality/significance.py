@@ -49,8 +49,8 @@ def randomisation_test(
 
     Under the null hypothesis the two outputs of a sentence might as well have been given by the other system. Each
     trial exchanges them with probability 1/2, sentence by sentence. With c the trials whose difference is at least as
-    large in absolute value as the real one, p = (c + 1) / (trials + 1): in at most a share a of null comparisons is
-    p <= a. All comparisons use the same exchanges, so a p-value does not depend on what else is tested.
+    large in absolute value as the real one, p = (c + 1) / (trials + 1): in at most a share a of null comparisons is p
+    <= a. All comparisons use the same exchanges, so a p-value does not depend on what else is tested.
     """
     baseline_sums, other_sums = baseline.sum(axis=-2), others.sum(axis=-2)
     real = combine(other_sums) - combine(baseline_sums)
@@ -73,8 +73,8 @@ def pairwise_test(
 ) -> np.ndarray:
     """p-values (R, K) of the difference in a figure between each of K rows and each of R `rivals`, numbers of rows.
 
-    `counts` are (K, N, C). Test, exchanges and p-values are those of `randomisation_test`; what a trial exchanges is
-    summed once for all pairs.
+    `counts` are (K, N, C). Test, exchanges and p-values are those of `randomisation_test`; sums of exchanges are
+    computed once for all pairs.
     """
     rows, sentences, size = counts.shape
     sums = counts.sum(axis=1)

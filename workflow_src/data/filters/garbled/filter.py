@@ -24,8 +24,8 @@ def _character(match: re.Match[str]) -> str:
     """The text of an HTML entity, white space as a space; an unknown name, such as &kde;, stays."""
     text = match[0]
     # `html.unescape` would take &notes; for &not; and es;
-    meant = html.unescape(text) if text[1] == "#" else html5.get(text[1:], text)
-    return " " if meant.isspace() else meant
+    character = html.unescape(text) if text[1] == "#" else html5.get(text[1:], text)
+    return " " if character.isspace() else character
 
 
 def without_entities(text: str) -> str:

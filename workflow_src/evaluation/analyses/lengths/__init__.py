@@ -46,7 +46,7 @@ class LengthsRow(Entry):
 
 
 class Lengths(FirstSentences):
-    """How well lengths are predicted, by model, and what it costs, by search."""
+    """How well lengths are predicted, by model, and BLEU at predicted lengths, by search."""
 
     candidates: int
     models: dict[str, Accuracy]

@@ -41,7 +41,7 @@ class Samples(FirstSentences):
 
 
 def select(_: SamplesSettings, loaded: Loaded) -> Selection:
-    """The first search that refines: trained networks before what the model does by itself."""
+    """The first search that refines: searches with trained networks before those of the model itself."""
 
     def rank(entry: Search) -> tuple[bool, int]:
         return searches()[entry["search"]].control is None, loaded.systems[entry["system"]].family.order

@@ -1,4 +1,4 @@
-"""What refinement does: edit distance from the first output, and repetitions (Lee et al. 2020, section 5.3)."""
+"""Changes by refinement: edit distance from the first output, and repetitions (Lee et al. 2020, section 5.3)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def score(texts: Texts, _settings: NoSettings) -> Score:
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Within the block sacreBLEU bootstraps with BOOTSTRAP_SEED, whatever SACREBLEU_SEED was."""
+    """Within the block sacreBLEU bootstraps with BOOTSTRAP_SEED in place of SACREBLEU_SEED."""
     previous = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
     try:

@@ -13,5 +13,5 @@ def segments(texts: Texts, _settings: Settings) -> Segments:
 
 
 def score(texts: Texts, settings: Settings) -> Score:
-    """The mean over sentences; the signature says the model, its digest and the version of COMET."""
+    """The mean over sentences; the signature has the model, its digest and the version of COMET."""
     return Score(float(segments(texts, settings).values.mean()), signature=texts.computed[METRIC.name].signature)

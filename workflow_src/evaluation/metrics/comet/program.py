@@ -147,7 +147,7 @@ class Scorer:
 
 
 def main():
-    # What libraries print goes to stderr.
+    # Output of libraries goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
