@@ -50,7 +50,7 @@ def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monk
         assert core_hours(rates, work) == pytest.approx(steps * tokens * 0.001 / 3600)
     # An autoregressive output is as long as it is; of others, what was cut off was computed too.
     for name, length in (("teacher", 7), ("lvm", 12)):
-        decode = next(one for one in plan.loaded.decodes if one.system == name)
+        decode = next(d for d in plan.loaded.decodes if d.system == name)
         expected = decoding_operations(plan, plan.system(name), decode.combinations()[0], 1, length) / 0.01
         assert rates.decoding[name] == pytest.approx(expected)
     assert "lm" not in rates.training

@@ -21,11 +21,11 @@ def mine(tmp_path, monkeypatch):
         texts = {
             split: [{"texts": {code: f"{split}.{code}" for code in ("de", "en")}}] for split in ("train", "dev", "test")
         }
-        named = {"name": "own", "languages": ["de", "en"], "kind": "files", "generator": None, **texts, **dataset}
+        definition = {"name": "own", "languages": ["de", "en"], "kind": "files", "generator": None, **texts, **dataset}
         content = {
             "experiment": "mine",
             "extends": "smoke",
-            "recipe": {"name": "mine", "dataset": named, **(recipe or {})},
+            "recipe": {"name": "mine", "dataset": definition, **(recipe or {})},
         }
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | ({"systems": systems} if systems else {})))
 
@@ -34,10 +34,10 @@ def mine(tmp_path, monkeypatch):
 
 
 def refused() -> str:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as stop:
         cli.main(["check", "mine.yaml"])
-    assert isinstance(left.value.code, str) and "\n" not in left.value.code
-    return left.value.code
+    assert isinstance(stop.value.code, str) and "\n" not in stop.value.code
+    return stop.value.code
 
 
 def test_all_is_there(mine, capsys):

@@ -23,17 +23,17 @@ def mine(tmp_path, monkeypatch):
         texts = [{"texts": {"de": "x.de", "en": "x.en"}}]
         dataset = {"name": "mine", "languages": ["de", "en"], "files": {"pairs": DOWNLOAD}, "train": table}
         recipe = {"name": "mine", "dataset": dataset | {"dev": texts, "test": texts}, "clean": clean}
-        own = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
+        raw = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
 
     return write
 
 
 def clean(capsys, *words, code=0):
     if code:
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as stop:
             main(["clean", *words])
-        return str(left.value.code)
+        return str(stop.value.code)
     main(["clean", *words])
     return capsys.readouterr().out
 

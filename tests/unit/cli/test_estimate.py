@@ -96,10 +96,10 @@ def test_more_of_anything_costs_more():
 def test_unknown_numbers_of_pairs_are_said():
     dataset = {"name": "mine", "languages": ["de", "en"]}
     dataset |= {split: [{"texts": {"de": f"{split}.de", "en": f"{split}.en"}}] for split in ("train", "dev", "test")}
-    mine = load_experiment("mine", extends="demo", recipe={"name": "mine", "dataset": dataset})
-    text = as_text(estimate(Plan(mine)))
+    loaded = load_experiment("mine", extends="demo", recipe={"name": "mine", "dataset": dataset})
+    text = as_text(estimate(Plan(loaded)))
     assert "Distillation is not counted" in text and "give --pairs" in text
-    assert "not counted" not in as_text(estimate(Plan(mine), pairs=1000)).splitlines()[-1]
+    assert "not counted" not in as_text(estimate(Plan(loaded), pairs=1000)).splitlines()[-1]
 
 
 def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
@@ -136,19 +136,19 @@ def test_the_commands(capsys):
     assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8
     cli.main(["check", "wmt16"])
     assert capsys.readouterr().out.startswith("wmt16 is valid: experiment wmt16, ")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as stop:
         cli.main(["check", "nothing.yaml"])
-    assert left.value.code == "error: nothing.yaml does not exist."
-    with pytest.raises(SystemExit) as left:
+    assert stop.value.code == "error: nothing.yaml does not exist."
+    with pytest.raises(SystemExit) as stop:
         cli.main(["estimate", "wnt16"])
-    assert did_you_mean("wmt16") in left.value.code
+    assert did_you_mean("wmt16") in stop.value.code
     for words, message in (
         (["--pairs", "-5"], "error: --pairs is -5; allowed: above 0."),
         (["--length", "0"], "error: --length is 0.0; allowed: above 0."),
     ):
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as stop:
             cli.main(["estimate", "demo", "--no-calibration", *words])
-        assert left.value.code == message
+        assert stop.value.code == message
 
 
 def test_a_reader_that_leaves_early_is_no_error():
@@ -199,8 +199,8 @@ def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_
     text = Path("mine.yaml").read_text().replace("my.de", "my.de.gz").replace("my.en", "my.en.gz")
     Path("packed.yaml").write_text(text)
     assert estimate(Plan(cli.read_configuration("packed.yaml")), length=9)["pairs"] == 10_000
-    more = estimate(plan, pairs=160_000, length=9)
-    assert more["work"][0]["updates"] == 8000 and more["vocabulary_size"] == 4000
+    larger = estimate(plan, pairs=160_000, length=9)
+    assert larger["work"][0]["updates"] == 8000 and larger["vocabulary_size"] == 4000
 
 
 def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):

@@ -142,8 +142,8 @@ def test_latents_are_followed_where_asked_for_whatever_their_positions():
 def test_lengths_are_measured_as_the_main_table_is():
     plan = planned(report={"remove_repetitions": "words"})
     assert settings(plan, "lengths") == settings(planned(), "lengths") | {"remove_repetitions": "words"}
-    others = {name: analysis for name, analysis in plan.analyses.items() if name != "lengths"}
-    assert others.items() <= planned().analyses.items()
+    other_analyses = {name: analysis for name, analysis in plan.analyses.items() if name != "lengths"}
+    assert other_analyses.items() <= planned().analyses.items()
 
 
 def test_each_can_be_switched_off_and_none_is_made_of_nothing():

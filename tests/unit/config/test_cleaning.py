@@ -24,8 +24,8 @@ TEXTS = {"texts": {"de": "x.de", "en": "x.en"}}
 
 
 def plan(clean, **dataset) -> Plan:
-    own = {"name": "mine", "languages": ["de", "en"], "dev": [TEXTS], "test": [TEXTS], **dataset}
-    return Plan(load_experiment("smoke", recipe={"clean": clean} | ({"dataset": own} if dataset else {})))
+    raw = {"name": "mine", "languages": ["de", "en"], "dev": [TEXTS], "test": [TEXTS], **dataset}
+    return Plan(load_experiment("smoke", recipe={"clean": clean} | ({"dataset": raw} if dataset else {})))
 
 
 def test_without_filters_nothing_is_different():
@@ -53,8 +53,8 @@ def test_a_list_is_filters_with_their_defaults():
 def test_an_experiment_that_extends_another_changes_single_filters():
     parent = experiment("smoke", "experiment")
     parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
-    own = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
-    filters = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["clean"]
+    raw = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
+    filters = json.loads(Plan(load(laid_over(parent, raw))).settings_clean())["clean"]
     assert [name for name, _ in filters] == ["length", "numbers", "repeated"]
     assert (filters[0][1]["max_words"], filters[0][1]["min_words"]) == (9, 2)
 

@@ -27,13 +27,13 @@ def decoded(loaded):
 
 
 def test_only_keeps_systems_and_all_that_they_are_built_on():
-    whole = load_experiment("smoke")
+    full = load_experiment("smoke")
     loaded = mine(only=["score"])
     # lvm is its base, and teacher is the start and the teacher of lvm.
     assert list(loaded.systems) == ["teacher", "lvm", "score"]
-    assert loaded.systems == {name: whole.systems[name] for name in loaded.systems}
+    assert loaded.systems == {name: full.systems[name] for name in loaded.systems}
     assert loaded.config.decodes == tuple(
-        decode for decode in whole.config.decodes if decode.system in ("teacher", "lvm", "score")
+        decode for decode in full.config.decodes if decode.system in ("teacher", "lvm", "score")
     )
 
 
@@ -56,13 +56,13 @@ def test_translations_with_a_dropped_system_go_and_its_distillation_too(monkeypa
         {"system": "tagger", "search": "argmax", "lengths": 2, "rescorer": rescorer}
         for rescorer in ("teacher", "seq2seq")
     ]
-    kept = compose.laid_over(compose.extended(parent) | {"decodes": ranked}, {"only": ["tagger-engine"]})
-    assert kept["decodes"] == ranked[1:]
+    reduced = compose.laid_over(compose.extended(parent) | {"decodes": ranked}, {"only": ["tagger-engine"]})
+    assert reduced["decodes"] == ranked[1:]
 
 
 def test_systems_of_ones_own_stay_with_what_they_need():
-    own = {"family": "lvm", "preset": "miniature", "data": "distilled-by-teacher", "training": {"max_steps": 5}}
-    loaded = mine(only=["ctc"], systems={"own": own, "energy": {"training": {"max_steps": 7}}})
+    system = {"family": "lvm", "preset": "miniature", "data": "distilled-by-teacher", "training": {"max_steps": 5}}
+    loaded = mine(only=["ctc"], systems={"own": system, "energy": {"training": {"max_steps": 7}}})
     assert set(loaded.systems) == {"teacher", "ctc", "lm", "own", "lvm", "energy"}
     assert loaded.systems["energy"].training.max_steps == 7
 
@@ -80,24 +80,24 @@ def test_only_leaves_every_shipped_experiment_valid(name):
     """Whatever system is asked for: what names the others goes with them."""
     for system in load_experiment(name).systems:
         try:
-            left = Plan(load_experiment(name, only=[system]))
+            cut = Plan(load_experiment(name, only=[system]))
         except ConfigError as refused:
             # Counted language models are decoded by no search of their own.
             assert (refused.setting, refused.value) == ("only", [system])
             assert load_experiment(name).systems[system].family_name == "ngram"
         else:
-            assert system in left.loaded.systems and {d.system for d in left.loaded.decodes} <= set(left.loaded.systems)
+            assert system in cut.loaded.systems and {d.system for d in cut.loaded.decodes} <= set(cut.loaded.systems)
 
 
 def test_scorers_and_analyses_of_dropped_systems_go():
-    whole = load_experiment("smoke-families").analyses["energies"]
-    assert whole.enabled is True and set(whole.scorer) == {"seq2seq", "teacher"}
-    left = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
-    assert left.analyses["energies"].scorer == ("teacher",)
-    left = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
-    assert left.loaded.analyses["energies"].scorer is None
+    full = load_experiment("smoke-families").analyses["energies"]
+    assert full.enabled is True and set(full.scorer) == {"seq2seq", "teacher"}
+    cut = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
+    assert cut.analyses["energies"].scorer == ("teacher",)
+    cut = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
+    assert cut.loaded.analyses["energies"].scorer is None
     # Nothing refines latents any more, and nothing is asked of them.
-    assert not [one for one in left.analyses.values() if one.enabled and one.name in ("convergence", "latent_paths")]
+    assert not [a for a in cut.analyses.values() if a.enabled and a.name in ("convergence", "latent_paths")]
     with pytest.raises(ConfigError, match=r"^analyses.components.enabled"):
         Plan(
             load(
@@ -112,11 +112,11 @@ def test_scorers_and_analyses_of_dropped_systems_go():
 
 
 def test_grids_stay_whole_or_go():
-    whole = Plan(load_experiment("engine-grid"))
-    assert [grid.family for grid in whole.grids] == ["inference-tagger", "inference-network"]
-    taggers = [name for name, one in whole.loaded.systems.items() if one.family_name == "inference-tagger"]
-    left = Plan(load_experiment("engine-grid", only=taggers))
-    assert left.grids == whole.grids[:1]
+    full = Plan(load_experiment("engine-grid"))
+    assert [grid.family for grid in full.grids] == ["inference-tagger", "inference-network"]
+    taggers = [name for name, s in full.loaded.systems.items() if s.family_name == "inference-tagger"]
+    cut = Plan(load_experiment("engine-grid", only=taggers))
+    assert cut.grids == full.grids[:1]
     assert not Plan(load_experiment("engine-grid", only=taggers[:-1])).grids
 
 
@@ -155,12 +155,12 @@ def trained(training):
 
 
 def test_a_preset_is_its_settings_and_settings_beside_it_win():
-    own = {"family": "transformer", "preset": "miniature"}
+    system = {"family": "transformer", "preset": "miniature"}
     training = {"preset": "short-sentences", "max_steps": 10, "weight_decay": 0.5}
     loaded = mine(
         systems={
-            "own": own | {"training": training},
-            "long": own | {"training": PRESETS["short-sentences"] | {"max_steps": 10, "weight_decay": 0.5}},
+            "own": system | {"training": training},
+            "long": system | {"training": PRESETS["short-sentences"] | {"max_steps": 10, "weight_decay": 0.5}},
         }
     )
     assert loaded.systems["own"].training == loaded.systems["long"].training
@@ -226,8 +226,8 @@ def test_an_unknown_preset_names_the_nearest():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_trains(name):
-    own = {"family": "transformer", "preset": "miniature", "training": {"max_steps": 10, "preset": name}}
-    assert mine(systems={"own": own}).systems["own"].training.max_steps == 10
+    system = {"family": "transformer", "preset": "miniature", "training": {"max_steps": 10, "preset": name}}
+    assert mine(systems={"own": system}).systems["own"].training.max_steps == 10
 
 
 # Misspelt systems
@@ -289,8 +289,8 @@ def test_settings_of_papers_are_found_by_name():
     assert papers and set(papers) < set(compose.experiment_names())
     loaded = load({"experiment": "mine", "extends": papers[0]})
     assert loaded.systems == load_experiment(papers[0]).systems
-    whole = read_yaml(CONFIG_FOLDER / "experiments" / "papers" / f"{papers[0]}.yaml")
-    assert load(whole).systems == loaded.systems
+    full = read_yaml(CONFIG_FOLDER / "experiments" / "papers" / f"{papers[0]}.yaml")
+    assert load(full).systems == loaded.systems
 
 
 def test_shipped_experiments_are_few_and_remove_no_system_by_null():

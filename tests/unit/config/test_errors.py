@@ -347,15 +347,15 @@ def readme() -> tuple[dict[str, Any], dict[str, Any], str]:
 
 def test_the_readmes_own_text_file_is_valid():
     mine, larger, text = readme()
-    own = Plan(load(mine))
-    assert own.loaded.dataset.own_files(("de", "en")) == ["my.de", "my.en"]
-    assert own.report == "results/mine/report"
+    plan = Plan(load(mine))
+    assert plan.loaded.dataset.own_files(("de", "en")) == ["my.de", "my.en"]
+    assert plan.report == "results/mine/report"
     # Lines beside names and the description.
     block = text.split("```yaml")[1].split("```")[0].strip().splitlines()
-    named = [line for line in block if re.match(r" *(experiment|description|name|#)", line)]
-    assert len(block) - len(named) <= 10 and "null" not in "".join(block)
+    names = [line for line in block if re.match(r" *(experiment|description|name|#)", line)]
+    assert len(block) - len(names) <= 10 and "null" not in "".join(block)
     shipped = load_experiment("recommended")
-    assert own.loaded.systems == shipped.systems and own.loaded.decodes == shipped.decodes
+    assert plan.loaded.systems == shipped.systems and plan.loaded.decodes == shipped.decodes
     large = load({**mine, **larger})
     assert {system.model.dim for name, system in large.systems.items() if name != "lm"} == {512}
     assert all(isinstance(large.systems[name].training.max_steps, AutoStepsConfig) for name in larger["systems"])
@@ -541,8 +541,8 @@ def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, fiel
 @pytest.mark.parametrize(("longest", "positions"), [(500, 501), (100, 101), (1, 2)])
 def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longest, positions):
     part = {"texts": {"de": "my.de", "en": "my.en"}}
-    own = OWN | {"train": [part], "split": OWN["split"] | {"longest": longest}}
-    recipe = {"name": "mine", "dataset": own, "source": "de", "target": "en"}
+    dataset = OWN | {"train": [part], "split": OWN["split"] | {"longest": longest}}
+    recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
 
     def loaded(positions):
         systems = {"teacher": SMOKE["systems"]["teacher"] | {"model": {"max_positions": positions}}}
@@ -555,8 +555,8 @@ def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longe
     assert refused.value.allowed == f"{longest + 2} or more" and str(max(positions - 2, 1)) in refused.value.hint
     assert loaded(longest + 2).dataset.split.longest == longest
     # Own dev and test are looked at when they are encoded.
-    whole = own | {"split": None, "dev": [part], "test": [part]}
-    recipe["dataset"] = whole
+    complete = dataset | {"split": None, "dev": [part], "test": [part]}
+    recipe["dataset"] = complete
     assert loaded(positions).dataset.split is None
 
 
@@ -653,8 +653,8 @@ def test_tags_that_build_objects_are_refused_and_nothing_runs(tag, tmp_path):
 @pytest.mark.parametrize("name", experiment_names())
 def test_shipped_experiments_are_valid_and_stay_so_when_written_and_read(name):
     loaded = load_experiment(name)
-    again = load(yaml.safe_load(yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False)))
-    assert Plan(again).settings_report() == Plan(loaded).settings_report()
+    reloaded = load(yaml.safe_load(yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False)))
+    assert Plan(reloaded).settings_report() == Plan(loaded).settings_report()
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -709,11 +709,11 @@ def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
         "greedy-ctranslate2-float32",
         "fast",
     ]
-    own, other = plan.loaded.decodes[1], plan.loaded.decodes[3]
-    assert own.settings == {"search": "beam"} | own.values.model_dump(mode="json")
-    assert other.settings == own.settings | {"engine": "ctranslate2", "compute_type": "int8"}
-    assert (own.engine, other.engine) == ("continuum", "ctranslate2")
-    assert plan.decoded_with(own, 1).endswith("teacher/seed-1/bundle/bundle.json")
+    pytorch, other = plan.loaded.decodes[1], plan.loaded.decodes[3]
+    assert pytorch.settings == {"search": "beam"} | pytorch.values.model_dump(mode="json")
+    assert other.settings == pytorch.settings | {"engine": "ctranslate2", "compute_type": "int8"}
+    assert (pytorch.engine, other.engine) == ("continuum", "ctranslate2")
+    assert plan.decoded_with(pytorch, 1).endswith("teacher/seed-1/bundle/bundle.json")
     assert plan.decoded_with(other, 1).endswith("teacher/seed-1/ctranslate2/bundle.json")
     assert plan.exported_to("ctranslate2") == ["teacher"]
     # The examples show our own translations.

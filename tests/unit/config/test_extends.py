@@ -57,8 +57,8 @@ def test_nothing_that_an_experiment_says_about_itself_is_inherited(shipped):
 
 def test_a_grandchild_and_a_configuration_file_inherit_no_more(shipped):
     assert own_words(load({"experiment": "mine", "extends": "child", "recipe": {"name": "mine"}})) == NOTHING
-    own = {"description": "Mine.", "report": {"notes": "My note.", "expected": {"beam-2": 20.0}}}
-    words = own_words(load({"experiment": "mine", "extends": "parent", "recipe": {"name": "mine"}} | own))
+    about = {"description": "Mine.", "report": {"notes": "My note.", "expected": {"beam-2": 20.0}}}
+    words = own_words(load({"experiment": "mine", "extends": "parent", "recipe": {"name": "mine"}} | about))
     assert words == ("Mine.", NOTHING[1] | {"notes": "My note.", "expected": {"beam-2": 20.0}})
     manifest = json.loads(Plan(load({"experiment": "mine", "extends": "parent"})).settings_report())
     assert manifest["description"] == "" and manifest["report"]["expected"] == {}
@@ -72,10 +72,10 @@ def test_a_setting_changed_in_an_experiment_leaves_its_words(shipped):
 def test_each_shipped_experiment_has_a_description_of_its_own():
     descriptions = {}
     for name in experiment_names():
-        own = read_yaml(experiment_file(name)).get("description", "")
-        assert own.strip(), f"config/experiments/{name}.yaml has no description"
-        assert load_experiment(name).config.description == own
-        descriptions[own] = name
+        about = read_yaml(experiment_file(name)).get("description", "")
+        assert about.strip(), f"config/experiments/{name}.yaml has no description"
+        assert load_experiment(name).config.description == about
+        descriptions[about] = name
     assert len(descriptions) == len(experiment_names())
 
 
@@ -92,8 +92,8 @@ def test_own_text_takes_the_place_of_any_shipped_corpus(name):
     """Nothing of the corpus that stood there is left, and no null is needed."""
     # As Snakemake does, over the default configuration.
     recipe = {"name": "mine", "dataset": OWN, "source": "tr", "target": "en"}
-    mine = {"experiment": "mine", "extends": name, "recipe": recipe}
-    plan = Plan(load(read_yaml(CONFIG_FOLDER / "config.yaml") | mine))
+    raw = {"experiment": "mine", "extends": name, "recipe": recipe}
+    plan = Plan(load(read_yaml(CONFIG_FOLDER / "config.yaml") | raw))
     assert plan.loaded.dataset == DatasetConfig.model_validate(OWN)
     downloaded = json.loads(plan.settings_download())
     assert downloaded["kind"] == "files" and downloaded["generator"] == {} and downloaded["files"] == {}
@@ -112,8 +112,8 @@ def test_a_definition_replaces_key_by_key_nothing():
     assert merge(parent, {"dataset": {"pairs": 6}})["dataset"] == parent["dataset"] | {"pairs": 6}
     assert merge(parent, {"dataset": "toy"})["dataset"] == "toy"
     # As Snakemake lays files over each other.
-    both = merge(parent, {"dataset": {"name": "b"}}, null_removes=False)
-    assert both["dataset"] == parent["dataset"] | {"name": "b"}
+    merged = merge(parent, {"dataset": {"name": "b"}}, null_removes=False)
+    assert merged["dataset"] == parent["dataset"] | {"name": "b"}
 
 
 def test_nulls_in_a_definition_do_no_harm():

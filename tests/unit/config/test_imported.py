@@ -32,8 +32,8 @@ DECODES = [
 
 
 def experiment(outside=OUTSIDE, student=STUDENT, decodes=DECODES, **more):
-    own = {"systems": {"outside": outside, "student": student}, "decodes": decodes, **more}
-    return merge({**SMOKE, "systems": {}, "distillation": {}}, own)
+    sections = {"systems": {"outside": outside, "student": student}, "decodes": decodes, **more}
+    return merge({**SMOKE, "systems": {}, "distillation": {}}, sections)
 
 
 @pytest.fixture(scope="module")

@@ -145,8 +145,8 @@ def test_decodes_have_names_of_their_own():
 def test_every_expected_figure_has_its_row():
     loaded = load_experiment("wmt16")
     rows = {f"{decode.system}/{decode.name}" for decode in loaded.decodes}
-    named = {row: figure for row, figure in loaded.config.report.expected.items() if row.startswith("inat")}
-    assert set(named) <= rows and sorted(named.values()) == [25.73, 30.19]
+    inat_figures = {row: figure for row, figure in loaded.config.report.expected.items() if row.startswith("inat")}
+    assert set(inat_figures) <= rows and sorted(inat_figures.values()) == [25.73, 30.19]
     assert loaded.config.report.expected_convention == "intl-lowercase"
 
 

@@ -119,16 +119,16 @@ def test_what_cannot_be_is_told_in_a_sentence(decode, changes, fields):
 
 
 def test_a_start_may_have_other_dropout_and_be_an_inference_network():
-    again = plain("inference-network", init_from="engine", roles={"energy": "teacher"})
-    assert loaded(engine={"model": {"dropout": 0.3}}, again=again).systems["again"].init_from == "engine"
+    system = plain("inference-network", init_from="engine", roles={"energy": "teacher"})
+    assert loaded(engine={"model": {"dropout": 0.3}}, again=system).systems["again"].init_from == "engine"
 
 
 def test_training_costs_the_network_and_its_energy():
     plan = Plan(loaded())
-    own, energy = (parts(plan.system(name), plan.recipe.subwords.vocabulary_size) for name in ("engine", "teacher"))
+    engine, energy = (parts(plan.system(name), plan.recipe.subwords.vocabulary_size) for name in ("engine", "teacher"))
     # The source is read forward; words go forward and back, through the embeddings too.
     frozen = 2 * energy["encoder"] + 4 * (energy["decoder"] + 2 * energy["output"])
-    assert operations_a_position(plan.system("engine"), plan) == 6 * sum(own.values()) + frozen
+    assert operations_a_position(plan.system("engine"), plan) == 6 * sum(engine.values()) + frozen
 
 
 def test_the_grid_has_both_tables_of_operators():
@@ -137,20 +137,20 @@ def test_the_grid_has_both_tables_of_operators():
         ("tagger", "inference-tagger", "grid-tagger", "grid-seq2seq"),
         ("cmlm", "inference-network", "grid-cmlm", "teacher"),
     ):
-        grid = {n: one for n, one in experiment.systems.items() if one.family_name == family and n != "tagger-energy"}
+        grid = {n: s for n, s in experiment.systems.items() if s.family_name == family and n != "tagger-energy"}
         assert list(grid) == [f"{name}-{first}-{second}" for first in OPERATORS for second in OPERATORS]
-        for system, one in grid.items():
-            chosen = f"{name}-{one.objective.input_operator}-{one.objective.output_operator}".lower()
-            assert (system, one.init_from, one.roles) == (chosen, start, {"energy": energy})
+        for system, s in grid.items():
+            chosen = f"{name}-{s.objective.input_operator}-{s.objective.output_operator}".lower()
+            assert (system, s.init_from, s.roles) == (chosen, start, {"energy": energy})
         assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
             ("argmax", ("test_2016_flickr",))
         }
-    networks = [one for name, one in experiment.systems.items() if one.roles and name != "tagger-energy"]
-    assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
+    networks = [s for name, s in experiment.systems.items() if s.roles and name != "tagger-energy"]
+    assert len({s.training.canonical() for s in networks}) == 1 and networks[0].training.keep == "best"
     report, energies = experiment.config.report, experiment.analyses["energies"]
     assert report.expected == {} and energies.reference_lengths and set(energies.scorer) == {"grid-seq2seq", "teacher"}
-    own = (("grid-seq2seq", "55 (20.2)"), ("teacher", "80 (31.7)"))
-    for grid, (scorer, best) in zip(Plan(experiment).grids, own, strict=True):
+    best_scores = (("grid-seq2seq", "55 (20.2)"), ("teacher", "80 (31.7)"))
+    for grid, (scorer, best) in zip(Plan(experiment).grids, best_scores, strict=True):
         assert grid.rows == grid.columns == tuple(operator.upper() for operator in OPERATORS)
         for row, cells in zip(grid.rows, grid.cells, strict=True):
             for column, cell in zip(grid.columns, cells, strict=True):
@@ -165,14 +165,14 @@ def test_the_grid_has_both_tables_of_operators():
 def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
     systems = load_experiment("engine-grid").systems
     references, distilled, energy = (systems[f"tagger-{kind}"] for kind in ("references", "distilled", "energy"))
-    assert [one.init_from for one in (references, distilled, energy)] == [
+    assert [s.init_from for s in (references, distilled, energy)] == [
         "grid-tagger",
         "grid-tagger-distilled",
         "grid-tagger",
     ]
     assert (references.teachers, distilled.teachers) == ([], ["grid-seq2seq"])
     assert energy.roles == {"energy": "grid-seq2seq"}
-    tokens = [one.training.max_steps * one.training.batch_tokens for one in (references, distilled, energy)]
+    tokens = [s.training.max_steps * s.training.batch_tokens for s in (references, distilled, energy)]
     assert tokens[0] == tokens[1] == pytest.approx(tokens[2], rel=0.01)
 
 
@@ -186,11 +186,11 @@ def test_the_teacher_of_the_grid_is_that_of_the_captions():
 def test_the_papers_settings(name):
     experiment = load_experiment(name)
     for system, energy, start in (("engine", "teacher", "cmlm"), ("tagger-engine", "seq2seq", "tagger-raw")):
-        one = experiment.systems[system]
-        assert (one.roles, one.init_from) == ({"energy": energy}, start)
-        assert (one.objective.input_operator, one.objective.output_operator) == ("SX", "ST")
-        assert (one.training.batch_tokens, one.training.weight_decay, one.training.keep) == (1024, 0.01, "best")
-        assert one.model.dropout == 0.1 and one.training.learning_rate in (5e-4, 1e-4, 5e-5, 1e-5, 5e-6, 1e-6)
+        s = experiment.systems[system]
+        assert (s.roles, s.init_from) == ({"energy": energy}, start)
+        assert (s.objective.input_operator, s.objective.output_operator) == ("SX", "ST")
+        assert (s.training.batch_tokens, s.training.weight_decay, s.training.keep) == (1024, 0.01, "best")
+        assert s.model.dropout == 0.1 and s.training.learning_rate in (5e-4, 1e-4, 5e-5, 1e-5, 5e-6, 1e-6)
     # Table 5, whose rows are at the references' lengths.
     tagged = experiment.config.report.expected_reference_lengths
     assert [key.partition("/")[0] for key in tagged] == ["tagger-raw", "tagger", "tagger-engine"]

@@ -72,8 +72,8 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
     assert analysis.enabled and "one" in analysis.systems
     searches = [entry for entry in json.loads(analysis.settings)["searches"] if entry["system"] == "one"]
     assert searches == [{"system": "one", "search": "mask-predict", "model": "one", "iterations": n} for n in (1, 4)]
-    others = [name for name, other in plan.analyses.items() if "one" in other.systems]
-    assert others == ["lengths"]
+    analyses = [name for name, other in plan.analyses.items() if "one" in other.systems]
+    assert analyses == ["lengths"]
 
 
 @pytest.mark.parametrize(

@@ -313,8 +313,8 @@ TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
 )
 def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
     """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
-    others = {"refined": REFINER} if "refined" in decode.values() else {}
-    sections = experiment(system, [{"system": "one"} | decode], **others)
+    further = {"refined": REFINER} if "refined" in decode.values() else {}
+    sections = experiment(system, [{"system": "one"} | decode], **further)
     for setting, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
         plan = Plan(load(merge(sections, {"report": {"remove_repetitions": setting}})))
         (planned,) = plan.loaded.decodes
@@ -337,7 +337,7 @@ def with_defaults(defaults: Any, system: dict[str, Any] = CARRYING) -> Plan:
 def test_a_finished_bundle_is_told_what_its_searches_take_by_default_and_nothing_else_is():
     defaults = {"ctc-beam": {"lm_weight": 0.3, "word_bonus": 2.0}}
     plan, plain = with_defaults(defaults), with_defaults({})
-    finished = [json.loads(each.settings_finish("one", 1, None)) for each in (plan, plain)]
+    finished = [json.loads(p.settings_finish("one", 1, None)) for p in (plan, plain)]
     assert finished[0] == finished[1] | {"search_defaults": defaults}
     assert plan.settings_bundle("one") == plain.settings_bundle("one")
     assert plan.settings_training("one") == plain.settings_training("one")

@@ -116,11 +116,11 @@ def test_a_shard_asks_for_its_own_part():
 def test_joining_shards_asks_for_little():
     decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": 8}]
     requests = requests_for("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
-    whole, joined = (
+    unsharded, joined = (
         of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
         for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"])
     )
-    assert joined == (2000, 17) and whole[0] > 6000 and whole[1] > 300
+    assert joined == (2000, 17) and unsharded[0] > 6000 and unsharded[1] > 300
 
 
 def test_the_corpus_counts_where_it_is_read():
@@ -178,13 +178,13 @@ def test_a_latent_search_costs_its_candidates_steps_and_ranking():
     one = row | {"steps": 0, "lengths": 1, "samples": 1, "name": "one"}
     rows = [row, row | {"rescorer": "teacher"}, one, prior]
     plan = requests_for("tatoeba", decodes=rows).plan
-    own, ranked, single, mean = (decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes)
+    refined, ranked, single, mean = (decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes)
     vocabulary = plan.recipe.subwords.vocabulary_size
     lvm, score, teacher = (parts(plan.system(name), vocabulary) for name in ("lvm", "score", "teacher"))
     candidate = lvm["prior"] + lvm["decoder"] + lvm["output"] + 2 * score["network"]
-    assert own == pytest.approx(10 * 7 * 2 * (lvm["encoder"] + 12 * candidate))
+    assert refined == pytest.approx(10 * 7 * 2 * (lvm["encoder"] + 12 * candidate))
     ranking = teacher["encoder"] + 12 * (teacher["decoder"] + teacher["output"])
-    assert ranked - own == pytest.approx(10 * 7 * 2 * ranking)
+    assert ranked - refined == pytest.approx(10 * 7 * 2 * ranking)
     assert single == mean
 
 

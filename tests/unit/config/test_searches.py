@@ -205,10 +205,10 @@ def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():
 
 def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
     row = {"system": "score", "search": "score", "steps": 1, "tune": {"length_quantile": [0.5, 0.7]}}
-    own, other = decodes(row, row | {"engine": "onnxruntime", "compute_type": "int8"})
-    assert (own.name, other.name) == ("score-1-tuned", "score-1-tuned-onnxruntime-int8")
-    assert other.tune == own.tune
-    assert other.settings == own.settings | {"engine": "onnxruntime", "compute_type": "int8"}
+    pytorch, onnx = decodes(row, row | {"engine": "onnxruntime", "compute_type": "int8"})
+    assert (pytorch.name, onnx.name) == ("score-1-tuned", "score-1-tuned-onnxruntime-int8")
+    assert onnx.tune == pytorch.tune
+    assert onnx.settings == pytorch.settings | {"engine": "onnxruntime", "compute_type": "int8"}
 
 
 def test_other_engines_take_a_lengthening():
@@ -219,10 +219,10 @@ def test_other_engines_take_a_lengthening():
 
 def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
     rows = [{"system": "teacher", "search": "beam", "beam": 4}]
-    for more in ({}, {"lengthening": 0.1}, {"tune": {"lengthening": [0, 0.1]}}):
+    for changes in ({}, {"lengthening": 0.1}, {"tune": {"lengthening": [0, 0.1]}}):
         rows += [
-            {"system": "lvm", "search": "prior-mean"} | more,
-            {"system": "score", "search": "score", "steps": 1} | more,
+            {"system": "lvm", "search": "prior-mean"} | changes,
+            {"system": "score", "search": "score", "steps": 1} | changes,
         ]
     plan = Plan(load_experiment("demo", decodes=rows))
     baselines = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}

@@ -58,8 +58,8 @@ def test_a_larger_corpus_has_no_less_of_anything(one, other):
 
 @given(st.integers(10**5, 10**8))
 def test_four_times_the_text_is_twice_the_work_and_half_the_epochs(tokens):
-    once, again = (AutoStepsConfig(at_most=10**6).updates(count, 2000) for count in (tokens, 4 * tokens))
-    assert abs(again - 2 * once) <= 2
+    once, larger = (AutoStepsConfig(at_most=10**6).updates(count, 2000) for count in (tokens, 4 * tokens))
+    assert abs(larger - 2 * once) <= 2
 
 
 @given(COUNTS, st.integers(1, 10**5))
@@ -84,8 +84,8 @@ def test_what_is_tied_to_the_updates():
     assert (long.max_steps, long.warmup_steps, long.validate_every, long.save_every) == (300_000, 4000, 30_000, 1000)
     short = TrainingConfig.model_validate(auto | {"max_steps": 7}).sized(1)
     assert (short.warmup_steps, short.validate_every, short.save_every) == (0, 1, 1)
-    own = {"max_steps": "auto", "warmup_steps": 3, "validate_every": 5, "save_every": 9}
-    sized = TrainingConfig.model_validate(own).sized(1_600_000)
+    settings = {"max_steps": "auto", "warmup_steps": 3, "validate_every": 5, "save_every": 9}
+    sized = TrainingConfig.model_validate(settings).sized(1_600_000)
     assert (sized.warmup_steps, sized.validate_every, sized.save_every) == (3, 5, 9)
     # Numbers are settings of their own: nothing is left to size.
     assert sized.sized(10**9) == sized == SizedTrainingConfig.model_validate(sized.model_dump())
@@ -162,14 +162,14 @@ def plan_of_own_texts(**more) -> Plan:
 
 
 def test_of_copied_subwords_only_stated_settings_are_handed_over():
-    own = {"joint": False, "vocabulary_size": 700}
+    settings = {"joint": False, "vocabulary_size": 700}
 
     def subword_settings(**more) -> dict[str, object]:
         return json.loads(plan_of_own_texts(**more).settings_subwords())
 
     assert subword_settings(subwords_from="elsewhere") == {}
-    assert subword_settings(subwords_from="elsewhere", subwords=own) == own
-    assert subword_settings(subwords=own).keys() == SubwordsConfig.model_fields.keys()
+    assert subword_settings(subwords_from="elsewhere", subwords=settings) == settings
+    assert subword_settings(subwords=settings).keys() == SubwordsConfig.model_fields.keys()
 
 
 def test_estimates_count_the_copied_subwords(tmp_path):

@@ -26,8 +26,8 @@ OWN = {"name": "mine", "languages": ["de", "en"], "train": TRAIN, "dev": DEV, "t
 
 
 def planned(dataset: dict | str = OWN, recipe: dict | None = None, **changes) -> Plan:
-    own = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"} | (recipe or {})
-    return Plan(load(merge(copy.deepcopy(SMOKE), changes) | {"recipe": own | {"subwords": {"vocabulary_size": 300}}}))
+    raw = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"} | (recipe or {})
+    return Plan(load(merge(copy.deepcopy(SMOKE), changes) | {"recipe": raw | {"subwords": {"vocabulary_size": 300}}}))
 
 
 def test_a_list_is_one_set_called_test():
@@ -54,10 +54,10 @@ def test_every_set_is_decoded_compared_and_shown_and_the_first_is_the_main_one()
     # Comparisons are those of the main set.
     main = json.loads(plan.settings_significance())["rows"]
     assert [row["baseline"] for row in rows] == [row["baseline"] for row in main] and any(r["baseline"] for r in main)
-    there = plan.analyses["energies talks"]
-    assert (there.split, there.rule) == ("talks", "measure_energies_on_talks")
-    assert there.path == "results/smoke/analysis/energies-talks.json"
-    assert [path.rsplit("/", 1)[1] for path in there.reads] == ["talks.jsonl"] * decodes
+    on_talks = plan.analyses["energies talks"]
+    assert (on_talks.split, on_talks.rule) == ("talks", "measure_energies_on_talks")
+    assert on_talks.path == "results/smoke/analysis/energies-talks.json"
+    assert [path.rsplit("/", 1)[1] for path in on_talks.reads] == ["talks.jsonl"] * decodes
     assert plan.analyses["energies"].split == "news" and plan.analyses["lengths"].split == "news"
     assert [name for name in plan.analyses if name.endswith(" talks")] == ["energies talks"]
     assert json.loads(plan.settings_report())["test_sets"] == ["news", "talks"]
@@ -73,13 +73,13 @@ def test_every_set_is_decoded_compared_and_shown_and_the_first_is_the_main_one()
 
 
 def test_an_experiment_picks_sets_and_their_order_and_its_recipe_keeps_all():
-    plan, every = planned(test=["talks"]), planned()
+    plan, all_sets = planned(test=["talks"]), planned()
     assert plan.loaded.test_sets == plan.compared_sets == ("talks",) and {row[2] for row in plan.rows} == {"talks"}
-    assert plan.settings_normalise() == every.settings_normalise() and plan.own_files() == every.own_files()
-    assert plan.settings_download() == every.settings_download()
+    assert plan.settings_normalise() == all_sets.settings_normalise() and plan.own_files() == all_sets.own_files()
+    assert plan.settings_download() == all_sets.settings_download()
     assert json.loads(plan.settings_report())["test_sets"] == ["talks"]
     plan = planned(test=["talks", "news"], recipe={"limits": {"dev": 9, "test": 5}})
-    assert plan.loaded.test_sets == ("talks", "news") and plan.significance("talks") == every.significance("news")
+    assert plan.loaded.test_sets == ("talks", "news") and plan.significance("talks") == all_sets.significance("news")
     # A set that nothing translates may lack a language.
     french = OWN | {"languages": ["de", "en", "fr"], "test": {"news": NEWS, "odd": [{"texts": {"de": "x", "fr": "y"}}]}}
     assert planned(french, test=["news"]).loaded.held_out == ("dev", "news")

@@ -63,7 +63,7 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     }
     # Trainings are handed nothing of it but the names of the texts, which descriptions of the system have.
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
-    training_settings, without = (json.loads(one.settings_training("ctc")) for one in (plan, plain))
+    training_settings, without = (json.loads(p.settings_training("ctc")) for p in (plan, plain))
     assert training_settings == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
     assert (
         build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
@@ -142,18 +142,18 @@ def test_what_reports_say_of_the_data_of_systems():
 
 
 def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():
-    kept = laid_over(
+    reduced = laid_over(
         merge(copy.deepcopy(SMOKE), {"systems": {"ctc": {"data": MIXED, "init_from": None}}}), {"only": ["ctc"]}
     )
-    assert set(kept["systems"]) == {"ctc", "teacher", "lm"}
+    assert set(reduced["systems"]) == {"ctc", "teacher", "lm"}
 
 
 def test_one_encoding_for_each_text_is_estimated():
-    every = jobs(plan_with({}))["encode"]
+    encodings = jobs(plan_with({}))["encode"]
     data = {"distilled-by-score": 1, "distilled-by-teacher": 0.5}
     with pytest.raises(ConfigError):
         plan_with({"systems": {"ctc": {"data": data}}})
-    assert jobs(plan_with({"systems": {"ctc": {"data": MIXED}}}))["encode"] == every
+    assert jobs(plan_with({"systems": {"ctc": {"data": MIXED}}}))["encode"] == encodings
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
         "recipe.monolingual[0].texts.de": "news.de.gz",
         "recipe.monolingual[1].texts.de": "old.de",
     }
-    more = {"limits": {"monolingual": 50}, "clean": ["garbled", "ratio", "length", "repeated"]}
-    limited = plan_with(merge(merge(NEWS, STUDENT), {"recipe": more}))
+    recipe = {"limits": {"monolingual": 50}, "clean": ["garbled", "ratio", "length", "repeated"]}
+    limited = plan_with(merge(merge(NEWS, STUDENT), {"recipe": recipe}))
     settings = json.loads(limited.settings_normalise_monolingual())
     assert settings["limit"] == 50 and [name for name, _ in settings["clean"]] == ["garbled", "length"]
     assert limited.settings_normalise() == plan.settings_normalise()
@@ -296,8 +296,8 @@ def with_back(system=None, **sections):
 
 
 def test_a_reversed_system_is_trained_with_the_seed_that_scores_pairs():
-    both = {"teacher": {"backward": "back"}, "back": {"seed": 2, "shards": 3}}
-    plan = plan_with(BOTH | {"seeds": [1, 2], "likelihood": both})
+    sections = {"teacher": {"backward": "back"}, "back": {"seed": 2, "shards": 3}}
+    plan = plan_with(BOTH | {"seeds": [1, 2], "likelihood": sections})
     assert [seed for name, seed in plan.trained if name == "back"] == [2]
     assert plan.likelihood_weights("back") in {plan.weights("back", seed) for _, seed in plan.trained}
     assert len(plan.likelihood_shards("back")) == 3 and jobs(plan)["score_pairs"] == 4

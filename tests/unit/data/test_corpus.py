@@ -247,7 +247,7 @@ def test_several_references_of_a_source_stand_beside_it(tmp_path, monkeypatch):
         part = {"texts": {"de": f"x.de{ending}", "en": names}, "markup": markup}
         settings = own(train=[{"texts": {"de": "x.de", "en": "a.en"}}], dev=[part], test={"t": [part, part]})
         with RawCorpus(settings, ("de", "en"), Path) as corpus:
-            pairs = {name: [(pair.first, pair.second, pair.more) for pair in of] for name, of in corpus.parts()}
+            pairs = {name: [(pair.first, pair.second, pair.more) for pair in group] for name, group in corpus.parts()}
         once = [("eins", "one", ("1", "I")), ("zwei", "two", ("", "II"))]
         assert pairs["dev"] == once and pairs["t"] == 2 * once
         assert pairs["train"] == [("eins", "one", ()), ("zwei", "two", ())]

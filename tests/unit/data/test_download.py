@@ -231,8 +231,8 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, serv
     assert running.returncode == -signal.SIGKILL
     kept = tmp_path / "downloads" / places(RemoteFile(url=server.url))[0]
     assert not kept.exists() and not [path for path in files_in(tmp_path / "raw") if path.name[0] != "."]
-    again = stage(tmp_path, server)
-    assert "5,000 pairs" in again.communicate(timeout=60)[1] and again.returncode == 0
+    second_run = stage(tmp_path, server)
+    assert "5,000 pairs" in second_run.communicate(timeout=60)[1] and second_run.returncode == 0
     assert kept.read_bytes() == CONTENT
 
 
@@ -266,10 +266,10 @@ def test_a_kept_file_that_changed_is_downloaded_again(tmp_path, server, sums):
 def test_mirrors_come_first_in_their_order(tmp_path, server):
     file = RemoteFile(url=server.url, sha256=SUM)
     first, second = tmp_path / "first", tmp_path / "second"
-    kept = second / places(file)[0]
-    kept.parent.mkdir(parents=True)
-    kept.write_bytes(CONTENT)
-    assert fetch("f", file, tmp_path / "downloads", [first, second]) == (kept, SUM)
+    path = second / places(file)[0]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert fetch("f", file, tmp_path / "downloads", [first, second]) == (path, SUM)
     assert server.requests == [] and not (tmp_path / "downloads").exists()
 
 

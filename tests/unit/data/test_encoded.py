@@ -68,8 +68,8 @@ def test_digest_tells_contents_apart(tmp_path):
 
     base = digest([[1, 2], [3]], [[4], [5]])
     assert base == digest([[1, 2], [3]], [[4], [5]])
-    others = [digest([[1], [2, 3]], [[4], [5]]), digest([[4], [5]], [[1, 2], [3]]), digest([[1, 2], [3]], [[5], [4]])]
-    assert len({base, *others}) == 4
+    digests = [digest([[1], [2, 3]], [[4], [5]]), digest([[4], [5]], [[1, 2], [3]]), digest([[1, 2], [3]], [[5], [4]])]
+    assert len({base, *digests}) == 4
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -92,11 +92,11 @@ def test_truncated_file_is_named(prefix, ending):
 def test_file_of_another_corpus_is_refused(prefix, tmp_path):
     encoded.write(tmp_path / "other", SOURCES[:2], TARGETS[:2], {})
     for ending in ENDINGS[3:]:
-        kept = (tmp_path / f"train.{ending}").read_bytes()
+        content = (tmp_path / f"train.{ending}").read_bytes()
         (tmp_path / f"train.{ending}").write_bytes((tmp_path / f"other.{ending}").read_bytes())
         with pytest.raises(ArtifactError, match=rf"train\.{ending} does not belong to .*train\.json"):
             EncodedCorpus.open(prefix)
-        (tmp_path / f"train.{ending}").write_bytes(kept)
+        (tmp_path / f"train.{ending}").write_bytes(content)
     (tmp_path / "train.source.bin").write_bytes((tmp_path / "other.source.bin").read_bytes())
     with pytest.raises(ArtifactError, match=r"train\.source\.bin has 6 bytes, but by .*train\.json 8"):
         EncodedCorpus.open(prefix)

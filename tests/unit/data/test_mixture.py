@@ -88,8 +88,8 @@ def test_ids_of_any_rows_are_those_of_their_texts(texts):
     rows = np.array([15, 0, 10, 9, 3, 12, 12])
     batch = collate(mixture, rows)
     for place, row in enumerate(rows):
-        text, own = (one, row) if row < 10 else (other, row - 10)
-        source, target = text.source(own).tolist(), text.target(own).tolist()
+        text, text_row = (one, row) if row < 10 else (other, row - 10)
+        source, target = text.source(text_row).tolist(), text.target(text_row).tolist()
         assert batch.source[place, : len(source)].tolist() == source
         assert batch.target[place, : len(target)].tolist() == target
         assert (mixture.source_lengths[row], mixture.target_lengths[row]) == (len(source), len(target))
@@ -117,7 +117,7 @@ def test_batches_say_nothing_of_the_text_that_pairs_are_of(texts):
 
 
 def test_the_content_of_every_text_counts(texts):
-    both = Mixture({"a": texts("a", 10), "b": texts("b", 6)}, {"a": 1.0, "b": 1.0})
+    mixture = Mixture({"a": texts("a", 10), "b": texts("b", 6)}, {"a": 1.0, "b": 1.0})
     other = Mixture({"a": texts("a", 10), "b": texts("b", 7)}, {"a": 1.0, "b": 1.0})
-    assert both.digest != other.digest and "a-10" in both.prefix and "b-6" in both.prefix
-    assert both.counts()["b"] == {"pairs": 6, "weight": 1.0, "pairs_an_epoch": 6.0}
+    assert mixture.digest != other.digest and "a-10" in mixture.prefix and "b-6" in mixture.prefix
+    assert mixture.counts()["b"] == {"pairs": 6, "weight": 1.0, "pairs_an_epoch": 6.0}

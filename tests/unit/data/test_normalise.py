@@ -96,8 +96,8 @@ def test_text_in_which_nothing_can_be_seen_is_empty():
         for form in ("NFC", "NFKC"):
             assert clean(character, form) == clean(f" {character}{character} \u200d", form) == ""
     # What the table has beyond Unicode's property is blank for another reason, and nothing else is taken away.
-    kept = {c for c in map(chr, range(sys.maxunicode + 1)) if re.match(f"[{BLANK}]", c)} - {*ignorable}
-    assert kept == {"\u2800", "\U0001d159"}
+    listed = {c for c in map(chr, range(sys.maxunicode + 1)) if re.match(f"[{BLANK}]", c)} - {*ignorable}
+    assert listed == {"\u2800", "\U0001d159"}
 
 
 def test_nfkc_folds_widths():

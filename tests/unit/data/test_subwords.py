@@ -295,10 +295,10 @@ def test_subword_nmt_cuts_words_like_its_own_command(texts, tmp_path):
 
     segmenter = learn(texts, tmp_path / "s", "subword-nmt", "bpe")
     codes = (tmp_path / "s" / "joint.codes").read_text(encoding="utf-8")
-    theirs = BPE(io.StringIO(codes))
+    original = BPE(io.StringIO(codes))
     for line in ENGLISH.splitlines():
         [ids] = segmenter.encode_target([line])
-        assert segmenter.pieces_target(ids) == theirs.process_line(line).split(" ")
+        assert segmenter.pieces_target(ids) == original.process_line(line).split(" ")
 
 
 def test_merges_are_those_of_counting_by_hand(tmp_path):

@@ -159,15 +159,15 @@ def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again
 
 def test_what_another_machine_began_is_left_for_an_hour_and_other_files_for_ever(tmp_path):
     path = tmp_path / "file"
-    others = [".file.notes.partial", ".file.txt", ".filed.abcdefgh.partial", "file.abcdefgh.partial"]
+    unrelated = [".file.notes.partial", ".file.txt", ".filed.abcdefgh.partial", "file.abcdefgh.partial"]
     young, old, unmarked = (f".file.{name}.partial" for name in ("0123abcd.abcdefgh", "0123abcd.abcdefg_", "abcdefgh"))
-    for name in (*others, young, old, unmarked):
+    for name in (*unrelated, young, old, unmarked):
         (tmp_path / name).write_text("a part")
         if name != young:
             os.utime(tmp_path / name, (0, time.time() - 3700))
     with atomic(path) as file:
         file.write("whole")
-    assert sorted(os.listdir(tmp_path)) == sorted([*others, young, "file"])
+    assert sorted(os.listdir(tmp_path)) == sorted([*unrelated, young, "file"])
 
 
 def test_a_disk_that_never_agrees_on_which_file_it_is_is_written_to(tmp_path, monkeypatch):
@@ -179,7 +179,7 @@ def test_a_disk_that_never_agrees_on_which_file_it_is_is_written_to(tmp_path, mo
 
 def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, monkeypatch):
     killed(tmp_path / "file")
-    (left,) = os.listdir(tmp_path)
+    (name,) = os.listdir(tmp_path)
 
     def refuse(*_):
         raise OSError(errno.ENOLCK, "no locks available")
@@ -187,7 +187,7 @@ def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, mon
     monkeypatch.setattr(fcntl, "flock", refuse)
     with atomic(tmp_path / "file") as file:
         file.write("whole")
-    assert sorted(os.listdir(tmp_path)) == [left, "file"] and (tmp_path / "file").read_text() == "whole"
+    assert sorted(os.listdir(tmp_path)) == [name, "file"] and (tmp_path / "file").read_text() == "whole"
 
 
 @pytest.mark.parametrize("way", ["itself", "link", "link to a link", "folder", "parent"])
@@ -305,18 +305,18 @@ def test_a_parameter_is_saved_without_its_graph(tmp_path):
 @pytest.mark.parametrize("damage", ["empty", "truncated", "header", "length", "json", "longer"])
 def test_damaged_weights_are_refused_in_one_sentence(weights, damage):
     path, _ = weights
-    whole = path.read_bytes()
-    flipped = bytearray(whole)
+    content = path.read_bytes()
+    flipped = bytearray(content)
     # The file begins with the length of its header (8 bytes), then the header, in JSON.
     flipped[{"header": 9, "length": 2}.get(damage, 0)] ^= 0x40
     path.write_bytes(
         {
             "empty": b"",
-            "truncated": whole[:-3],
+            "truncated": content[:-3],
             "header": bytes(flipped),
             "length": bytes(flipped),
             "json": b'{"a": 1}',
-            "longer": whole + b"\0",
+            "longer": content + b"\0",
         }[damage]
     )
     with pytest.raises(ArtifactError) as caught:

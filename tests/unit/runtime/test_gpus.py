@@ -225,11 +225,11 @@ def test_users_share_locks(mode, locks, monkeypatch):
         if mode:
             (shared / "locks/0.lock").chmod(mode)
         words = [sys.executable, "-c", OF_ANOTHER_USER + JOB, "1", "0"]
-        other = {"env": environment, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-        refused = subprocess.run(words, **other)
+        options = {"env": environment, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        refused = subprocess.run(words, **options)
         assert refused.stdout.startswith(f"refused no 1 free GPUs within 0 s: 0 by process {os.getpid()} ("), refused
         holder.release()
-        assert subprocess.run(words, **other).stdout == "0 0\n"
+        assert subprocess.run(words, **options).stdout == "0 0\n"
     finally:
         shutil.rmtree(shared)
 

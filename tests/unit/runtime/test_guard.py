@@ -93,10 +93,10 @@ def test_a_job_whose_workflow_was_killed_before_it_looked_does_not_begin(start, 
 
 
 def test_a_number_of_another_machine_says_nothing(job):
-    other = subprocess.Popen(["sleep", "60"])
-    running = job(of_another_machine(other.pid))
-    other.kill()
-    other.wait()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    running = job(of_another_machine(sleeper.pid))
+    sleeper.kill()
+    sleeper.wait()
     time.sleep(0.5)
     assert running.poll() is None
     running.kill()
@@ -113,9 +113,9 @@ def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
 
 
 def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch):
-    own = guard.identity()
+    identity = guard.identity()
     ended = []
-    monkeypatch.setenv(guard.VARIABLE, own)
+    monkeypatch.setenv(guard.VARIABLE, identity)
     monkeypatch.setattr(guard, "_end", lambda: ended.append(True))
     monkeypatch.setattr(guard, "_follow", lambda handle: os.close(handle))
     monkeypatch.setattr(guard, "identity", lambda process=None: "")
@@ -127,6 +127,6 @@ def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch)
 
 
 def test_a_process_is_told_from_all_others():
-    mine, parent = guard.identity(), guard.identity(os.getppid())
-    assert mine == guard.identity(os.getpid()) and mine != parent
-    assert mine.split(":")[0] == parent.split(":")[0] and mine.count(":") == 2
+    own_identity, parent = guard.identity(), guard.identity(os.getppid())
+    assert own_identity == guard.identity(os.getpid()) and own_identity != parent
+    assert own_identity.split(":")[0] == parent.split(":")[0] and own_identity.count(":") == 2

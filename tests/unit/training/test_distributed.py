@@ -191,16 +191,16 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
         losses = [entry["loss"] for entry in progress.history[:3]]
         return dict(weights_of(trainer.model)), losses, progress.target_tokens
 
-    one, losses, tokens = train(Group(), 2)
+    single, losses, tokens = train(Group(), 2)
     # Parts matter: a batch that is cut otherwise is seen.
-    other, *_ = train(Group(), 1)
-    assert max((other[name] - one[name]).abs().max() for name in one) > 1e-6
+    two_parts, *_ = train(Group(), 1)
+    assert max((two_parts[name] - single[name]).abs().max() for name in single) > 1e-6
     frozen.float()
     for accumulate in (1, 2):
-        for weights, others, counted in in_processes(2, lambda group, a=accumulate: train(group, a), tmp_path):
-            assert others == pytest.approx(losses, abs=1e-9) and counted == tokens
+        for weights, group_losses, counted in in_processes(2, lambda group, a=accumulate: train(group, a), tmp_path):
+            assert group_losses == pytest.approx(losses, abs=1e-9) and counted == tokens
             for name, tensor in weights.items():
-                torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+                torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.forks
@@ -210,13 +210,13 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
     def fault(group):
         def wrap(objective):
             def call(model, batch, context):
-                mine = group.rank == 1 or (group.size == 1 and numbers[0] % 2 == 1)
+                is_faulty = group.rank == 1 or (group.size == 1 and numbers[0] % 2 == 1)
                 numbers[0] += 1
-                if mine and context.step == 3 and batch.source.size(0) > 4 and group.size > 1:
+                if is_faulty and context.step == 3 and batch.source.size(0) > 4 and group.size > 1:
                     numbers[0] -= 1
                     raise torch.OutOfMemoryError("CUDA out of memory.")
                 terms = objective(model, batch, context)
-                return LossTerms(terms.loss * float("nan"), *rest(terms)) if mine and context.step == 1 else terms
+                return LossTerms(terms.loss * float("nan"), *rest(terms)) if is_faulty and context.step == 1 else terms
 
             return call
 
@@ -238,14 +238,14 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
         progress = trainer.run()
         return dict(weights_of(trainer.model)), progress.skipped, progress.split_batches
 
-    one, skipped, splits = fault(Group())
+    single, skipped, splits = fault(Group())
     assert (skipped, splits) == (1, 0)
     first, second = in_processes(2, fault, tmp_path)
     # The second process cuts its part; all count it.
     assert first[1] == second[1] == 1 and first[2] == second[2] >= 1
     assert compare.equal(first[0], second[0])
     for name, tensor in first[0].items():
-        torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+        torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.forks
@@ -346,7 +346,7 @@ def test_two_processes_are_one_that_accumulates(family, systems, training_words,
         assert done.returncode == 0, done.stderr
         assert ("2 processes" in done.stderr) == (processes == 2)
         results[processes, accumulate] = load_tensors(folder / "model.safetensors"), history(folder)
-    one, log = results.pop((1, 2))
+    single, log = results.pop((1, 2))
     for weights, entries in results.values():
         assert len(entries) == len(log) == 3
         for entry, expected in zip(entries, log, strict=True):
@@ -355,7 +355,7 @@ def test_two_processes_are_one_that_accumulates(family, systems, training_words,
             assert entry == pytest.approx({k: v for k, v in expected.items() if k != "length_accuracy"}, abs=1e-9)
         for name, tensor in weights.items():
             assert tensor.dtype == torch.float64
-            torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+            torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.long
@@ -405,16 +405,16 @@ SIGTERM = KILLED.format(what="os.kill(os.getpid(), signal.SIGTERM)")
 @pytest.mark.parametrize("how", ["killed", "told to stop"])
 def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_path):
     """One process is killed, or one alone gets SIGTERM; the next start, with as many, gives the same weights."""
-    more = {"max_steps": 9, "batch_tokens": 300, "save_every": 2, "validate_every": 4}
-    words = training_words("transformer", tmp_path / "cut", **more)
+    training = {"max_steps": 9, "batch_tokens": 300, "save_every": 2, "validate_every": 4}
+    words = training_words("transformer", tmp_path / "cut", **training)
     ended = launch(tmp_path, "train", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
     assert ended.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
     message = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
     assert message in ended.stderr, ended.stderr
-    again = launch(tmp_path, "train", words, 2)
-    assert again.returncode == 0, again.stderr
-    assert re.search(rf"resumed\D+{4 if how == 'killed' else 6} ", again.stderr)
-    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
+    repeated = launch(tmp_path, "train", words, 2)
+    assert repeated.returncode == 0, repeated.stderr
+    assert re.search(rf"resumed\D+{4 if how == 'killed' else 6} ", repeated.stderr)
+    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **training), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
@@ -424,8 +424,8 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
 @pytest.mark.long
 @pytest.mark.parametrize("number", signals.SIGNALS, ids=lambda n: n.name)
 def test_torchrun_hands_signals_on(number, training_words, tmp_path):
-    more = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
-    words = [*training_words("transformer", tmp_path / "cut", **more), "--log-every", "1"]
+    training = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
+    words = [*training_words("transformer", tmp_path / "cut", **training), "--log-every", "1"]
     job = started(tmp_path, "train", words, 2)
     lines = []
     while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
@@ -437,9 +437,9 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
     stopped = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", output)
     assert stopped and stopped[1] == stopped[2], output
-    again = launch(tmp_path, "train", words, 2)
-    assert again.returncode == 0 and re.search(rf"resumed\D+{stopped[1]} ", again.stderr), again.stderr
-    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
+    repeated = launch(tmp_path, "train", words, 2)
+    assert repeated.returncode == 0 and re.search(rf"resumed\D+{stopped[1]} ", repeated.stderr), repeated.stderr
+    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **training), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
@@ -451,8 +451,8 @@ def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
     done = launch(tmp_path, "train", words, 2, ERROR, AT="2")
     assert done.returncode != 0
     for log in (done.stderr, (tmp_path / "log").read_text()):
-        own = log.index("[process 1] error: the second process has had enough.")
-        assert own < log.index("another process of this training ended, so this one stops too (")
+        own_error = log.index("[process 1] error: the second process has had enough.")
+        assert own_error < log.index("another process of this training ended, so this one stops too (")
     assert not (tmp_path / "out/model.safetensors").exists()
 
 

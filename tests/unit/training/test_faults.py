@@ -115,9 +115,9 @@ def test_a_harmful_update_is_skipped_and_counted(make_trainer, compare, tiny, ti
 def test_skipping_is_resumed_bit_for_bit(make_trainer, compare, monkeypatch):
     """The window of norms and the counts are part of the state."""
     monkeypatch.setattr(update, "NORMS", 30)
-    more = {"max_steps": 55, "explode_factor": 3.0, "keep": "last", "save_every": 7, "validate_every": 20}
+    settings = {"max_steps": 55, "explode_factor": 3.0, "keep": "last", "save_every": 7, "validate_every": 20}
     wrap = spoiled({3, 40, 41, 50}, 1000.0, gradient=True)
-    straight = make_trainer("transformer", wrap=wrap, **more)
+    straight = make_trainer("transformer", wrap=wrap, **settings)
     straight.run()
     assert straight.progress.skipped == 3
 
@@ -132,8 +132,8 @@ def test_skipping_is_resumed_bit_for_bit(make_trainer, compare, monkeypatch):
         return call
 
     with pytest.raises(KeyboardInterrupt):
-        make_trainer("transformer", state="s", wrap=stop, **more).run()
-    last = make_trainer("transformer", state="s", wrap=wrap, **more)
+        make_trainer("transformer", state="s", wrap=stop, **settings).run()
+    last = make_trainer("transformer", state="s", wrap=wrap, **settings)
     last.run()
     assert compare.equal(straight.model, last.model) and last.progress.skipped == 3
 
@@ -144,11 +144,11 @@ def contents(folder):
 
 @pytest.mark.parametrize("limit", [0, 3])
 def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_trainer, tiny, limit):
-    more = {"max_steps": 40, "max_skipped": limit, "validate_every": 100}
-    good = make_trainer("transformer", state="s", wrap=lambda o: o, **more | {"max_steps": 6})
+    settings = {"max_steps": 40, "max_skipped": limit, "validate_every": 100}
+    good = make_trainer("transformer", state="s", wrap=lambda o: o, **settings | {"max_steps": 6})
     good.run()
     before = contents(good.states.folder)
-    trainer = make_trainer("transformer", state="s", wrap=spoiled(range(7, 40), NAN), **more)
+    trainer = make_trainer("transformer", state="s", wrap=spoiled(range(7, 40), NAN), **settings)
     with pytest.raises(InputError) as stopped:
         trainer.run()
     number = 8 + limit
@@ -161,18 +161,18 @@ def test_after_a_limit_in_a_row_training_stops_with_the_batch_and_advice(make_tr
     assert fix.endswith(f"training.max_skipped is {limit}. The state of update 6 is untouched")
     assert contents(trainer.states.folder) == before
     # With other data, the state goes on.
-    assert make_trainer("transformer", state="s", **more).run().step == 40
+    assert make_trainer("transformer", state="s", **settings).run().step == 40
 
 
 def test_one_update_in_so_many_may_be_skipped_and_no_more(make_trainer):
-    more = {"max_steps": 60, "max_skipped": 2, "validate_every": 100}
-    trainer = make_trainer("transformer", wrap=spoiled(range(0, 60, 2), NAN), **more)
+    settings = {"max_steps": 60, "max_skipped": 2, "validate_every": 100}
+    trainer = make_trainer("transformer", wrap=spoiled(range(0, 60, 2), NAN), **settings)
     with pytest.raises(InputError) as stopped:
         trainer.run()
     fields = {"subject": "training", "mentions": ("update 5 ", "1 in a row", "3 in all")}
     assert fields_of(stopped.value, fields) == fields
     # 2 and one of 20: the 5th at update 60.
-    allowed = make_trainer("transformer", wrap=spoiled({1, 11, 30, 50, 59}, NAN), **more)
+    allowed = make_trainer("transformer", wrap=spoiled({1, 11, 30, 50, 59}, NAN), **settings)
     assert allowed.run().skipped == 5
 
 
@@ -180,11 +180,11 @@ def test_exploding_is_measured_by_the_median_of_the_last_norms(make_trainer, cap
     """Off by default; on, from the moment that the window is full."""
     monkeypatch.setattr(update, "NORMS", 30)
     wrap = spoiled({20, 45}, 100.0, gradient=True)
-    more = {"max_steps": 50, "keep": "last", "validate_every": 1000}
+    settings = {"max_steps": 50, "keep": "last", "validate_every": 1000}
     with caplog.at_level(logging.WARNING, "continuum"):
-        assert make_trainer("transformer", wrap=wrap, **more).run().skipped == 0
+        assert make_trainer("transformer", wrap=wrap, **settings).run().skipped == 0
         assert not warnings_of(caplog)
-        assert make_trainer("transformer", wrap=wrap, explode_factor=10, **more).run().skipped == 1
+        assert make_trainer("transformer", wrap=wrap, explode_factor=10, **settings).run().skipped == 1
     assert warnings_of(caplog)[0].startswith("warning: update 46 was skipped (loss ")
 
 
@@ -256,20 +256,21 @@ ALLOCATORS = [
 @pytest.mark.parametrize("error", [None, *ALLOCATORS], ids=["backward", "cuda", "cpu", "bad_alloc", "python"])
 def test_halves_give_the_same_gradient(make_trainer, accumulate, error, caplog):
     """In float64 without dropout, whatever had been added when memory ran out; AdamW's steps by a large epsilon."""
-    more = {"accumulate": accumulate, "max_steps": 6, "keep": "last", "epsilon": 1e-4, "batch_tokens": 150 * accumulate}
-    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **more}
-    whole, cut = (
+    batch = {"batch_tokens": 150 * accumulate, "accumulate": accumulate}
+    extra = {"max_steps": 6, "keep": "last", "epsilon": 1e-4, **batch}
+    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **extra}
+    uncut, cut = (
         make_trainer("transformer", **options),
         make_trainer("transformer", wrap=too_large(4, error), **options),
     )
-    expected = whole.run()
+    expected = uncut.run()
     with caplog.at_level(logging.WARNING, "continuum"):
         progress = cut.run()
     assert progress.history[-1]["split_batches"] == progress.split_batches >= 6
     assert warnings_of(caplog)[0].startswith("warning: out of memory ")
     assert " update 1 " in warnings_of(caplog)[0]
     assert progress.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], abs=1e-12)
-    for name, tensor in weights_of(whole.model).items():
+    for name, tensor in weights_of(uncut.model).items():
         torch.testing.assert_close(weights_of(cut.model)[name], tensor, rtol=0, atol=1e-11, msg=name)
 
 

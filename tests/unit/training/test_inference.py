@@ -47,14 +47,14 @@ def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
     scorers = []
 
     def trainer(state: str, calls: int = 10**6):
-        own, left = build_objective(family, objective), iter(range(calls))
+        inner, calls_left = build_objective(family, objective), iter(range(calls))
 
         def call(network, batch, context):
-            if next(left, None) is None:
+            if next(calls_left, None) is None:
                 raise Killed
             scorer = context.roles["energy"]
             assert not scorer.training and not any(p.requires_grad for p in scorer.parameters())
-            return own(network, batch, context)
+            return inner(network, batch, context)
 
         rates = {"learning_rate": 0.005, "warmup_steps": 4, "batch_tokens": 150, "accumulate": accumulate}
         config = TrainingConfig(max_steps=12, validate_every=6, save_every=3, keep="last", **rates)
@@ -136,12 +136,12 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
     tiny, runtime, compare, tmp_path, keep, energies, kept
 ):
     def trainer(state: str, validated: list, calls: int = 10**6):
-        own, left = build_objective("inference-network", {}), iter(range(calls))
+        inner, calls_left = build_objective("inference-network", {}), iter(range(calls))
 
         def call(network, batch, context):
-            if next(left, None) is None:
+            if next(calls_left, None) is None:
                 raise Killed
-            return own(network, batch, context)
+            return inner(network, batch, context)
 
         def figures(model):
             validated.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
@@ -163,22 +163,22 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
         )
 
     validated: list = []
-    whole = trainer("whole", validated)
-    progress = whole.run()
+    uninterrupted = trainer("whole", validated)
+    progress = uninterrupted.run()
     assert [entry["step"] for entry in progress.history] == [0, 3, 6] and len(validated) == 3
     first = miniature("inference-network", tiny.sizes, 1).state_dict()
     assert all(torch.equal(validated[0][name], first[name]) for name in first)
     assert "loss" not in progress.history[0] and "loss" in progress.history[1]
-    assert all(torch.equal(whole.model.state_dict()[name], validated[kept][name]) for name in first)
+    assert all(torch.equal(uninterrupted.model.state_dict()[name], validated[kept][name]) for name in first)
     # A training that goes on has its start's figures, and does not measure other weights as if they were it.
-    again: list = []
+    resumed_history: list = []
     with pytest.raises(Killed):
-        trainer("parts", again, calls=5).run()
-    assert len(again) == 2
-    going_on = trainer("parts", again)
+        trainer("parts", resumed_history, calls=5).run()
+    assert len(resumed_history) == 2
+    going_on = trainer("parts", resumed_history)
     going_on.run()
-    assert len(again) >= 3 and [entry["step"] for entry in going_on.progress.history] == [0, 3, 6]
-    assert compare.equal(whole.model, going_on.model)
+    assert len(resumed_history) >= 3 and [entry["step"] for entry in going_on.progress.history] == [0, 3, 6]
+    assert compare.equal(uninterrupted.model, going_on.model)
 
 
 def test_with_a_mean_of_weights_the_start_is_no_part_and_without_updates_it_is_not_validated(tiny, runtime, tmp_path):

@@ -70,25 +70,25 @@ def noisy(model):
 def test_interrupted_several_times_is_bit_equal_to_uninterrupted(
     make_trainer, compare, tiny, family, accumulate, weights
 ):
-    more = {"max_steps": 20, "accumulate": accumulate, "validate_every": 4, "save_every": 3, "average_last": 3}
+    settings = {"max_steps": 20, "accumulate": accumulate, "validate_every": 4, "save_every": 3, "average_last": 3}
     if weights:
-        more["corpus"] = Mixture(dict.fromkeys(weights, tiny.train), weights)
-    straight = make_trainer(family, validation=Validation(noisy, "dev"), **more)
+        settings["corpus"] = Mixture(dict.fromkeys(weights, tiny.train), weights)
+    straight = make_trainer(family, validation=Validation(noisy, "dev"), **settings)
     expected = straight.run()
     chance = random.Random(f"{family}{accumulate}")
     resumed_at = []
     for _ in range(3):
         # At least one save lies between two interruptions; some parts of an update may be done already.
-        left = make_trainer(
+        interrupted = make_trainer(
             family,
             state="one",
             validation=Validation(noisy, "dev"),
             wrap=bomb(accumulate * chance.randrange(3, 6) + chance.randrange(accumulate)),
-            **more,
+            **settings,
         )
         with pytest.raises(Killed):
-            left.run()
-        resumed_at.append(left.progress.step)
+            interrupted.run()
+        resumed_at.append(interrupted.progress.step)
         # Nothing outside of the saved state is there for a new process.
         torch.manual_seed(chance.randrange(10**6))
 
@@ -97,7 +97,7 @@ def test_interrupted_several_times_is_bit_equal_to_uninterrupted(
             for parameter in model.parameters():
                 parameter.add_(1)
 
-    last = make_trainer(family, state="one", validation=Validation(noisy, "dev"), prepare=garble, **more)
+    last = make_trainer(family, state="one", validation=Validation(noisy, "dev"), prepare=garble, **settings)
     progress = last.run()
     assert resumed_at == sorted(set(resumed_at)) and 3 <= resumed_at[0] and resumed_at[-1] < 20
     assert compare.equal(straight.model, last.model)
@@ -148,9 +148,9 @@ def test_a_finished_training_that_runs_again_changes_nothing(make_trainer, compa
     def forbidden(objective):
         return lambda *_: pytest.fail("trained again")
 
-    again = make_trainer("lvm", state="s", wrap=forbidden)
-    again.run()
-    assert compare.equal(first.model, again.model)
+    resumed = make_trainer("lvm", state="s", wrap=forbidden)
+    resumed.run()
+    assert compare.equal(first.model, resumed.model)
 
 
 @pytest.mark.parametrize("family", ["transformer", "seq2seq", "lvm", "score"])
@@ -173,19 +173,19 @@ def test_validation_and_its_rhythm_change_no_training(make_trainer, compare):
         return {"dev": 0.0}
 
     models = []
-    for every in (1, 5, 100):
+    for interval in (1, 5, 100):
         validation = Validation(draw_nothing, "dev")
-        trainer = make_trainer("lvm", validation=validation, validate_every=every, keep="last")
+        trainer = make_trainer("lvm", validation=validation, validate_every=interval, keep="last")
         trainer.run()
-        assert len(trainer.progress.history) == {1: 12, 5: 3, 100: 1}[every]
+        assert len(trainer.progress.history) == {1: 12, 5: 3, 100: 1}[interval]
         models.append(trainer.model)
     assert compare.equal(models[0], models[1]) and compare.equal(models[0], models[2])
 
 
 def test_how_often_states_are_saved_changes_nothing(make_trainer, compare):
     models = []
-    for every in (1, 100):
-        trainer = make_trainer("score", save_every=every)
+    for interval in (1, 100):
+        trainer = make_trainer("score", save_every=interval)
         trainer.run()
         models.append(trainer.model)
     assert compare.equal(*models)
@@ -208,7 +208,7 @@ def test_states_are_saved_by_the_clock_and_that_changes_nothing(make_trainer, co
 
         return wrap
 
-    more = {"max_steps": 17, "validate_every": 4, "save_every": 1000, "average_last": 3}
+    settings = {"max_steps": 17, "validate_every": 4, "save_every": 1000, "average_last": 3}
     saved: list[int] = []
     save = state.StateFolder.save
 
@@ -217,18 +217,18 @@ def test_states_are_saved_by_the_clock_and_that_changes_nothing(make_trainer, co
         save(folder, step, *rest)
 
     monkeypatch.setattr(state.StateFolder, "save", counted)
-    straight = make_trainer("lvm", validation=Validation(noisy, "dev"), **more)
+    straight = make_trainer("lvm", validation=Validation(noisy, "dev"), **settings)
     expected = straight.run()
     assert saved == [17]
     saved.clear()
-    timed = {"state": "s", "validation": Validation(noisy, "dev"), "save_minutes": 5, **more}
+    timed = {"state": "s", "validation": Validation(noisy, "dev"), "save_minutes": 5, **settings}
     with pytest.raises(Killed):
         make_trainer("lvm", wrap=minutely(iter(range(9))), **timed).run()
     assert saved == [5]
-    again = make_trainer("lvm", wrap=minutely(iter(range(100))), **timed)
-    history = again.run().history
+    resumed = make_trainer("lvm", wrap=minutely(iter(range(100))), **timed)
+    history = resumed.run().history
     assert saved == [5, 10, 15, 17]
-    assert compare.equal(straight.model, again.model)
+    assert compare.equal(straight.model, resumed.model)
     figures = ("step", "loss", "dev", "target_tokens")
     assert [[e.get(name) for name in figures] for e in history] == [
         [e.get(name) for name in figures] for e in expected.history
@@ -263,9 +263,9 @@ def _union(parts: list[Batch]) -> Batch:
 def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, tiny_settings, clip):
     """Against autograd on both parts joined, and AdamW's first step by hand, in float64 without dropout."""
     # Two batches of different size come first.
-    more = {"accumulate": 2, "max_steps": 1, "clip_norm": clip, "epsilon": 1e-4, "keep": "last", "warmup_steps": 0}
-    more["batch_tokens"] = 240
-    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **more}
+    settings = {"accumulate": 2, "max_steps": 1, "clip_norm": clip, "epsilon": 1e-4, "keep": "last", "warmup_steps": 0}
+    settings["batch_tokens"] = 240
+    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **settings}
     trainer, twin = make_trainer("transformer", **options), make_trainer("transformer", **options)
     size = trainer.config.batch_tokens // 2
     rows = epoch_batches(tiny.train, size, 1, 0)[:2]
@@ -382,9 +382,9 @@ def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
     second = make_trainer("transformer", state="one", max_steps=40, validate_every=40)
     with caplog.at_level("INFO"):
         assert second.run().seconds > 86_400
-    left = [float(line.split()[-3]) for line in caplog.messages if line.endswith("minutes left")]
+    minutes_left = [float(line.split()[-3]) for line in caplog.messages if line.endswith("minutes left")]
     # At the mean pace of all updates, more than a day would be left.
-    assert len(left) == 8 and max(left) < 10
+    assert len(minutes_left) == 8 and max(minutes_left) < 10
 
 
 def test_figures_stay_on_the_device_between_lines_of_the_log(make_trainer, monkeypatch):
@@ -424,22 +424,22 @@ def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):
 )
 def test_patience_stops_after_validations_that_are_no_better(make_trainer, compare, scores, smallest, stops_at, chosen):
     """Two in a row: the weights are those of the best one; killed and resumed, it stops at the same update."""
-    more = {"max_steps": 10, "validate_every": 2, "save_every": 1, "keep": "best", "patience": 2}
+    settings = {"max_steps": 10, "validate_every": 2, "save_every": 1, "keep": "best", "patience": 2}
     validated: list[dict] = []
     validation = dataclasses.replace(scripted(scores, validated), smallest=smallest)
-    trainer = make_trainer("transformer", validation=validation, **more)
+    trainer = make_trainer("transformer", validation=validation, **settings)
     progress = trainer.run()
     assert progress.step == 2 * stops_at and len(progress.history) == stops_at
     assert compare.equal(trainer.model, validated[chosen - 1])
     first, rest = (dataclasses.replace(scripted(part), smallest=smallest) for part in (scores[:1], scores[1:]))
-    left = make_trainer("transformer", state="two", validation=first, wrap=bomb(3), **more)
+    interrupted = make_trainer("transformer", state="two", validation=first, wrap=bomb(3), **settings)
     with pytest.raises(Killed):
-        left.run()
-    resumed = make_trainer("transformer", state="two", validation=rest, **more)
+        interrupted.run()
+    resumed = make_trainer("transformer", state="two", validation=rest, **settings)
     assert resumed.run().step == progress.step and compare.equal(resumed.model, trainer.model)
     # Once more: there is only the validation after the last save to repeat.
     last = dataclasses.replace(scripted(scores[stops_at - 1 : stops_at]), smallest=smallest)
-    again = make_trainer("transformer", state="two", validation=last, **more)
+    again = make_trainer("transformer", state="two", validation=last, **settings)
     assert again.run().step == progress.step and compare.equal(again.model, trainer.model)
 
 

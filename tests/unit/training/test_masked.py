@@ -24,26 +24,26 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, accumulate):
-    more = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": {"dropout": 0.1}}
-    own = MaskedLoss(CmlmObjectiveConfig())
+    settings = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": {"dropout": 0.1}}
+    inner = MaskedLoss(CmlmObjectiveConfig())
 
     def until(calls: int):
-        left = iter(range(calls))
+        calls_left = iter(range(calls))
 
         def call(network, batch, context):
-            if next(left, None) is None:
+            if next(calls_left, None) is None:
                 raise Killed
-            return own(network, batch, context)
+            return inner(network, batch, context)
 
         return lambda _: call
 
-    straight = make_trainer("cmlm", wrap=until(10**6), **more)
+    straight = make_trainer("cmlm", wrap=until(10**6), **settings)
     straight.run()
-    stopped = make_trainer("cmlm", state="one", wrap=until(7 * accumulate), **more)
+    stopped = make_trainer("cmlm", state="one", wrap=until(7 * accumulate), **settings)
     with pytest.raises(Killed):
         stopped.run()
     torch.manual_seed(99)
-    going_on = make_trainer("cmlm", state="one", wrap=until(10**6), **more)
+    going_on = make_trainer("cmlm", state="one", wrap=until(10**6), **settings)
     going_on.run()
     assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
 
@@ -63,13 +63,13 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
     generator, nll, masked, exact, sentences = dev.generator(), 0.0, 0, 0, 0
     for batch in dev.over_batches(lambda batch: batch):
         places = masked_places(sentence_keys(batch, generator), batch.target_lengths, batch.target.size(1))
-        for row, own in enumerate(places):
+        for row, is_masked in enumerate(places):
             source, target = (x[row][x[row] != PAD][None] for x in (batch.source, batch.target))
-            memory, own = model.encode(source), own[: target.size(1)]
-            shown = torch.where(own, model.mask_symbol, target)
+            memory, is_masked = model.encode(source), is_masked[: target.size(1)]
+            shown = torch.where(is_masked, model.mask_symbol, target)
             scores = model.scores(model.states(memory, shown, shown != PAD))[0].log_softmax(-1)
-            nll -= float(scores[own].gather(1, target[0, own][:, None]).sum())
-            masked += int(own.sum())
+            nll -= float(scores[is_masked].gather(1, target[0, is_masked][:, None]).sum())
+            masked += int(is_masked.sum())
             exact += int(model.length.predict(memory)) == target.size(1)
             sentences += 1
     assert sentences == len(references)

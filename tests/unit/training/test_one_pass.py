@@ -29,36 +29,36 @@ class Killed(Exception):
     ],
 )
 def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family, model, objective, accumulate):
-    more = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": model}
-    own = build_objective(family, objective)
+    settings = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": model}
+    inner = build_objective(family, objective)
 
     def until(calls: int):
-        left = iter(range(calls))
+        calls_left = iter(range(calls))
 
         def call(network, batch, context):
-            if next(left, None) is None:
+            if next(calls_left, None) is None:
                 raise Killed
-            return own(network, batch, context)
+            return inner(network, batch, context)
 
         return lambda _: call
 
-    straight = make_trainer(family, wrap=until(10**6), **more)
+    straight = make_trainer(family, wrap=until(10**6), **settings)
     straight.run()
-    stopped = make_trainer(family, state="one", wrap=until(7 * accumulate), **more)
+    stopped = make_trainer(family, state="one", wrap=until(7 * accumulate), **settings)
     with pytest.raises(Killed):
         stopped.run()
     torch.manual_seed(99)
-    going_on = make_trainer(family, state="one", wrap=until(10**6), **more)
+    going_on = make_trainer(family, state="one", wrap=until(10**6), **settings)
     going_on.run()
     assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_targets_that_no_alignment_reaches_are_warned_of_once(make_trainer, caplog, share):
-    own = build_objective("nat", {})
+    inner = build_objective("nat", {})
 
     def with_unreachable(network, batch, context):
-        terms = own(network, batch, context)
+        terms = inner(network, batch, context)
         return dataclasses.replace(terms, figures=terms.figures | {"unreachable": torch.tensor(share)})
 
     trainer = make_trainer("nat", max_steps=4, validate_every=2, wrap=lambda _: with_unreachable)

@@ -47,11 +47,11 @@ def quiet(model):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, compare, family, number):
     """States are saved by nothing else: no update was done twice, and none left out."""
-    more = {"max_steps": 14, "save_every": 1000, "validate_every": 5, "validation": Validation(quiet, "dev")}
-    straight = make_trainer(family, **more)
+    settings = {"max_steps": 14, "save_every": 1000, "validate_every": 5, "validation": Validation(quiet, "dev")}
+    straight = make_trainer(family, **settings)
     expected = straight.run()
     for step, saved_step in ((3, 4), (4, 5), (8, 9)):
-        trainer = make_trainer(family, state="s", wrap=signal_at(step, number), **more)
+        trainer = make_trainer(family, state="s", wrap=signal_at(step, number), **settings)
         with pytest.raises(Preempted) as stopped:
             trainer.run()
         assert str(stopped.value) == (
@@ -59,15 +59,15 @@ def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, com
             f"{trainer.states.folder}; the same command goes on from there."
         )
         assert trainer.states.load()[1]["step"] == saved_step
-    last = make_trainer(family, state="s", **more)
+    last = make_trainer(family, state="s", **settings)
     assert timeless(last.run().history) == timeless(expected.history)
     assert compare.equal(straight.model, last.model)
 
 
 def test_a_signal_ends_a_long_validation_at_once(make_trainer, compare, caplog):
     """Nothing is lost: the state of that update is saved, and the next start validates it."""
-    more = {"max_steps": 14, "save_every": 1000, "validate_every": 5}
-    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **more)
+    settings = {"max_steps": 14, "save_every": 1000, "validate_every": 5}
+    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **settings)
     expected = straight.run()
 
     def endless(model):
@@ -77,21 +77,21 @@ def test_a_signal_ends_a_long_validation_at_once(make_trainer, compare, caplog):
         for _ in range(10**9):
             time.sleep(0.01)
 
-    trainer = make_trainer("transformer", state="s", validation=Validation(endless, "dev"), **more)
+    trainer = make_trainer("transformer", state="s", validation=Validation(endless, "dev"), **settings)
     began = time.monotonic()
     with pytest.raises(Preempted, match=r"SIGUSR1\D+10\D+10 "):
         trainer.run()
     assert time.monotonic() - began < 20
     assert [entry["step"] for entry in trainer.states.load()[1]["history"]] == [5]
-    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **more)
+    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **settings)
     assert timeless(last.run().history) == timeless(expected.history)
     assert compare.equal(straight.model, last.model)
 
 
 def test_a_signal_while_averaged_weights_are_validated_spoils_nothing(make_trainer, compare):
     """Then the model holds the average, which must not be saved as the state."""
-    more = {"max_steps": 12, "save_every": 1000, "validate_every": 4}
-    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **more)
+    settings = {"max_steps": 12, "save_every": 1000, "validate_every": 4}
+    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **settings)
     straight.run()
     calls = iter(range(100))
 
@@ -100,10 +100,10 @@ def test_a_signal_while_averaged_weights_are_validated_spoils_nothing(make_train
             send()
         return quiet(model)
 
-    trainer = make_trainer("transformer", state="s", validation=Validation(figures, "dev"), **more)
+    trainer = make_trainer("transformer", state="s", validation=Validation(figures, "dev"), **settings)
     with pytest.raises(Preempted, match="after update 12"):
         trainer.run()
-    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **more)
+    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **settings)
     last.run()
     assert compare.equal(straight.model, last.model)
 

@@ -115,17 +115,17 @@ def test_a_saved_state_is_loaded_after_a_fall_back(folder):
 def test_state_of_another_fingerprint_is_moved_aside(folder):
     states = StateFolder(folder, "another")
     assert states.load() is None
-    aside = folder.with_name("state.superseded")
-    assert StateFolder(aside, "mine").load()[1]["step"] == 30
+    superseded = folder.with_name("state.superseded")
+    assert StateFolder(superseded, "mine").load()[1]["step"] == 30
     states.save(5, tensors(5), {"step": 5})
     # A second change replaces what was set aside first.
     assert StateFolder(folder, "third").load() is None
-    assert StateFolder(aside, "another").load()[1]["step"] == 5
+    assert StateFolder(superseded, "another").load()[1]["step"] == 5
 
 
 def test_going_back_to_older_settings_goes_on_with_their_states(folder, caplog):
-    other = StateFolder(folder, "another")
-    other.save(5, tensors(5), {"step": 5})
+    states = StateFolder(folder, "another")
+    states.save(5, tensors(5), {"step": 5})
     with caplog.at_level("INFO", "continuum"):
         assert StateFolder(folder, "mine").load()[1]["step"] == 30
     assert "settings or inputs are again those of an older state" in caplog.text
@@ -135,12 +135,12 @@ def test_going_back_to_older_settings_goes_on_with_their_states(folder, caplog):
 @pytest.mark.parametrize("done", [1, 2], ids=["after the first renaming", "after the second"])
 def test_an_exchange_that_was_killed_loses_nothing(folder, done):
     StateFolder(folder, "another").save(5, tensors(5), {"step": 5})
-    aside, between = (folder.with_name(f"state.{ending}") for ending in ("superseded", "exchanged"))
-    aside.rename(between)
+    superseded, exchanged = (folder.with_name(f"state.{ending}") for ending in ("superseded", "exchanged"))
+    superseded.rename(exchanged)
     if done == 2:
-        folder.rename(aside)
+        folder.rename(superseded)
     assert StateFolder(folder, "mine").load()[1]["step"] == 30
-    assert StateFolder(folder, "another").load()[1]["step"] == 5 and not between.exists()
+    assert StateFolder(folder, "another").load()[1]["step"] == 5 and not exchanged.exists()
 
 
 def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_same_code(folder, monkeypatch):
@@ -264,10 +264,10 @@ def test_states_of_another_format_are_refused_and_stay(folder):
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next(folder):
-    left = folder / ".step-000000040.safetensors.abc.partial"
-    left.write_bytes(b"x" * 1000)
+    partial = folder / ".step-000000040.safetensors.abc.partial"
+    partial.write_bytes(b"x" * 1000)
     StateFolder(folder, "mine").save(40, tensors(40), {"step": 40})
-    assert not left.exists() and len(list(folder.iterdir())) == 5
+    assert not partial.exists() and len(list(folder.iterdir())) == 5
 
 
 def _trained(steps, optimiser=None, model=None):

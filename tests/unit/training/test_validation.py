@@ -280,14 +280,14 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
     assert figures["dev_cosine_noise0"] == pytest.approx(float(torch.stack(cosines).mean()), rel=1e-4)
     assert figures["dev_squared_error_noise0"] == pytest.approx(float(torch.cat(squares).mean()), rel=1e-4)
     assert figures["dev_offset_norm_noise0"] == pytest.approx(float(torch.cat(norms).mean()), rel=1e-4)
-    bleu, other = (
+    bleu, other_bleu = (
         sacrebleu.corpus_bleu(
             tiny.subwords.decode_target(translations[:5]), [dev.references[:5]], tokenize="char"
         ).score
         for translations in by_size.values()
     )
     # Far enough apart for the figure to tell the step size.
-    assert figures["dev_bleu"] == pytest.approx(bleu) != pytest.approx(other)
+    assert figures["dev_bleu"] == pytest.approx(bleu) != pytest.approx(other_bleu)
 
 
 class Narrow:

@@ -105,11 +105,11 @@ def test_held_out_combinations_are_in_dev_and_test_only(corpus):
 
 
 def test_held_out_kinds_are_verbs_with_objects_and_adjectives_with_nouns(corpus):
-    found = {pair for german, _ in corpus["test"] for pair in held_out(german)}
+    pairs = {pair for german, _ in corpus["test"] for pair in held_out(german)}
     verbs = {verb.lemma for verb in VERBS}
     nouns = {noun.lemma for noun in NOUNS}
-    assert {second for _, second in found} <= nouns
-    assert len({first for first, _ in found} & verbs) >= 5 and len({first for first, _ in found} - verbs) >= 5
+    assert {second for _, second in pairs} <= nouns
+    assert len({first for first, _ in pairs} & verbs) >= 5 and len({first for first, _ in pairs} - verbs) >= 5
 
 
 def test_references_are_valid_in_both_directions(corpus):
@@ -130,18 +130,18 @@ def test_recognition_agrees_with_listing(sample):
     random_ = random.Random(1)
     rejected = 0
     for german, english in sample:
-        every = translations(german)
-        assert english in every
-        several = sorted(every)
-        assert all(is_valid(german, each) for each in several[:40])
+        valid = translations(german)
+        assert english in valid
+        several = sorted(valid)
+        assert all(is_valid(german, target) for target in several[:40])
         wrong = _perturbed(english, random_) + _perturbed(random_.choice(several), random_)
         # A translation of another sentence, and an abutment of two halves of different translations.
         wrong.append(random_.choice(sample)[1])
         first, second = (random_.choice(several).split() for _ in range(2))
         wrong.append(" ".join(first[: len(first) // 2] + second[len(second) // 2 :]))
         for other in wrong:
-            assert is_valid(german, other) == (other in every)
-            rejected += other not in every
+            assert is_valid(german, other) == (other in valid)
+            rejected += other not in valid
     assert rejected > 7 * len(sample)
 
 
@@ -252,12 +252,12 @@ def test_inflection_by_hand():
 
 def test_every_derivation_can_be_spoken():
     """Each rule has each form that any rule asks of its symbol: no seed can draw a sentence without words."""
-    whole = grammar.grammar()
-    front = [(whole.start, "", side) for side in (0, 1)]
+    rules = grammar.grammar()
+    front = [(rules.start, "", side) for side in (0, 1)]
     seen = set(front)
     while front:
         symbol, form, side = front.pop()
-        for rule in whole.rules[symbol]:
+        for rule in rules.rules[symbol]:
             patterns = rule.patterns(side, form)
             assert patterns, (symbol, form, side)
             for slot, below in (item for pattern in patterns for item in pattern if not isinstance(item, str)):

@@ -107,16 +107,16 @@ def alone(model, make_step, source, target, steps):
     memory = model.encode(torch.tensor([[*source, EOS]]))
     target = torch.tensor([target])
     if hasattr(model, "source_latents"):
-        mask, more = memory.mask, ()
+        mask, mask_argument = memory.mask, ()
         output_of = lambda z: model.output(model.decode(memory, z)[0].argmax(-1), model.decode(memory, z)[1])  # noqa: E731
     else:
         target = model.whole_target(target)
         mask = target != PAD
-        more = (mask,)
+        mask_argument = (mask,)
         first = EOS if model.extra_positions else EOS + 1
         output_of = lambda z: model.decode(memory, z, mask)[..., first:].argmax(-1) + first  # noqa: E731
-    prior, step = Normal(*model.prior(memory, *more)), make_step(memory, mask)
-    reference = model.posterior(memory, target, *more)[0]
+    prior, step = Normal(*model.prior(memory, *mask_argument)), make_step(memory, mask)
+    reference = model.posterior(memory, target, *mask_argument)[0]
     path, rows, before = [prior.mean], [], None
     for number in range(steps + 1):
         z, tokens = path[-1], output_of(path[-1])
@@ -125,11 +125,11 @@ def alone(model, make_step, source, target, steps):
             "from_start": (z - path[0]).norm(dim=-1).mean(),
             "from_reference": (z - reference).norm(dim=-1).mean(),
             "log_prior": prior.log_prob(z).sum(-1).mean(),
-            "log_posterior": Normal(*model.posterior(memory, tokens, *more)).log_prob(z).sum(-1).mean(),
+            "log_posterior": Normal(*model.posterior(memory, tokens, *mask_argument)).log_prob(z).sum(-1).mean(),
         }
         if number:
             moved = (z - path[-2]).flatten()
-            goal = (model.posterior(memory, output_of(path[-2]), *more)[0] - path[-2]).flatten()
+            goal = (model.posterior(memory, output_of(path[-2]), *mask_argument)[0] - path[-2]).flatten()
             row["step"] = (z - path[-2]).norm(dim=-1).mean()
             row["changed"] = words != before
             if moved.norm() > 1e-9 and goal.norm() > 1e-9:
@@ -166,13 +166,13 @@ def test_figures_are_those_of_every_sentence_by_itself(kind, search):
 def test_neither_batches_nor_padding_change_a_figure(kind):
     model, refiner = KINDS[kind](), miniatures.refiner("score", seed=3)
     make_step = miniatures.step_maker(model, "score", 0.7, refiner)
-    whole = latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, 64, CPU)
+    together = latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, 64, CPU)
     for size in (1, 2, 3):
-        close(latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, size, CPU), whole)
+        close(latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, size, CPU), together)
     batch = miniatures.pairs([4, 1, 6], [3, 2, 5])
     wider = miniatures.padded(batch)
-    plain, more = (latent_paths.followed(model, make_step, 2, one.source, one.target) for one in (batch, wider))
-    close(more, plain)
+    plain, padded = (latent_paths.followed(model, make_step, 2, one.source, one.target) for one in (batch, wider))
+    close(padded, plain)
 
 
 def test_long_references_are_cut_to_the_positions_there_are():

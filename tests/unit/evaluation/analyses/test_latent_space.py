@@ -53,10 +53,10 @@ def test_a_window_shows_all_points_and_the_priors_deviation():
 def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monkeypatch):
     model, refiner = models
     monkeypatch.setattr(latent_space, "CHUNK", 7)
-    again = latent_space.map_sentence(
+    repeated = latent_space.map_sentence(
         *models, makers(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
     )
-    assert [panel["regions"] for panel in again["panels"]] == [panel["regions"] for panel in mapped["panels"]]
+    assert [panel["regions"] for panel in repeated["panels"]] == [panel["regions"] for panel in mapped["panels"]]
     memory = model.encode(torch.tensor([SOURCE]))
     mask = torch.ones((1, 3), dtype=torch.bool)
     with torch.no_grad():

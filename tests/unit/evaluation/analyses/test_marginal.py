@@ -154,8 +154,8 @@ def test_never_more_than_a_chunk_is_decoded_together(monkeypatch):
 def test_the_noise_of_a_sentence_depends_on_seed_and_sentence_alone():
     draw = lambda seed, sentence: torch.randn(4, generator=marginal.sentence_generator(seed, sentence))  # noqa: E731
     assert torch.equal(draw(1, 2), draw(1, 2))
-    others = [draw(2, 1), draw(1, 3), draw(12, 2), draw(1, 22)]
-    assert not any(torch.equal(draw(1, 2), other) for other in others)
+    draws = [draw(2, 1), draw(1, 3), draw(12, 2), draw(1, 22)]
+    assert not any(torch.equal(draw(1, 2), other) for other in draws)
 
 
 def test_a_ratio_of_gaussians_is_that_of_torch():

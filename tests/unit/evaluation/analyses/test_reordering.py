@@ -83,8 +83,8 @@ def test_alignments_are_the_most_probable_of_all(target):
         scores = model.decode(memory, model.posterior(memory, torch.tensor([target]))[0])[0][0].log_softmax(-1)
     assert alignment["slots"] == len(scores) == 6
     symbols = [model.blank, *dict.fromkeys(target)]
-    every = [path for path in itertools.product(symbols, repeat=6) if collapse(list(path), model.blank) == target]
-    best = max(every, key=lambda path: sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
+    paths = [path for path in itertools.product(symbols, repeat=6) if collapse(list(path), model.blank) == target]
+    best = max(paths, key=lambda path: sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
     symbols_of_slots = [model.blank] * 6
     for word, slots in zip(target, alignment["places"], strict=True):
         assert slots == list(range(slots[0], slots[-1] + 1))

@@ -46,5 +46,5 @@ def test_the_draw_is_the_priors_and_depends_on_seed_and_sentence():
         z = z + refiner.direction(memory, z, mask)
         assert best_tokens(model, memory, z, mask)[0].tolist() == after
     assert sample_and_refine(procedure, SOURCE, 3, 17, CPU) == (before, after)
-    others = {tuple(sample_and_refine(procedure, SOURCE, seed, 17, CPU)[0]) for seed in range(20)}
-    assert len(others) > 1
+    outputs = {tuple(sample_and_refine(procedure, SOURCE, seed, 17, CPU)[0]) for seed in range(20)}
+    assert len(outputs) > 1

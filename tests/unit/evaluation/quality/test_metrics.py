@@ -64,12 +64,12 @@ ORACLES = {
 def test_several_references_count_as_in_sacrebleu(more):
     texts = Texts(HYPOTHESES, REFERENCES, (), GERMAN, tuple(more))
     # What a reference lacks is no reference, which an empty one would be.
-    every = [REFERENCES, *([line or None for line in lines] for lines in more)]
+    all_references = [REFERENCES, *([line or None for line in lines] for lines in more)]
     alone = score(HYPOTHESES, REFERENCES, names=ORACLES)
     for name, oracle in ORACLES.items():
         measured = Measured(declared()[name], declared()[name].settings())
         scores = metrics.scores([measured], texts)
-        expected = oracle.corpus_score(HYPOTHESES, every)
+        expected = oracle.corpus_score(HYPOTHESES, all_references)
         assert scores[name] == pytest.approx(expected.score, abs=1e-9) and declared()[name].references == "all"
         assert scores[name] != pytest.approx(alone[name], abs=0.1), name
         if f"{name}_signature" in scores:
@@ -80,7 +80,7 @@ def test_several_references_count_as_in_sacrebleu(more):
             counts, combine = metrics.sentence_counts(measured, texts)
             assert combine(counts.sum(axis=0)) == pytest.approx(expected.score, abs=1e-6)
     with metrics_seed():
-        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, every, n_bootstrap=BOOTSTRAP_SAMPLES)
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, all_references, n_bootstrap=BOOTSTRAP_SAMPLES)
     low, high = metrics.scores(default_measured(), texts)["bleu_ci"]
     assert (low, high) == pytest.approx((expected._mean - expected._ci, min(100, expected._mean + expected._ci)))
 
@@ -117,9 +117,9 @@ def test_bleu_agrees_with_the_formula_of_papineni():
     for n in range(1, 5):
         matches = total = 0
         for hypothesis, reference in PAIRS:
-            ours, theirs = ngrams(hypothesis.split(), n), ngrams(reference.split(), n)
-            matches += sum(min(ours.count(gram), theirs.count(gram)) for gram in set(ours))
-            total += len(ours)
+            hyp, ref = ngrams(hypothesis.split(), n), ngrams(reference.split(), n)
+            matches += sum(min(hyp.count(gram), ref.count(gram)) for gram in set(hyp))
+            total += len(hyp)
         log_precision += math.log(matches / total) / 4
     length = sum(len(text.split()) for text in HYPOTHESES)
     reference_length = sum(len(text.split()) for text in REFERENCES)
@@ -143,8 +143,8 @@ def test_case_counts():
 def test_interval_holds_the_score_and_is_reproducible_whatever_the_users_seed(monkeypatch):
     first = score(HYPOTHESES, REFERENCES)
     monkeypatch.setenv("SACREBLEU_SEED", "7")
-    again = score(HYPOTHESES, REFERENCES)
-    assert first == again
+    repeated = score(HYPOTHESES, REFERENCES)
+    assert first == repeated
     assert os.environ["SACREBLEU_SEED"] == "7"
     low, high = first["bleu_ci"]
     assert low < first["bleu"] < high
@@ -152,10 +152,10 @@ def test_interval_holds_the_score_and_is_reproducible_whatever_the_users_seed(mo
 
 def test_variants_differ_by_repetitions_only():
     stuttering = [text.replace("the", "the the") for text in REFERENCES]
-    others = [text.replace("garden", "garden garden") for text in REFERENCES]
-    variants = metrics.all_variants(default_measured(), Texts(stuttering, REFERENCES, (), Corpus("de", "en")), others)
+    doubled = [text.replace("garden", "garden garden") for text in REFERENCES]
+    variants = metrics.all_variants(default_measured(), Texts(stuttering, REFERENCES, (), Corpus("de", "en")), doubled)
     assert variants["without_repeated_words"]["bleu"] == pytest.approx(100) and variants["kept"]["bleu"] < 90
-    for variant, lines in (("kept", stuttering), ("without_repeated_subwords", others)):
+    for variant, lines in (("kept", stuttering), ("without_repeated_subwords", doubled)):
         assert variants[variant]["bleu"] == corpus_bleu(lines, REFERENCES, "13a")
         assert variants[variant]["bleu_intl_lowercase"] == corpus_bleu(lines, REFERENCES, "intl", lowercase=True)
     repeated = sum(text.split().count("the") for text in REFERENCES)

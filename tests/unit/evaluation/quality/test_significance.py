@@ -93,13 +93,13 @@ def test_p_values_are_shares_of_all_exchanges():
     baseline, other = spoiled(references, 0.35, 2), spoiled(references, 0.2, 3, dropped=0.05)
     trials = 20_000
     difference, p = _tested(baseline, other, references, trials=trials)
-    every = []
+    differences = []
     for exchanged in itertools.product((False, True), repeat=10):
         pairs = [(y, x) if swap else (x, y) for swap, x, y in zip(exchanged, baseline, other, strict=True)]
         first, second = (list(side) for side in zip(*pairs, strict=True))
-        every.append(sacre(second, references) - sacre(first, references))
-    assert difference == pytest.approx(every[0], abs=1e-9)
-    exact = np.mean(np.abs(every) >= abs(every[0]) - 1e-9)
+        differences.append(sacre(second, references) - sacre(first, references))
+    assert difference == pytest.approx(differences[0], abs=1e-9)
+    exact = np.mean(np.abs(differences) >= abs(differences[0]) - 1e-9)
     assert 0.02 < exact < 0.98
     assert p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / trials) ** 0.5 + 1 / trials)
 
@@ -183,11 +183,11 @@ def test_the_result_depends_on_no_environment(monkeypatch):
 def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
     references = sentences(30, 1)
     counts = np.stack([statistics(spoiled(references, share, 3), references, "13a") for share in (0.1, 0.2, 0.2, 0.5)])
-    p_values = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
+    differences = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
     by_hand = [randomisation_test(counts[rival], counts, corpus_bleu, trials=700)[1] for rival in (2, 0)]
-    assert p_values.tolist() == np.array(by_hand).tolist()
+    assert differences.tolist() == np.array(by_hand).tolist()
     # A row and itself are never told apart; all p-values are probabilities.
-    assert p_values[0, 2] == p_values[1, 0] == 1 and ((p_values > 0) & (p_values <= 1)).all()
+    assert differences[0, 2] == differences[1, 0] == 1 and ((differences > 0) & (differences <= 1)).all()
 
 
 def test_statistics_follow_the_tokeniser():
@@ -247,14 +247,14 @@ def test_p_values_of_any_metric_are_shares_of_all_exchanges(name):
     """Eight sentences: all 256 ways to exchange outputs, each scored by sacreBLEU."""
     references = sentences(8, 1)
     baseline, other = spoiled(references, 0.35, 2), spoiled(references, 0.25, 5, dropped=0.05)
-    every = []
+    differences = []
     for exchanged in itertools.product((False, True), repeat=8):
         pairs = [(y, x) if swap else (x, y) for swap, x, y in zip(exchanged, baseline, other, strict=True)]
         first, second = (
             ORACLES[name].corpus_score(list(side), [references]).score for side in zip(*pairs, strict=True)
         )
-        every.append(second - first)
-    _agrees([counted(name, lines, references) for lines in (baseline, other)], every)
+        differences.append(second - first)
+    _agrees([counted(name, lines, references) for lines in (baseline, other)], differences)
 
 
 def test_p_values_of_figures_of_sentences_are_shares_of_all_exchanges():
