@@ -164,7 +164,7 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
             raise ConfigError("test", name, allowed=chosen.test_sets)
     if config.test is None:
         return chosen
-    # Test sets without a language of the direction go where nothing translates them. The others stay: experiments of a
+    # Drop test sets that lack a language of the direction and are not translated. The others stay: experiments of a
     # recipe share its corpus.
     languages = {config.recipe.source, config.recipe.target}
     lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}

@@ -109,7 +109,7 @@ class CurvePanel:
 
 
 def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[CurvePanel], height: float) -> Figure | None:
-    """Each of `panels` that has a curve to show, at most three in a row; None where none has."""
+    """The figure of those `panels` that have a curve to show, at most three in a row; None where none has."""
     drawn = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in content.curves)]
     if not drawn:
         return None
