@@ -334,13 +334,30 @@ class IncrementalDecoder(Protocol):
         """Drop all sentences but these (int64 indices), with all their rows."""
 
 
+class WordTable(Protocol):
+    """Embeddings of words."""
+
+    @property
+    def weight(self) -> Tensor: ...
+
+
 class AutoregressiveModel(Protocol):
-    """What searches word by word need of a model."""
+    """What searches and losses need of a model that puts out word by word."""
 
     @property
     def config(self) -> PositionsConfig: ...
 
+    @property
+    def target_embedding(self) -> WordTable:
+        """The output projection too."""
+
+    @property
+    def output_bias(self) -> Tensor: ...
+
     def encode(self, source: Tensor) -> EncoderOutput: ...
+
+    def hidden(self, memory: EncoderOutput, target: Tensor) -> Tensor:
+        """What the output projection reads, (B, T+1, D), when the decoder reads BOS and then target (B, T)."""
 
     def start(self, memory: EncoderOutput) -> IncrementalDecoder: ...
 
@@ -405,13 +422,6 @@ class SourceLatentModel(SymbolModel, Protocol):
 
     def decode(self, memory: EncoderOutput, z: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
-
-
-class WordTable(Protocol):
-    """Embeddings of words."""
-
-    @property
-    def weight(self) -> Tensor: ...
 
 
 class AlignedLatentModel(SourceLatentModel, Protocol):

@@ -71,7 +71,7 @@ class RawCorpus:
     def __enter__(self) -> RawCorpus:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._archives.__exit__()
 
     def parts(self) -> Iterator[tuple[str, Iterable[RawPair]]]:

@@ -109,7 +109,7 @@ class Archives:
     def __enter__(self) -> Archives:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         for copy in self._copies.values():
             copy.close()
 

@@ -54,7 +54,7 @@ class RelaxedEnergy:
         memory, count = model.encode(batch.source), batch.num_target_tokens
         keys = sentence_keys(batch, context.numbers) if draws(self.config) else None
         energy = relaxed_energy(self.config, model, memory, context.roles[ENERGY], batch, keys)
-        length, exact = length_loss(model, memory, batch)
+        length, exact = length_loss(model.length, memory, batch)
         figures = {
             "energy": energy.detach() / len(batch.target),
             "length_nll": length.detach() / len(batch.target),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.losses.settings import Budget
-from workflow_src.types import Batch, wide
+from workflow_src.types import Batch, EncoderOutput, LengthHead, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
@@ -141,9 +141,9 @@ def collapsed(figures: dict[str, float]) -> str | None:
     )
 
 
-def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """`length_cross_entropy` of a model whose length head reads source states."""
-    return length_cross_entropy(model.length(memory), model.length.classes(memory, batch.target_lengths), smoothing)
+def length_loss(head: LengthHead, memory: EncoderOutput, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """`length_cross_entropy` of a length head that reads source states."""
+    return length_cross_entropy(head(memory), head.classes(memory, batch.target_lengths), smoothing)
 
 
 def length_cross_entropy(scores: Tensor, classes: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from workflow_src.losses.common import cells, smoothed_cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, with_end
+from workflow_src.types import PAD, AutoregressiveModel, Batch, LossTerms, TrainingContext, with_end
 
 
 class CrossEntropy:
     def __init__(self, config: CrossEntropyConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, _context: TrainingContext) -> LossTerms:
+    def __call__(self, model: AutoregressiveModel, batch: Batch, _context: TrainingContext) -> LossTerms:
         labels = with_end(batch.target)
         real = cells(with_end(batch.on_cpu.target) != PAD, labels.device)
         hidden = model.hidden(model.encode(batch.source), batch.target)

@@ -7,7 +7,7 @@ forms `stmt` (adverbial of time last or first), `sub` (last) and `q` (question).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from workflow_src.data.toy.forest import Item, Pattern, Rule, Symbol
@@ -132,7 +132,9 @@ def negated_group(tense: str, agreement: str) -> list[Wording]:
     return [Wording(auxiliaries, form, ()) for auxiliaries, form in groups]
 
 
-def _english(groups: list[Wording], adverbial: Adverbial, phrases) -> dict[str, list[tuple]]:
+def _english(
+    groups: list[Wording], adverbial: Adverbial, phrases: Callable[[str], list[Pattern]]
+) -> dict[str, list[tuple]]:
     """English forms of a clause whose slot 0 is the subject; `phrases(form)` gives verb phrases as patterns."""
     forms: dict[str, list[tuple]] = {"stmt": [], "sub": [], "q": []}
     time = ((1, ""),) if adverbial.slots else ()
@@ -151,7 +153,17 @@ def _english(groups: list[Wording], adverbial: Adverbial, phrases) -> dict[str, 
     return forms
 
 
-def clause(symbol, subject, adverbial: Adverbial, finite, phrase, ending, groups, weight, late=True) -> Rule:
+def clause(
+    symbol: Symbol,
+    subject: Symbol,
+    adverbial: Adverbial,
+    finite: str,
+    phrase: Symbol | Verb,
+    ending: tuple[str, str | None],
+    groups: list[Wording],
+    weight: float,
+    late: bool = True,
+) -> Rule:
     """A clause rule: subject, German finite word, `phrase` (a symbol, or a verb alone) and the forms of its end.
 
     `ending` is (form of the phrase after a second finite verb, form in a final one or None to put `finite` last).
@@ -274,7 +286,9 @@ def _compound_clauses() -> Iterator[Rule]:
                         yield from _compound(subject, auxiliary, tense, word, form, flavour, len(verbs))
 
 
-def _compound(subject, auxiliary, tense, word, form, flavour, weight) -> Iterator[Rule]:
+def _compound(
+    subject: str, auxiliary: str, tense: str, word: str, form: str, flavour: str, weight: float
+) -> Iterator[Rule]:
     phrase = ("VP", subject, auxiliary, flavour)
     family = "modal" if tense in _MODALS else "future" if tense == "werden" else tense
     for agreement, finite in zip(AGREEMENT_WEIGHTS, FINITE[word].split(), strict=True):

@@ -17,6 +17,8 @@ Symbol = Hashable
 Item = str | tuple[int, str]
 Pattern = tuple[Item, ...]
 DE, EN = 0, 1
+# A symbol and its form.
+_Key = tuple[Symbol, str]
 
 
 class Rule:
@@ -62,9 +64,9 @@ class _Trie:
 
     def __init__(self):
         self.words: dict[str, _Trie] = {}
-        self.children: dict[tuple[Symbol, str], _Trie] = {}
+        self.children: dict[_Key, _Trie] = {}
         # Children that a word can begin, computed at their first use.
-        self.begun: dict[str, list[tuple[tuple[Symbol, str], _Trie]]] = {}
+        self.begun: dict[str, list[tuple[_Key, _Trie]]] = {}
         # (rule, order): order[k] is the slot of the k-th child in the pattern.
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
 
@@ -105,10 +107,11 @@ class Grammar:
 
     def parse(self, side: int, tokens: Sequence[str]) -> Node | None:
         """The forest of all analyses of `tokens` as a whole sentence; None when there is none."""
-        memo: dict[tuple[Symbol, str, int], dict[int, Node]] = {}
-        return self._spans(side, tokens, (self.start, ""), 0, memo).get(len(tokens))
+        return self._spans(side, tokens, (self.start, ""), 0, {}).get(len(tokens))
 
-    def _spans(self, side, tokens, key, begin, memo) -> dict[int, Node]:
+    def _spans(
+        self, side: int, tokens: Sequence[str], key: _Key, begin: int, memo: dict[tuple[_Key, int], dict[int, Node]]
+    ) -> dict[int, Node]:
         """Nodes of (symbol, form) that begin at `begin`, by their end."""
         place = (key, begin)
         if place in memo:
@@ -133,7 +136,7 @@ class Grammar:
         memo[place] = nodes_by_end
         return nodes_by_end
 
-    def _trie(self, side: int, key: tuple[Symbol, str]) -> _Trie:
+    def _trie(self, side: int, key: _Key) -> _Trie:
         tries = self._tries[side]
         if key not in tries:
             symbol, form = key
@@ -149,7 +152,7 @@ class Grammar:
                     trie.accepts.append((rule, tuple(item[0] for item in pattern if not isinstance(item, str))))
         return tries[key]
 
-    def _first(self, side: int, key: tuple[Symbol, str]) -> frozenset[str]:
+    def _first(self, side: int, key: _Key) -> frozenset[str]:
         firsts = self._firsts[side]
         if key not in firsts:
             trie = self._trie(side, key)

@@ -86,11 +86,13 @@ def _english_determiner(name: str, plural: bool) -> list[list[str]]:
     return _ENGLISH[name]
 
 
-def unit(symbol, slot, weight=1.0) -> Rule:
+def unit(symbol: Symbol, slot: Symbol, weight: float = 1.0) -> Rule:
     return Rule(symbol, (slot,), {}, {}, weight, head=0, passes=True)
 
 
-def words(symbol, german: list[str], english: list[list[str]], weight=1.0, head=None) -> Rule:
+def words(
+    symbol: Symbol, german: list[str], english: list[list[str]], weight: float = 1.0, head: str | None = None
+) -> Rule:
     return Rule(symbol, (), {"": [tuple(german)]}, {"": [tuple(wording) for wording in english]}, weight, head)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from workflow_src.data.toy.clauses import (
     AGREEMENT_WEIGHTS,
@@ -90,7 +90,14 @@ def _have(agreement: str) -> str:
     return FINITE["haben"].split()[list(AGREEMENT_WEIGHTS).index(agreement)]
 
 
-def _whole(german, english, slots, symbol, weight=1.0, link=None) -> Rule:
+def _whole(
+    german: Sequence[Pattern],
+    english: Sequence[Pattern],
+    slots: tuple[Symbol, ...],
+    symbol: Symbol,
+    weight: float = 1.0,
+    link: tuple[str | int, str | int] | None = None,
+) -> Rule:
     return Rule(symbol, slots, {"": german}, {"": english}, weight, link=link)
 
 
@@ -150,8 +157,11 @@ def _complements() -> Iterator[Rule]:
 
 def _conjunctions() -> Iterator[Rule]:
     for german, before, after, mains, subordinate in _CONJUNCTIONS:
-        orders = [((0, "sv"), ",", german, (1, "last"), "."), (german, (1, "last"), ",", (0, "inv"), ".")]
-        english = [(*word.split(), (1, "sub"), ",", (0, "sub"), ".") for word in before]
+        orders: list[Pattern] = [
+            ((0, "sv"), ",", german, (1, "last"), "."),
+            (german, (1, "last"), ",", (0, "inv"), "."),
+        ]
+        english: list[Pattern] = [(*word.split(), (1, "sub"), ",", (0, "sub"), ".") for word in before]
         english += [((0, "sub"), *word.split(), (1, "sub"), ".") for word in after]
         for main in mains:
             yield _whole(orders, english, (main, subordinate), "Conjunction", 1 / len(mains))

@@ -35,7 +35,7 @@ class MaskedLoss:
         masked = masked_places(keys, lengths, batch.target.size(1))
         memory = model.encode(batch.source)
         loss, nll = masked_cross_entropy(model, memory, batch.target, masked, self.config.label_smoothing)
-        length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
+        length, exact = length_loss(model.length, memory, batch, self.config.length_smoothing)
         # Where all targets are empty, nothing is masked.
         count = max(1, int(masked.sum()))
         figures: dict[str, float | Tensor] = {

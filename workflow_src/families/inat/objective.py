@@ -53,7 +53,7 @@ class InatObjective:
             learned, plain = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
             terms.append(learned)
             nll.append(plain)
-        length, exact = length_loss(model, memory, batch)
+        length, exact = length_loss(model.length, memory, batch)
         figures = {
             "nll": sum(nll) / (words * config.passes),
             "nll_first": nll[0] / words,

@@ -39,7 +39,7 @@ class Elbo:
         )
         kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
         free = budget(self.config, context.progress)
-        length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
+        length, exact = length_loss(model.length, memory, batch, self.config.length_smoothing)
         tokens = labels.numel()
         total = reconstruction + kl.clamp(min=free).sum() + self.config.length_weight * length
         return LossTerms(

@@ -66,7 +66,7 @@ class NatObjective:
         terms.insert(0, learned)
         figures |= {"nll": nll / count} | more
         if model.length is not None:
-            length, exact = length_loss(model, memory, batch)
+            length, exact = length_loss(model.length, memory, batch)
             terms.append(config.length_weight * length)
             figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
         return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)

@@ -26,7 +26,7 @@ class CrossEntropy:
     def __call__(self, model: Tagger, batch: Batch, _context: TrainingContext) -> LossTerms:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
-        length, exact = length_loss(model, memory, batch)
+        length, exact = length_loss(model.length, memory, batch)
         # Where all targets are empty, there are no words.
         count = max(1, int(batch.on_cpu.target_mask.sum()))
         figures = {

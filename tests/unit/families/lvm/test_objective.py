@@ -115,7 +115,7 @@ def test_exact_lengths_are_counted(model):
 def test_soft_length_labels_against_an_explicit_formula(model, batch, smoothing):
     """Cross-entropy with weights exp(-(d - d*)^2 / 2 s^2), normalised over the classes there are."""
     memory, limit = model.encode(batch.source), model.length.limit
-    actual, exact = length_loss(model, memory, batch, smoothing)
+    actual, exact = length_loss(model.length, memory, batch, smoothing)
     wanted = 0.0
     for row, length in enumerate(LENGTHS):
         logs = model.length(memory)[row].log_softmax(-1)
@@ -123,21 +123,21 @@ def test_soft_length_labels_against_an_explicit_formula(model, batch, smoothing)
         weights = [math.exp(-((d - true) ** 2) / (2 * smoothing**2)) for d in range(-limit, limit + 1)]
         wanted -= sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
     assert actual.item() == pytest.approx(wanted.item(), rel=1e-6)
-    hard, same = length_loss(model, memory, batch)
+    hard, same = length_loss(model.length, memory, batch)
     assert exact == same and actual.item() != pytest.approx(hard.item(), rel=1e-4)
 
 
 def test_length_labels_of_a_vanishing_deviation_are_hard(model, batch):
     memory = model.encode(batch.source)
-    hard, _ = length_loss(model, memory, batch)
+    hard, _ = length_loss(model.length, memory, batch)
     for smoothing in (0.05, 1e-6, 1e-30):
-        soft, _ = length_loss(model, memory, batch, smoothing)
+        soft, _ = length_loss(model.length, memory, batch, smoothing)
         assert soft.item() == pytest.approx(hard.item(), rel=1e-12)
 
 
 def test_the_length_smoothing_reaches_the_objective(model, batch):
     memory = model.encode(batch.source)
-    soft, _ = length_loss(model, memory, batch, 1.5)
+    soft, _ = length_loss(model.length, memory, batch, 1.5)
     terms = Elbo(ElboConfig(length_smoothing=1.5))(model, batch, context())
     assert terms.figures["length_nll"].item() == pytest.approx(soft.item() / 3, rel=1e-12)
 

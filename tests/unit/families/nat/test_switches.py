@@ -62,7 +62,7 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
         # The blank and special symbols are classes like others in training.
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
         wanted += torch.nn.functional.cross_entropy(logits, pair.target[0], reduction="sum", label_smoothing=smoothing)
-        wanted += 0.5 * length_loss(model, memory, pair)[0]
+        wanted += 0.5 * length_loss(model.length, memory, pair)[0]
     assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted.item(), rel=1e-12)
 
 
