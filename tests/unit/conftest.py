@@ -146,9 +146,9 @@ def run_stage():
 
 @pytest.fixture
 def refused(capsys):
-    """Run a stage that must end with exit code 1; returns its one line on stderr."""
+    """Run a stage that must end with exit code 1; returns the error, whose sentence is its one line on stderr."""
 
-    def run(stage: str, words: list[str]) -> str:
+    def run(stage: str, words: list[str]) -> BaseException:
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         capsys.readouterr()
         with pytest.raises(SystemExit) as exit_info:
@@ -157,7 +157,9 @@ def refused(capsys):
         out, error = capsys.readouterr()
         lines = [line for line in error.splitlines() if line.startswith("error: ")]
         assert out == "" and len(lines) == 1 and error.endswith(lines[0] + "\n")
-        return lines[0].removeprefix("error: ")
+        error = exit_info.value.__context__
+        assert error is not None and lines[0] == f"error: {error}"
+        return error
 
     return run
 

@@ -24,7 +24,7 @@ from workflow_src.config.costs import parameters, parts, weights_of
 from workflow_src.config.resources import Requests
 from workflow_src.data.subwords import Subwords
 from workflow_src.declarations import check
-from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError
 from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of as weights_of_model
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, write_json
@@ -261,8 +261,10 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     words += ["--output-folder", str(folder / "bundle")]
-    with pytest.raises(ValueError, match="family marked, which needs the role critic; add it to --roles"):
+    with pytest.raises(ArtifactError) as unfilled:
         run_stage("export_bundle", words)
+    fields = {"path": str(folder / "model.safetensors"), "mentions": ("family marked", "role critic")}
+    assert fields_of(unfilled.value, fields) == fields
     run_stage("export_bundle", [*words, *critic])
     return folder / "bundle"
 
@@ -285,19 +287,20 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     run_stage("export_bundle", export)
     parts = read_json(tmp_path / "bundle/bundle.json")["models"].values()
     assert [part["role"] for part in parts] == ["model"]
-    message = refused("export_bundle", [*export, *critic])
-    assert "family led, which has no role critic; remove it from --roles" in message
+    fields = {"path": str(tmp_path / "model.safetensors"), "mentions": ("family led", "no role critic")}
+    assert fields_of(refused("export_bundle", [*export, *critic]), fields) == fields
     # Without a start, with a part of one, and with a critic of other subwords.
     settings["training"]["max_steps"] = 5
     words = training_words("led", tmp_path / "other", settings=settings)
-    message = refused("train", [*words, *critic])
-    assert message.startswith("--initial: ") and "family led" in message
+    fields = {"setting": "--initial", "mentions": ("family led",)}
+    assert fields_of(refused("train", [*words, *critic]), fields) == fields
     tensors = load_tensors(marked)
     tensors.pop("positions.weight")
     (tmp_path / "part").mkdir()
     save_tensors(tmp_path / "part/part.safetensors", tensors)
     part = ["--initial", str(tmp_path / "part/part.safetensors")]
-    assert "give weights of this family and size" in refused("train", [*words, *critic, *part])
+    fields = {"path": part[1], "mentions": (f"has {len(tensors)} of", f"{len(tensors) + 1} tensors")}
+    assert fields_of(refused("train", [*words, *critic, *part]), fields) == fields
     other = tmp_path / "teacher"
     other.mkdir()
     description = read_json(teacher.with_name("config.json"))
@@ -308,14 +311,15 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     description.pop("sha256")
     write_json(other / "config.json", description)
     words = [*words, "--initial", str(marked), "--roles", f"critic={other / 'model.safetensors'}"]
-    assert "trained with 30 source and 30 target subwords" in refused("train", words)
+    fields = {"path": str(other / "model.safetensors"), "mentions": ("30 source and 30 target",)}
+    assert fields_of(refused("train", words), fields) == fields
     # As many subwords, but others.
     save_tensors(other / "model.safetensors", load_tensors(teacher))
     description = read_json(teacher.with_name("config.json"))
     assert description["subwords"] == Subwords.load(tiny.folder).digest
     write_json(other / "config.json", description | {"subwords": "0" * 64})
-    message = refused("train", words)
-    assert "other subwords of the same number, digest 000000000000" in message
+    fields = {"path": str(other / "model.safetensors"), "mentions": ("digest 000000000000",)}
+    assert fields_of(refused("train", words), fields) == fields
 
 
 def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):

@@ -182,7 +182,7 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "setting"),
     [
         ({"name": None}, "--settings.rows[1].name"),
         ({"baseline": ["teacher"]}, "--settings.rows[1].baseline"),
@@ -190,10 +190,10 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
         ({"delta": "delta-1"}, "--settings.rows[1].delta"),
     ],
 )
-def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, change, problem):
+def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, change, setting):
     row = {name: value for name, value in (rows[0][1] | change).items() if name not in change or value is not None}
     settings = SCORING | {"rows": [rows[0][0], row]}
     words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
     output = tmp_path / "significance.json"
     error = refused("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
-    assert error.startswith(problem) and not output.exists()
+    assert error.setting.startswith(setting) and not output.exists()

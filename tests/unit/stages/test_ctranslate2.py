@@ -116,7 +116,7 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage
 def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp_path, monkeypatch):
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["lvm"]), "--output-folder", str(tmp_path / "x")]
     error = refused("export_engine", ["--engine", "ctranslate2", *words])
-    assert "holds lvm; " in error and "transformer only" in error
+    assert "holds lvm; " in str(error) and "transformer only" in str(error)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError) as failure:
         Translator.load(exported, "cpu", "float16", 1)
@@ -128,7 +128,8 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
     assert fields_of(failure.value, fields) == fields
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     words[3] = str(teacher[0])
-    assert refused("export_engine", ["--engine", "ctranslate2", *words]).startswith("engine is 'ctranslate2': ")
+    error = refused("export_engine", ["--engine", "ctranslate2", *words])
+    assert (error.setting, error.value) == ("engine", "ctranslate2")
     with pytest.raises(ConfigError) as failure:
         Translator.load(exported, "cpu", threads=1)
     assert (failure.value.setting, failure.value.hint) == ("engine", FIX)

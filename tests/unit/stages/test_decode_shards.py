@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from refusals import fields_of
 
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import described_by
@@ -94,7 +95,7 @@ def test_a_line_that_is_too_long_is_named_by_its_place_in_the_whole_text(words, 
     source.write_text("der Hund\n" * 3 + "Hund " * 80 + "\n")
     more = ["--shard", "1", "--shards", "2"]
     error = refused("decode", [*words("beam", tmp_path / "s.jsonl", source), *more])
-    assert error.startswith("line 4 has ") and list(tmp_path.glob("s.*")) == []
+    assert error.subject == "line 4" and list(tmp_path.glob("s.*")) == []
 
 
 def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decoded, refused, run_stage, tmp_path):
@@ -110,16 +111,19 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
         shutil.rmtree(tmp_path / "out")
 
     paths[1].write_bytes(whole[:-5] + bytes([whole[-5] ^ 2]) + whole[-4:])
-    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged: ")
+    fields = {"path": str(paths[1]), "mentions": ("missing or damaged",)}
+    assert fields_of(refused("decode", join), fields) == fields
     again()
     paths[1].unlink()
-    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged")
+    assert fields_of(refused("decode", join), fields) == fields
     again()
     paths[1].with_suffix(".json").unlink()
-    assert refused("decode", join).startswith(f"{paths[1]} has no record 1-of-3.json beside it")
+    fields = {"path": str(paths[1]), "mentions": ("no record 1-of-3.json",)}
+    assert fields_of(refused("decode", join), fields) == fields
     again()
     swapped = [*words("beam", tmp_path / "out/train.txt"), "--join", *map(str, [paths[0], paths[2], paths[1]])]
-    assert refused("decode", swapped).startswith(f"{paths[2]} is not shard 1 of 3 by its record; ")
+    fields = {"path": str(paths[2]), "mentions": ("shard 1 of 3",)}
+    assert fields_of(refused("decode", swapped), fields) == fields
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
@@ -131,21 +135,26 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     def join(*source, **changes):
         return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--join", *map(str, paths)]
 
-    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl and run again."
-    assert refused("decode", join(beam=9)) == f"{paths[0]} was made with beam 3, and not 9{end}"
-    message = f"{paths[0]} was made with stop_threshold unset, and not 0.1{end}"
-    assert refused("decode", join(stop_threshold=0.1)) == message
+    def differs(problem: str) -> dict[str, object]:
+        return {"path": str(paths[0]), "problem": problem, "mentions": ("0-of-2.jsonl, 1-of-2.jsonl",)}
+
+    fields = differs("was made with beam 3, and not 9")
+    assert fields_of(refused("decode", join(beam=9)), fields) == fields
+    fields = differs("was made with stop_threshold unset, and not 0.1")
+    assert fields_of(refused("decode", join(stop_threshold=0.1)), fields) == fields
     retrained = tmp_path / "retrained"
     retrained.mkdir()
     (retrained / "bundle.json").write_text("{}")
-    message = f"{paths[0]} was made from another bundle than {retrained / 'bundle.json'} holds now{end}"
-    assert refused("decode", join(bundle=retrained)) == message
-    message = f"{paths[0]} was made without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer){end}"
-    assert refused("decode", [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"]) == message
+    fields = differs(f"was made from another bundle than {retrained / 'bundle.json'} holds now")
+    assert fields_of(refused("decode", join(bundle=retrained)), fields) == fields
+    fields = differs(f"was made without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer)")
+    error = refused("decode", [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"])
+    assert fields_of(error, fields) == fields
     # One of them alone is made anew.
     more = ["--shard", "1", "--shards", "2"]
     run_stage("decode", [*words("beam", paths[1], beam=2), *more])
-    assert refused("decode", join()).startswith(f"{paths[1]} was made with beam 2, and not 3; ")
+    fields = {"path": str(paths[1]), "problem": "was made with beam 2, and not 3"}
+    assert fields_of(refused("decode", join()), fields) == fields
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     run_stage("decode", [*words("beam", paths[1]), *more])
     run_stage("decode", join())
@@ -155,7 +164,7 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
 @pytest.mark.parametrize("shard", [-1, 2])
 def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
     error = refused("decode", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
-    assert error == f"--shard is {shard}; allowed: 0 to 1."
+    assert (error.setting, error.value, error.allowed) == ("--shard", shard, "0 to 1")
 
 
 def test_records_tell_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):

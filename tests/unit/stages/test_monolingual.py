@@ -59,7 +59,7 @@ def test_a_text_that_cannot_be_read_is_one_sentence(refused, tmp_path, content, 
         (tmp_path / "a.de").write_bytes(content)
     settings = json.dumps({"language": "de", "texts": [str(tmp_path / "a.de")]})
     error = refused("download_monolingual", ["--settings", settings, "--output-folder", str(tmp_path / "raw")])
-    assert str(tmp_path / "a.de") in error and word in error
+    assert error.path == str(tmp_path / "a.de") and word in error.problem
     assert not list((tmp_path / "raw").glob("*"))
 
 

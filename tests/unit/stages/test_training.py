@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import fields_of
 from stage_server import python_module
 
 from workflow_src.config.datasets import SubwordsConfig
@@ -259,30 +260,35 @@ def _without_header(path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("spoil", "file", "fields"),
     [
-        (lambda f: f.unlink(), "{f} does not exist."),
-        (_without_header, "{f} is damaged or"),
-        (lambda f: save_tensors(f, {"x": torch.ones(2)}), "{f} has no output_bias"),
-        (_with_a_flipped_bit, "{f} does not match"),
-        (lambda f: f.with_name("config.json").unlink(), "{c} does not exist."),
-        (lambda f: f.with_name("config.json").write_text("{}"), "{c} does not describe a system"),
-        (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system"),
+        (lambda f: f.unlink(), "model.safetensors", {"problem": "does not exist"}),
+        (_without_header, "model.safetensors", {"mentions": ("damaged", "safetensors file")}),
+        (lambda f: save_tensors(f, {"x": torch.ones(2)}), "model.safetensors", {"problem": "has no output_bias"}),
+        (_with_a_flipped_bit, "model.safetensors", {"mentions": ("checksum",)}),
+        (lambda f: f.with_name("config.json").unlink(), "config.json", {"problem": "does not exist"}),
+        (lambda f: f.with_name("config.json").write_text("{}"), "config.json", {"mentions": ("family, model, sizes",)}),
+        (
+            lambda f: f.with_name("config.json").write_text("[1]"),
+            "config.json",
+            {"mentions": ("family, model, sizes",)},
+        ),
         (
             lambda f: f.with_name("config.json").write_text(f.with_name("config.json").read_text().replace("16", "15")),
-            "lvm.model.dim is 15",
+            None,
+            {"setting": "lvm.model.dim", "value": 15},
         ),
     ],
     ids=["missing", "damaged", "others", "a bit", "no description", "empty description", "a list", "wrong description"],
 )
-def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, tmp_path, spoil, message):
+def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, tmp_path, spoil, file, fields):
     base = tmp_path / "base" / "model.safetensors"
     base.parent.mkdir()
     for name in ("model.safetensors", "config.json"):
         (base.parent / name).write_bytes((systems["lvm"].parent / name).read_bytes())
     spoil(base)
-    error = refused("train", training_words("score", tmp_path / "out", base=base))
-    assert error.startswith(message.format(f=base, c=base.with_name("config.json")))
+    fields = fields | {"path": str(base.with_name(file))} if file else fields
+    assert fields_of(refused("train", training_words("score", tmp_path / "out", base=base)), fields) == fields
     assert not (tmp_path / "out").exists()
 
 
@@ -292,29 +298,30 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
     """A family may have latents that a model of it has not."""
     run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
     plain = tmp_path / "plain" / "model.safetensors"
-    message = (
-        f"{plain} is of family nat; a system that has latents is needed here, and with its model settings it is none."
-    )
-    assert refused("train", training_words("score", tmp_path / "out", base=plain)) == message
-    assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == message
+    fields = {"path": str(plain), "problem": "is of family nat", "mentions": ("has latents", "model settings")}
+    assert fields_of(refused("train", training_words("score", tmp_path / "out", base=plain)), fields) == fields
+    error = refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle"))
+    assert fields_of(error, fields) == fields
     assert not (tmp_path / "out").exists() and not (tmp_path / "bundle").exists()
 
 
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
-    error = refused("train", training_words("score", out))
-    assert error.startswith("--base: ") and "family score" in error and "latent" in error
-    assert refused("train", training_words("score", out, base=systems["transformer"])) == (
-        f"{systems['transformer']} is of family transformer; lvm or nat or lanmt is needed here."
-    )
+    fields = {"setting": "--base", "mentions": ("family score", "latent")}
+    assert fields_of(refused("train", training_words("score", out)), fields) == fields
+    fields = {"path": str(systems["transformer"]), "mentions": ("family transformer; ", "lvm or nat or lanmt")}
+    error = refused("train", training_words("score", out, base=systems["transformer"]))
+    assert fields_of(error, fields) == fields
     words = training_words("transformer", out)
     short = tmp_path / "short.en"
     short.write_text("the dog\n")
     words[words.index("--reference") + 1] = str(short)
-    assert refused("train", words) == f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again."
+    fields = {"path": str(short), "problem": f"has 1 lines, {tiny.root}/encoded/dev has 8 pairs"}
+    assert fields_of(refused("train", words), fields) == fields
     words = training_words("transformer", out)
     words[words.index("--device") + 1] = "cuda:7"
-    assert refused("train", words).startswith("device is 'cuda:7': ")
+    error = refused("train", words)
+    assert (error.setting, error.value) == ("device", "cuda:7")
     assert not out.exists() or {path.name for path in out.glob("*.*")} <= {"state.lock"}
 
 
@@ -324,16 +331,18 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     save_tensors(other, {"some.weight": torch.ones(3)})
     for family, base in (("transformer", None), ("lvm", None), ("score", systems["lvm"])):
         error = refused("train", training_words(family, tmp_path / "out", base=base, initial=other))
-        assert error.startswith(f"{other} has 0 of this model's ")
+        assert error.path == str(other) and error.problem.startswith("has 0 of ")
     # Of another kind of network a bias may fit by chance.
     biases = {name: tensor for name, tensor in load_tensors(systems["transformer"]).items() if tensor.dim() == 1}
     save_tensors(other, dict(list(biases.items())[:1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=other))
-    assert error.startswith(f"{other} has 1 of this model's ")
+    assert error.path == str(other) and error.problem.startswith("has 1 of ")
     part = tmp_path / "part.safetensors"
-    save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
+    tensors = load_tensors(systems["transformer"])
+    save_tensors(part, dict(list(tensors.items())[:-1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
-    assert error.endswith("give weights of this family and size.")
+    assert error.path == str(part)
+    assert [int(number) for number in re.findall(r"\d+", error.problem)] == [len(tensors) - 1, len(tensors)]
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
@@ -344,7 +353,7 @@ def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_wo
     description = json.loads(systems["transformer"].with_name("config.json").read_text())
     weights.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=weights, max_steps=0))
-    assert error.startswith(f"{weights} was trained with other subwords of the same number")
+    assert error.path == str(weights) and "digest 000000000000" in error.problem
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
@@ -423,19 +432,19 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("spoil", "fields"),
     [
-        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected"),
-        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected"),
-        (lambda lines: [*lines[:4], lines[4][:9], *lines[5:]], "{f}, line 5, is damaged ("),
-        (lambda lines: ['{"text": "a"}', *lines[1:]], "{f}, line 1, is damaged ('score')"),
-        (lambda lines: ['{"text": "a", "score": "b"}', *lines[1:]], "{f}, line 1, is damaged ("),
-        (lambda lines: ['{"text": 1, "score": 1.0}', *lines[1:]], "{f}, line 1, is damaged ("),
-        (lambda lines: [], "{f} has 0 lines, 20 were expected"),
+        (lambda lines: lines[:-1], {"line": None, "mentions": ("19 lines", "20")}),
+        (lambda lines: [*lines, lines[0]], {"line": None, "mentions": ("21 lines", "20")}),
+        (lambda lines: [*lines[:4], lines[4][:9], *lines[5:]], {"line": 5, "mentions": ("damaged (",)}),
+        (lambda lines: ['{"text": "a"}', *lines[1:]], {"line": 1, "mentions": ("damaged ('score')",)}),
+        (lambda lines: ['{"text": "a", "score": "b"}', *lines[1:]], {"line": 1, "mentions": ("damaged (",)}),
+        (lambda lines: ['{"text": 1, "score": 1.0}', *lines[1:]], {"line": 1, "mentions": ("damaged (",)}),
+        (lambda lines: [], {"line": None, "mentions": ("0 lines", "20")}),
     ],
     ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
 )
-def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_path, spoil, message):
+def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_path, spoil, fields):
     """What a job of another version could have left: its record fits the file, the file does not fit its place."""
     second = tmp_path / "second.jsonl"
     second.write_text("".join(f"{line}\n" for line in spoil(shards[2][1].read_text().splitlines())))
@@ -443,7 +452,8 @@ def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_
     record["provenance"]["files"] = {second.name: sha256(second)}
     write_json(second.with_suffix(".json"), record)
     error = refused("merge_distilled", merge_words(tiny, systems, [shards[2][0], second], tmp_path / "out"))
-    assert error.startswith(message.format(f=second))
+    fields = fields | {"path": str(second)}
+    assert fields_of(error, fields) == fields
     assert os.listdir(tmp_path / "out") == []
 
 
@@ -461,12 +471,16 @@ def test_shards_that_do_not_belong_together_are_not_merged(tiny, systems, shards
     def merge(paths, **settings):
         return refused("merge_distilled", merge_words(tiny, systems, paths, tmp_path / "out", **settings))
 
-    assert merge([second, first]).startswith(f"{second} is not shard 0 of 2 by its record; ")
-    assert merge([first, shards[3][1]]).startswith(f"{shards[3][1]} is not shard 1 of 2 by its record; ")
+    fields = {"path": str(second), "mentions": ("shard 0 of 2",)}
+    assert fields_of(merge([second, first]), fields) == fields
+    fields = {"path": str(shards[3][1]), "mentions": ("shard 1 of 2",)}
+    assert fields_of(merge([first, shards[3][1]]), fields) == fields
     run_stage("distill", distill_words(tiny, systems, second, 1, 2, beam=1))
-    assert merge([first, second]).startswith(f"{second} was made with beam 1, and not 2; ")
+    fields = {"path": str(second), "problem": "was made with beam 1, and not 2"}
+    assert fields_of(merge([first, second]), fields) == fields
     second.with_suffix(".json").unlink()
-    assert merge([first, second]).startswith(f"{second} has no record 1-of-2.json beside it")
+    fields = {"path": str(second), "mentions": ("no record 1-of-2.json",)}
+    assert fields_of(merge([first, second]), fields) == fields
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
 
 
@@ -477,16 +491,17 @@ def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused
     def merge(systems=systems, **settings):
         return refused("merge_distilled", merge_words(tiny, systems, both, tmp_path / "out", **settings))
 
-    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl and run again."
-    assert merge(beam=9) == f"{both[0]} was made with beam 2, and not 9{end}"
+    fields = {"path": str(both[0]), "problem": "was made with beam 2, and not 9"}
+    fields |= {"mentions": ("0-of-2.jsonl, 1-of-2.jsonl",)}
+    assert fields_of(merge(beam=9), fields) == fields
     trained = tmp_path / "model.safetensors"
     trained.write_bytes(systems["transformer"].read_bytes()[:-1] + b"?")
     error = merge(systems={"transformer": trained})
-    assert error.startswith(f"{both[0]} ") and f" another model than {trained} " in error
+    assert error.path == str(both[0]) and f" another model than {trained} " in error.problem
     other = tmp_path / "other.de"
     other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
     error = merge(source=other)
-    assert error.startswith(f"{both[0]} ") and f" another source than {other} " in error
+    assert error.path == str(both[0]) and f" another source than {other} " in error.problem
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
 
 
@@ -496,7 +511,7 @@ def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, ref
     second.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     words = merge_words(tiny, systems, [first, second], tmp_path / "out")
     error = refused("merge_distilled", words)
-    assert error.startswith(f"{second} ") and "checksum" in error
+    assert error.path == str(second) and "checksum" in error.problem
     run_stage("distill", distill_words(tiny, systems, second, 1, 2))
     assert second.read_bytes() == whole
     assert run_stage("merge_distilled", words) == "40 distilled sentences from 2 shards"
@@ -504,29 +519,29 @@ def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, ref
 
 def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
-    assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; allowed: 0 to 1."
+    fields = {"setting": "--shard", "value": 2, "allowed": "0 to 1"}
+    assert fields_of(refused("distill", distill_words(tiny, systems, out, 2, 2)), fields) == fields
     error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
-    assert error.startswith(f"{systems['lvm']} ") and "family lvm; transformer or seq2seq " in error
+    fields = {"path": str(systems["lvm"]), "mentions": ("family lvm; ", "transformer or seq2seq ")}
+    assert fields_of(error, fields) == fields
     broken = tmp_path / "bad.de"
     broken.write_bytes(b"der Hund\nder \xff\n")
     error = refused("distill", distill_words(tiny, systems, out, source=broken))
-    assert f"{broken}, line 2, " in error and "UTF-8" in error
+    assert (error.path, error.line) == (str(broken), 2) and "UTF-8" in error.problem
     assert sorted(os.listdir(tmp_path)) == ["bad.de"]
 
 
 def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_words, tmp_path):
     learnt = SubwordsConfig(vocabulary_size=55, joint=True)
     subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
-    message = (
-        f"{systems['transformer']} was trained with 62 source and 62 target subwords, these subwords have 55 and 55; "
-        "use the subwords that the system was trained with."
-    )
     for stage, words in (
         ("distill", distill_words(tiny, systems, tmp_path / "out.jsonl")),
         ("export_bundle", export_words(systems["transformer"], None, tmp_path / "bundle")),
     ):
         words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
-        assert refused(stage, words) == message
+        error = refused(stage, words)
+        assert error.path == str(systems["transformer"])
+        assert re.findall(r"\d+", error.problem) == ["62", "62", "55", "55"]
     assert not (tmp_path / "bundle/bundle.json").exists()
 
 
@@ -535,20 +550,18 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
     subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
-    error = refused("train", words)
-    assert (
-        error == f"{tiny.root}/encoded/train was encoded with other subwords than {tmp_path}/subwords; encode it again."
-    )
+    fields = {"path": f"{tiny.root}/encoded/train", "mentions": (f"other subwords than {tmp_path}/subwords",)}
+    assert fields_of(refused("train", words), fields) == fields
 
 
 def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
     score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
     latent = "lvm or nat or lanmt"
-    whole = f"{score} is of family score, which is built on {latent}; --base is missing."
-    assert refused("export_bundle", export_words(score, None, tmp_path / "bundle")) == whole
+    fields = {"path": str(score), "fix": "--base is missing", "mentions": (f" {latent}; ",)}
+    assert fields_of(refused("export_bundle", export_words(score, None, tmp_path / "bundle")), fields) == fields
     for model, base, needed in ((score, teacher, latent), (lvm, teacher, "nothing")):
-        error = refused("export_bundle", export_words(model, base, tmp_path / "bundle"))
-        assert error.startswith(f"{model} ") and f" {needed}; --base " in error and error.endswith(" transformer.")
+        fields = {"path": str(model), "mentions": (f" {needed}; --base ", "family transformer")}
+        assert fields_of(refused("export_bundle", export_words(model, base, tmp_path / "bundle")), fields) == fields
         assert not (tmp_path / "bundle/bundle.json").exists()
 
 
@@ -581,7 +594,7 @@ def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_st
 
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
     error = refused("train", training_words("transformer", tmp_path, model={"max_positions": 4}))
-    assert "the model has 4 positions; raise model.max_positions" in error
+    assert "the model has 4 positions" in error.problem and "model.max_positions" in error.fix
 
 
 def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
@@ -593,9 +606,8 @@ def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
     encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
     words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]
     error = refused("train", [*words, str(tmp_path / "test")])
-    assert (
-        f"{tmp_path}/test has a sentence of {longest + 1} subwords" in error and "max_characters (dev, test)" in error
-    )
+    assert error.path == f"{tmp_path}/test" and f" {longest + 1} subwords" in error.problem
+    assert "max_characters (dev, test)" in error.fix
     assert not (tmp_path / "out").exists()
     run_stage("train", [*words, f"{tiny.root}/encoded/dev"])
     assert not (tmp_path / "model.safetensors").exists()

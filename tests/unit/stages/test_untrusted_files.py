@@ -32,7 +32,7 @@ def trap(tmp_path):
 def test_initial_weights(trap, training_words, refused, tmp_path, name):
     torch.save({"embedding.weight": Trap(trap.folder)}, tmp_path / name)
     error = refused("train", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
-    assert error.startswith(f"{tmp_path / name} is refused: ")
+    assert error.path == str(tmp_path / name) and error.problem.startswith("is refused: ")
     assert not list((tmp_path / "out").glob("*.*"))
 
 
@@ -57,4 +57,5 @@ def test_arrays(trap, tiny, training_words, refused, tmp_path):
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
     error = refused("train", words)
-    assert error.startswith(f"{path} is damaged (") and error.endswith("; encode the corpus again.")
+    assert error.path == str(path) and error.problem.startswith("is damaged (")
+    assert error.fix == "encode the corpus again"
