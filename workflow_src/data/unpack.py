@@ -59,6 +59,15 @@ MOST_GROWTH = 200
 ALWAYS_ALLOWED = 1 << 28
 
 
+# What is wrong with a file whose bytes cannot be read.
+DAMAGED = "is truncated or damaged"
+
+
+def no_file(member: str) -> str:
+    """The problem of an archive's member that is not read."""
+    return f'has "{member}" as a folder or a link, not a file'
+
+
 @contextlib.contextmanager
 def reported(name: str) -> Iterator[None]:
     """Turns errors of archive readers on damaged bytes into one sentence that names the file."""
@@ -70,9 +79,7 @@ def reported(name: str) -> Iterator[None]:
         if not isinstance(failure, DAMAGE) and failure.errno not in (None, errno.EINVAL):
             raise
         reason = " ".join(str(failure).split()) or type(failure).__name__
-        raise ArtifactError(
-            name, f"is truncated or damaged ({reason})", "delete it and download or copy it again"
-        ) from None
+        raise ArtifactError(name, f"{DAMAGED} ({reason})", "delete it and download or copy it again") from None
 
 
 def is_unsafe(member: str) -> bool:
@@ -406,7 +413,7 @@ def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
     (path,) = paths
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
-        raise ArtifactError(name, f'has "{member_path}" as a folder or a link, not a file', "name a file")
+        raise ArtifactError(name, no_file(member_path), "name a file")
     if len(fitting) > 1:
         # Programs differ in which of them they unpack: the first or the last.
         raise ArtifactError(

@@ -8,9 +8,10 @@ import tarfile
 import zipfile
 
 import pytest
+from refusals import fields_of
 
 from workflow_src.data import unpack
-from workflow_src.data.unpack import Archives, is_unsafe, zstd
+from workflow_src.data.unpack import DAMAGED, Archives, is_unsafe, no_file, zstd
 from workflow_src.errors import ArtifactError
 
 
@@ -39,6 +40,14 @@ def zip_bytes(members: dict[str, bytes]) -> bytes:
 def read(path, *members: str) -> bytes:
     with Archives() as archives, archives.open(path, *members) as stream:
         return stream.read()
+
+
+def refused(path, *members: str, **fields) -> None:
+    """Reading must fail with an error of the archive that `members` but the last lead to, and with these fields."""
+    with pytest.raises(ArtifactError) as error:
+        read(path, *members)
+    fields = {"path": "!".join([str(path), *members[:-1]])} | fields
+    assert fields_of(error.value, fields) == fields
 
 
 TEXT = b"eins\nzwei\n"
@@ -120,12 +129,10 @@ def test_what_needs_too_much_memory_to_unpack_says_so(tmp_path):
     options = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.content_size_flag: 0}
     compressor = zstd.ZstdCompressor(options=options)
     path.write_bytes(compressor.compress(TEXT) + compressor.flush())
-    with pytest.raises(ArtifactError, match=r"file.zst needs too much memory .* unpack it yourself"):
-        read(path)
+    refused(path, mentions=("memory", "unpack it yourself"))
     path = tmp_path / "file.xz"
     path.write_bytes(lzma.compress(TEXT, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30, "preset": 0}]))
-    with pytest.raises(ArtifactError, match=r"file.xz needs too much memory .* unpack it yourself"):
-        read(path)
+    refused(path, mentions=("memory", "unpack it yourself"))
 
 
 def test_two_members_of_a_nested_archive_are_read_in_turn(tmp_path):
@@ -144,8 +151,7 @@ def test_members_that_point_outside_are_refused_even_when_another_is_wanted(tmp_
     assert is_unsafe(name)
     path = tmp_path / "archive"
     path.write_bytes(make({"good": TEXT, name: b"evil"}))
-    with pytest.raises(ArtifactError, match='evil" points outside'):
-        read(path, "good")
+    refused(path, "good", mentions=(f'"{name}" points outside',))
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -162,22 +168,19 @@ def zip_with_link(path, target):
 def test_links_out_of_a_tar_are_refused(tmp_path, target):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"good": TEXT}, links={"a/link": target}))
-    with pytest.raises(ArtifactError, match=r'"a/link" is a link to ".*", outside'):
-        read(path, "good")
+    refused(path, "good", mentions=('"a/link" is a link to ', f'{target}"'))
 
 
 def test_links_out_of_a_zip_are_refused(tmp_path):
     path = zip_with_link(tmp_path / "archive.zip", "../secret")
-    with pytest.raises(ArtifactError, match='"link" is a link'):
-        read(path, "link")
+    refused(path, "link", mentions=('"link"', '"../secret"'))
 
 
 def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"a/good": TEXT}, links={"a/link": "../a/good"}))
     assert read(path, "a/good") == TEXT
-    with pytest.raises(ArtifactError, match="or a link"):
-        read(path, "a/link")
+    refused(path, "a/link", problem=no_file("a/link"))
 
 
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
@@ -201,8 +204,7 @@ def test_hard_links_out_of_a_tar_are_refused(tmp_path, target):
         entry = tarfile.TarInfo("link")
         entry.type, entry.linkname = tarfile.LNKTYPE, target
         archive.addfile(entry)
-    with pytest.raises(ArtifactError, match='"link" is a'):
-        read(path, "link")
+    refused(path, "link", mentions=('"link"', f'"{target}"'))
 
 
 def packed(path, *entries: tuple[str, bytes, bytes]) -> None:
@@ -227,8 +229,7 @@ FILE, FOLDER, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
 def test_of_two_members_of_one_name_none_is_read(tmp_path, first, member):
     path = tmp_path / "archive.tar"
     packed(path, ("good", FILE, TEXT), first, ("a/text", FILE, b"new"))
-    with pytest.raises(ArtifactError, match='has 2 members of the name "a/text"'):
-        read(path, member)
+    refused(path, member, mentions=("2 members", '"a/text"'))
     # Another member's name is as clear as before.
     assert read(path, "good") == TEXT
 
@@ -238,16 +239,14 @@ def test_of_two_members_of_one_name_in_a_zip_none_is_read(tmp_path):
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "w") as archive:
         for content in ("old", "new"):
             archive.writestr("text", content)
-    with pytest.raises(ArtifactError, match='has 2 members of the name "text"'):
-        read(path, "text")
+    refused(path, "text", mentions=("2 members", '"text"'))
 
 
 def test_a_folder_may_come_twice(tmp_path):
     path = tmp_path / "archive.tar"
     packed(path, ("a", FOLDER, b""), ("a/text", FILE, TEXT), ("a", FOLDER, b""))
     assert read(path, "a/text") == TEXT
-    with pytest.raises(ArtifactError, match='"a" as a folder'):
-        read(path, "a")
+    refused(path, "a", problem=no_file("a"))
 
 
 def marked(content: bytes, flags: int = 0, method: int | None = None) -> bytes:
@@ -266,8 +265,8 @@ def marked(content: bytes, flags: int = 0, method: int | None = None) -> bytes:
     [
         (0x01, None, "is encrypted"),
         (0x41, None, "is encrypted"),
-        (0x00, 9, r"is compressed by a method unknown here \(9\)"),
-        (0x00, 93, r"is compressed by a method unknown here \(93\)"),
+        (0x00, 9, "unknown here (9)"),
+        (0x00, 93, "unknown here (93)"),
         (0x01, 99, "is encrypted"),
     ],
     ids=["encrypted", "strongly encrypted", "deflate64", "zstandard", "AES"],
@@ -277,21 +276,17 @@ def test_members_of_a_zip_that_cannot_be_read_here_are_told(tmp_path, flags, met
     path = tmp_path / "archive.zip"
     content = marked(zip_bytes({"deu.txt": TEXT}), flags, method)
     path.write_bytes(zip_bytes({"in.zip": content}) if inside else content)
-    names = ["in.zip", "deu.txt"] if inside else ["deu.txt"]
-    with pytest.raises(ArtifactError, match=f'a member "deu.txt" that {how}'):
-        read(path, *names)
+    refused(path, *(["in.zip"] if inside else []), "deu.txt", mentions=('"deu.txt"', how))
 
 
 def test_an_encrypted_link_and_a_newer_zip_are_told(tmp_path):
     path = zip_with_link(tmp_path / "archive.zip", "text")
     path.write_bytes(marked(path.read_bytes(), flags=1))
-    with pytest.raises(ArtifactError, match='a member "link" that is encrypted'):
-        read(path, "text")
+    refused(path, "text", mentions=('"link"', "is encrypted"))
     newer = bytearray(zip_bytes({"deu.txt": TEXT}))
     newer[newer.index(b"PK\1\2") + 6] = 99
     path.write_bytes(newer)
-    with pytest.raises(ArtifactError, match=r"cannot be read here \(zip file version 9.9\)"):
-        read(path, "deu.txt")
+    refused(path, "deu.txt", mentions=("(zip file version 9.9)",))
 
 
 ZEROS = bytes(3 << 20)
@@ -344,8 +339,7 @@ def test_a_sparse_member_counts_as_what_it_unpacks_to(tmp_path):
     header = tarfile.TarInfo("hole")
     header.size = 10**12
     path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
-    with pytest.raises(ArtifactError, match=r"sparse.tar is refused"):
-        read(path, "hole")
+    refused(path, "hole", mentions=(f"{unpack.largest(path):,} bytes",))
 
 
 def noise(size: int) -> bytes:
@@ -369,8 +363,7 @@ def noise(size: int) -> bytes:
 def test_truncated_files_are_named(tmp_path, content, members, share):
     path = tmp_path / "cut"
     path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(ArtifactError, match="cut is truncated"):
-        read(path, *members)
+    refused(path, *members, mentions=(DAMAGED,))
 
 
 def test_a_damaged_bzip2_is_named(tmp_path):
@@ -379,31 +372,23 @@ def test_a_damaged_bzip2_is_named(tmp_path):
     content = bytearray(tar_bytes({"a": noise(3_000_000), "b": noise(30_000)}, "w:bz2"))
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match="damaged is truncated"):
-        read(path, "b")
+    refused(path, "b", mentions=(DAMAGED,))
 
 
 def test_a_truncated_archive_inside_an_archive_is_named(tmp_path):
     path = tmp_path / "outer.tgz"
     path.write_bytes(tar_bytes({"inner.tgz": tar_bytes({"a": noise(50_000)})[:30_000]}))
-    with pytest.raises(ArtifactError, match=r"outer.tgz!inner.tgz is truncated"):
-        read(path, "inner.tgz", "a")
+    refused(path, "inner.tgz", "a", mentions=(DAMAGED,))
 
 
 def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"x/a.de": TEXT, "y/a.de": TEXT}))
-    with pytest.raises(ArtifactError, match=r'has no member "b.de"; it has x/a.de, y/a.de'):
-        read(path, "b.de")
-    with pytest.raises(ArtifactError, match=r"several members .*x/a.de, y/a.de"):
-        read(path, "a.de")
-    with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
-        read(path)
-    with pytest.raises(ArtifactError, match=r"nowhere .*exist"):
-        read(tmp_path / "nowhere")
+    refused(path, "b.de", problem='has no member "b.de"', mentions=("x/a.de, y/a.de",))
+    refused(path, "a.de", mentions=("several members", "x/a.de, y/a.de"))
+    refused(path, mentions=("is an archive", f"{path}!MEMBER"))
+    refused(tmp_path / "nowhere", mentions=("exist",))
     (tmp_path / "empty.tgz").write_bytes(b"")
-    with pytest.raises(ArtifactError, match=r"empty.tgz is empty"):
-        read(tmp_path / "empty.tgz", "a")
+    refused(tmp_path / "empty.tgz", "a", problem="is empty")
     (tmp_path / "page.tgz").write_bytes(b"<html>not here</html>")
-    with pytest.raises(ArtifactError, match=r"page.tgz is truncated"):
-        read(tmp_path / "page.tgz", "a")
+    refused(tmp_path / "page.tgz", "a", mentions=(DAMAGED,))
