@@ -81,7 +81,7 @@ def _error(model: type[Frozen], error: Mapping[str, Any], where: str, raw: Any) 
         hint = "write it in quotes: YAML reads no and off as false, yes and on as true"
         return ConfigError(_path(where, location), value, problem="it must be text", hint=hint)
     if last == "[key]":
-        return refused(error, f"a name in {_path(where, above[:-1])}")
+        return refused(error, name_in(_path(where, above[:-1])))
     return refused(error, _path(where, location) or CONFIGURATION)
 
 
@@ -106,6 +106,11 @@ def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:
             continue
         location.append(part)
     return location
+
+
+def name_in(section: str) -> str:
+    """What errors call the setting of a name in a section that cannot be used."""
+    return f"a name in {section}"
 
 
 def _path(where: str, location: Sequence[str | int]) -> str:

@@ -24,11 +24,16 @@ class Strict(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def other_format(content_format: object, number: int) -> str:
+    """The problem of a file whose format is not `number`."""
+    return f"has format {short_repr(content_format)}, and this version reads format {number}"
+
+
 def check_format(content: Any, number: int, path: str, advice: str) -> None:
     """Raises ArtifactError for the content of a file whose format is not `number`."""
     actual = content.get("format") if isinstance(content, dict) else None
     if actual != number:
-        raise ArtifactError(path, f"has format {short_repr(actual)}, and this version reads format {number}", advice)
+        raise ArtifactError(path, other_format(actual, number), advice)
 
 
 def checked(model: type[Content], content: Any, path: str, advice: str) -> Content:

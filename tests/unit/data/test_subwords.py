@@ -5,12 +5,14 @@ from itertools import groupby
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import fields_of
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
+from workflow_src.records.checked import other_format
 
 GERMAN = """Der Hund schläft im Garten .
 Die Hunde schlafen heute im großen Garten .
@@ -271,8 +273,10 @@ def test_missing_damaged_and_foreign_models_are_refused(texts, tmp_path):
     with pytest.raises(ArtifactError, match=r"joint\.model .*exist"):
         Subwords.load(folder)
     description.write_text("{}")
-    with pytest.raises(ArtifactError, match=r"subwords\.json has format None, .*learn subwords again"):
+    with pytest.raises(ArtifactError) as refused:
         Subwords.load(folder)
+    fields = {"path": str(description), "problem": other_format(None, subwords.FORMAT), "fix": "learn subwords again"}
+    assert fields_of(refused.value, fields) == fields
     description.unlink()
     with pytest.raises(ArtifactError, match=r"subwords\.json .*exist"):
         Subwords.load(folder)

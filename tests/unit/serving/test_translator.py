@@ -22,7 +22,9 @@ from workflow_src.data.batching import pad
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
+from workflow_src.records.checked import other_format
 from workflow_src.serving import command
+from workflow_src.serving.bundle import FORMAT
 from workflow_src.serving.translator import Translator
 from workflow_src.spec.sections import UNKNOWN, above, at_least, entries
 from workflow_src.types import Hypotheses
@@ -302,9 +304,9 @@ SPOILT = {
     "no bundle": (lambda b: (b / "bundle.json").unlink(), "{b} is no bundle"),
     "other format": (
         lambda b: rewrite(b, lambda d: d.update(format=0)),
-        "{b}/bundle.json has format 0",
+        "{b}/bundle.json " + other_format(0, FORMAT),
     ),
-    "a list": (lambda b: (b / "bundle.json").write_text("[]"), "{b}/bundle.json has format None"),
+    "a list": (lambda b: (b / "bundle.json").write_text("[]"), "{b}/bundle.json " + other_format(None, FORMAT)),
     "damaged": (lambda b: (b / "bundle.json").write_text('{"format": 1,'), "{b}/bundle.json is damaged ("),
     "incomplete": (
         lambda b: rewrite(b, lambda d: d.pop("searches")),

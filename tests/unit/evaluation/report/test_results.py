@@ -4,11 +4,13 @@ import json
 
 import pytest
 import reports
+from refusals import fields_of
 
 from workflow_src.config.display import engine_of
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import results
+from workflow_src.records.checked import other_format
 from workflow_src.registry import default_metrics
 
 KEYS = [
@@ -237,8 +239,10 @@ def test_engines_are_told_in_one_word():
 
 
 def test_another_format_is_refused():
-    with pytest.raises(ArtifactError, match="here has format 2"):
-        results.validate(_content() | {"format": 2}, "here")
+    with pytest.raises(ArtifactError) as refused:
+        results.validate(_content() | {"format": results.FORMAT + 1}, "here")
+    fields = {"path": "here", "problem": other_format(results.FORMAT + 1, results.FORMAT)}
+    assert fields_of(refused.value, fields) == fields
 
 
 RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.01, "validity": 0.5}
