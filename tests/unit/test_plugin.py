@@ -12,6 +12,7 @@ import pytest
 import reports
 import wordbag
 from stage_server import python_module
+from titles import DELTA
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
@@ -310,6 +311,6 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
         ["unrepeat-1-tuned"],
     ]
     entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
-    assert list(entries) == ["autoregressive", "delta", "without repetitions"]
+    assert list(entries) == ["autoregressive", DELTA, "without repetitions"]
     assert (entries["without repetitions"]["color"], entries["without repetitions"]["marker"]) == ("#a0522d", "h")
     assert figures_quality.joined_by(groups) == "passes"

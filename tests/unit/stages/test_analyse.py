@@ -6,6 +6,7 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from titles import DELTA, GREEDY, SCORE
 
 from workflow_src import jobs
 from workflow_src.evaluation.analyses.inputs import count_changes, pick
@@ -49,8 +50,8 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     lines, references = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.reference.en"))
     opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
     traces = {
-        "delta": opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
-        "score": opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=40.0),
+        DELTA: opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
+        SCORE: opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=40.0),
     }
     by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
     assert len(analysis["examples"]) == 2 and analysis["pool"] == 8
@@ -58,14 +59,14 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
         row = example["index"]
         assert example["source"] == lines[row] and example["reference"] == references[row]
         assert example["teacher"] == by_teacher[row]
-        assert example["searches"] == {"delta": traces["delta"][row], "score": traces["score"][row]}
+        assert example["searches"] == {name: trace[row] for name, trace in traces.items()}
     by_search = [[count_changes(trace[row][0], trace[row][-1]) for row in range(8)] for trace in traces.values()]
     changes = list(map(sum, zip(*by_search, strict=True)))
     assert (
         sorted((changes[example["index"]] for example in analysis["examples"]), reverse=True) == sorted(changes)[:-3:-1]
     )
     # Otherwise any two sentences would do, or those of the search that is listed first.
-    assert len(set(changes)) > 1 and pick([traces["score"]], 2) != pick(list(traces.values()), 2)
+    assert len(set(changes)) > 1 and pick([traces[SCORE]], 2) != pick(list(traces.values()), 2)
 
 
 def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles):
@@ -75,7 +76,7 @@ def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles
     outputs = {
         name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
         for name, family, search in (
-            ("teacher greedy", "transformer", "greedy"),
+            (f"teacher {GREEDY}", "transformer", "greedy"),
             (f"lvm {PRIOR_MEAN.title}", "lvm", "prior-mean"),
         )
     }
@@ -116,7 +117,7 @@ def test_pick_is_a_sorted_prefix(pairs):
 
 def test_systems_that_share_a_search_are_told_apart():
     entries = [{"system": s, "search": "delta"} for s in ("lvm", "lvm-raw")] + [{"system": "score", "search": "score"}]
-    assert [analyse.label(entry, entries) for entry in entries] == ["lvm delta", "lvm-raw delta", "score"]
+    assert [analyse.label(entry, entries) for entry in entries] == [f"lvm {DELTA}", f"lvm-raw {DELTA}", SCORE]
 
 
 def test_settings_that_analyses_keep_tell_entries_of_one_system_apart():

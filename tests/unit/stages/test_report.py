@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from refusals import fields_of
 from reports import assert_tables_fit, squeezed
+from titles import BLEU, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
 from workflow_src import jobs
 from workflow_src.evaluation.report import carried
@@ -106,10 +107,10 @@ def test_full_report(report_inputs, page_of, tmp_path):
     html_text = (folder / "index.html").read_text(encoding="utf-8")
     panels = latencies(read_speed(tmp_path / "speed.json").speed)
     assert len(panels) == 2 and all(panel.title in html_text for panel in panels)
-    cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
+    cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith(SCORE_4)]
     # First the main table, then what removing repetitions is worth.
     assert cells[0] == [
-        "score, L = 4",
+        SCORE_4,
         "34.9 [34.1, 35.7]",
         "29.1",
         "54.9",
@@ -119,7 +120,7 @@ def test_full_report(report_inputs, page_of, tmp_path):
         "800",
         "2.10×",
     ]
-    assert cells[1] == ["score, L = 4", "33.9", "34.5", "34.9"]
+    assert cells[1] == [SCORE_4, "33.9", "34.5", "34.9"]
     assert ["", "kept", "removed by words", "removed by subwords"] in [[c.strip() for c in row] for row in html.rows]
     systems = [[cell.strip() for cell in row] for row in html.rows if len(row) == 12]
     column = systems[0].index("subwords")
@@ -128,9 +129,7 @@ def test_full_report(report_inputs, page_of, tmp_path):
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
-    assert (
-        "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× |" in markdown
-    )
+    assert f"| {SCORE_4} | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× |" in markdown
     for passage in (
         "snakemake --config experiment=fabricated",
         "tok:13a",
@@ -140,9 +139,9 @@ def test_full_report(report_inputs, page_of, tmp_path):
         "4 have a source that",
         ", 2 a target, and 1 both",
         "has 23,990 pairs; left out in subwords (max_length is 64): 10 source over",
-        "Published figures (Lee et al. (2020)) are sacreBLEU, as the column BLEU is.",
+        f"Published figures (Lee et al. (2020)) are sacreBLEU, as the column {BLEU} is.",
         "published (sacreBLEU)",
-        "| score, L = 4 | 33.9 | 34.5 | 34.9 |",
+        f"| {SCORE_4} | 33.9 | 34.5 | 34.9 |",
     ):
         assert passage in markdown + (folder / "index.html").read_text(encoding="utf-8")
 
@@ -179,7 +178,7 @@ def test_seeds_are_averaged(report_inputs, page_of):
     folder = _build(report_inputs({"teacher": "transformer", "lvm": "lvm"}, seeds=(1, 2, 3), traces=False))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     # Kept figures of greedy are 39.0, 39.3 and 39.6.
-    assert next(row for row in rows if row and row[0] == "greedy")[1] == "39.3 ± 0.3"
+    assert next(row for row in rows if row and row[0] == GREEDY)[1] == "39.3 ± 0.3"
     assert len(read_results(folder / "results.json").rows) == 3 * (2 + 3 * 4)
     # The prior mean's are 31.9, 32.2 and 32.5.
     assert [PRIOR_MEAN.title, "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
@@ -203,14 +202,14 @@ def test_published_figures_stand_beside_ours_in_their_convention(
 ):
     folder = _build(report_inputs(expected={"score-4": 29.1}, expected_convention=convention))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
-    heads = next(row for row in rows if "BLEU" in row)
-    assert heads[1:4] == ["BLEU", head, "ours, same convention"]
-    assert next(row[1:4] for row in rows if row[0].startswith("score, L = 4")) == ["34.9 [34.1, 35.7]", "29.1", ours]
+    heads = next(row for row in rows if BLEU in row)
+    assert heads[1:4] == [BLEU, head, "ours, same convention"]
+    assert next(row[1:4] for row in rows if row[0].startswith(SCORE_4)) == ["34.9 [34.1, 35.7]", "29.1", ours]
     # Nothing was published for the others.
-    assert next(row for row in rows if row[0] == "score, L = 1")[2:4] == ["–", "–"]
+    assert next(row for row in rows if row[0] == SCORE_1)[2:4] == ["–", "–"]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
-    assert f"| | BLEU | {head} | ours, same convention |" in markdown
-    assert f"| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | {ours} |" in markdown
+    assert f"| | {BLEU} | {head} | ours, same convention |" in markdown
+    assert f"| {SCORE_4} | 34.9 [34.1, 35.7] | 29.1 | {ours} |" in markdown
     assert f"Published figures (Lee et al. (2020)) are {passage}" in markdown
 
 
@@ -226,7 +225,7 @@ def test_published_figures_stand_beside_ours_in_their_convention(
 def test_the_main_table_removes_what_the_setting_says(report_inputs, page_of, removal, bleu, passage):
     folder = _build(report_inputs(traces=False, remove_repetitions=removal))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
-    main, worth = (row for row in rows if row and row[0] == "score, L = 4" and len(row) < 12)
+    main, worth = (row for row in rows if row and row[0] == SCORE_4 and len(row) < 12)
     assert main[1].startswith(f"{bleu} [") and worth[1:] == ["33.9", "34.5", "34.9"]
     assert passage in (folder / "results.md").read_text(encoding="utf-8")
 
@@ -283,7 +282,7 @@ def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, p
     results = read_results(folder / "results.json")
     assert [one.split for one in results.further] == ["news", "talks"] and results.split == "test"
     for one in results.further:
-        assert one.signatures["BLEU"].startswith("nrefs:2") and len(one.rows) == len(results.rows)
+        assert one.signatures[BLEU].startswith("nrefs:2") and len(one.rows) == len(results.rows)
         for row, main in zip(one.rows, results.rows, strict=True):
             lower = 10 if one.split == "news" else 20
             assert row.bleu == pytest.approx(main.bleu - lower) and row.p_value == main.p_value
@@ -291,7 +290,7 @@ def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, p
     page, markdown = (folder / "index.html").read_text(), squeezed((folder / "results.md").read_text())
     assert_tables_fit(page)
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows if row]
-    lines = [row for row in cells if row[0].startswith("score, L = 4")]
+    lines = [row for row in cells if row[0].startswith(SCORE_4)]
     (main, *_), further = lines, [row for row in lines if len(row) == 5]
     # BLEU with its interval, its p, chrF and validity; no figure of the main set's is published of another one.
     assert main[1].startswith("34.9 ") and "29.1" in main
@@ -323,14 +322,16 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     # Fifteen rows have a p, all but the beam; and six a network of their own.
     for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):
         unescaped = text.replace("&lt;", "<").replace("&#39;", "'")
-        assert "Two-sided paired approximate randomisation of corpus BLEU, 10,000 trials, of refined rows" in unescaped
+        assert (
+            f"Two-sided paired approximate randomisation of corpus {BLEU}, 10,000 trials, of refined rows" in unescaped
+        )
         assert (
             "15 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0033." in unescaped
         )
         assert "6 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0083." in unescaped
-    assert "| score: score, L = 4 | 34.9 | +0.25 | 0.500 |" in markdown
+    assert f"| score: {SCORE_4} | 34.9 | +0.25 | 0.500 |" in markdown
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
-    assert ["energy: energy, L = 1", "33.5", "+0.25", "0.500"] in cells
+    assert [f"energy: {ENERGY_1}", "33.5", "+0.25", "0.500"] in cells
     assert json.loads((folder / "results.json").read_text())["provenance"]["significance"]["trials"] == 10_000
 
 
@@ -338,8 +339,8 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
 def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
     """p = 0.2 against beam 4 for every row: 35 BLEU beside 41.6 is not told lower. Greedy search was not compared."""
     markdown = squeezed((_build(report_inputs(significance=True)) / "results.md").read_text(encoding="utf-8"))
-    assert f"- The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 33.2 BLEU" in markdown
-    assert "(p = 0.2, of valid outputs = 0.3)" in markdown
+    assert f"- The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 33.2 {BLEU}" in markdown
+    assert f"(p = 0.2, of {VALID} = 0.3)" in markdown
     assert re.search("- Of two autoregressive rows .* one has ", markdown)
     assert "over fastest as good" in markdown and "on the same kind of engine (PyTorch, or others" in markdown
     assert markdown.split("## Quality")[0].count("\n- ") == 3
@@ -363,7 +364,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
     systems = {"teacher": "transformer", "lvm": "lvm", "score": "score"}
     folder = _build(report_inputs(systems, seeds=(1, 2), significance=True))
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
-    assert "| score: score, L = 1 | 2 | 34.9 | +0.25 | 0.500 |" in markdown
+    assert f"| score: {SCORE_1} | 2 | 34.9 | +0.25 | 0.500 |" in markdown
     # Means over seeds have no p.
     assert "of refined rows" not in markdown and "6 comparisons" in markdown
 
@@ -464,7 +465,7 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     # Another system was not measured there: BLEU of its first row, 3 above sacreBLEU's.
     assert ["raw", "32.2"] in cells
     assert [
-        "lvm, delta, L = 1",
+        f"lvm, {DELTA_1}",
         "20.0",
         "21.0",
         "22.0",

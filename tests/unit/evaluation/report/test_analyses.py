@@ -9,6 +9,7 @@ import markupsafe
 import numpy as np
 import pytest
 import reports
+from titles import BEAM_4, DELTA, DELTA_2, SCORE, SCORE_1
 
 from workflow_src import registry, spec
 from workflow_src.errors import ArtifactError
@@ -53,26 +54,26 @@ def test_tables_say_the_figures():
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
         [PRIOR_MEAN.title, "0"],
-        ["delta", "1"],
-        ["delta", "4"],
-        ["score", "1"],
-        ["score", "4"],
+        [DELTA, "1"],
+        [DELTA, "4"],
+        [SCORE, "1"],
+        [SCORE, "4"],
     ]
     assert marginal[0][2:] == ["−7.00 ± 0.00", "", "", "", "80"]
     assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
-    assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
+    assert tokens[1] == [DELTA, "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
     convergence = tables["convergence"].rows
     assert convergence[0] == [PRIOR_MEAN.title, "0", "−20.00 ± 1.50", "", "", "", "20.0", ""]
-    assert convergence[2] == ["delta", "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
+    assert convergence[2] == [DELTA, "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
     assert "20 draws of z" in captions["convergence"]
     assert tables["lengths"].rows == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
-    assert tables["lengths 1"].rows[1] == ["score, L = 1", "36.5", "38.8", "43.8"]
+    assert tables["lengths 1"].rows[1] == [SCORE_1, "36.5", "38.8", "43.8"]
     assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
     assert re.search("Words that [^;.]* removed", captions["lengths 1"])
     paths = tables["latent_paths"].rows
     assert paths[0] == [PRIOR_MEAN.title, "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
-    assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
+    assert paths[1] == [DELTA, "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
     # Where no latents move there is no direction.
     assert paths[4][-3:] == ["", "0", "50"]
     caption = captions["latent_paths"]
@@ -95,8 +96,8 @@ def test_energies_are_of_the_references_and_of_every_row():
     block = _blocks(analysed.contents_of("energies"))["energies"]
     assert block.table.rows == [
         ["references", "20.0 ± 1.0", "1.50", "0"],
-        ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
-        ["lvm, delta, L = 2", "–", "–", "2"],
+        [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2"],
+        [f"lvm, {DELTA_2}", "–", "–", "2"],
     ]
     assert "in nats under teacher" in _words(block.caption)
 
@@ -129,8 +130,8 @@ def test_every_scorer_has_columns_of_its_own():
         "not scored",
     ]
     assert block.table.rows[1:] == [
-        ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
-        ["lvm, delta, L = 2", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
+        [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
+        [f"lvm, {DELTA_2}", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
     ]
     assert "in nats under teacher and seq2seq, the mean" in _words(block.caption)
     # Columns of the main table are under the first alone.
@@ -154,7 +155,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     ]
     energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
     assert table.rows == [
-        ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
+        [f"lvm, {DELTA_2}", "20.0", "21.0", "23.0", "19.6", *energy],
         [f"lvm, {PRIOR_MEAN.title}", "20.0", "21.0", "23.0", "–", *energy],
     ]
     assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
@@ -207,7 +208,7 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
     figure = analyses.draw(ended, MANIFEST)["latent_space"]
     axes_titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
-    assert len(axes_titles) == 3 and "posterior: </s>" in axes_titles[2] and "score: </s>" in axes_titles[2]
+    assert len(axes_titles) == 3 and "posterior: </s>" in axes_titles[2] and f"{SCORE}: </s>" in axes_titles[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
@@ -217,7 +218,7 @@ def test_without_analyses_there_is_no_section():
 
 def test_markdown_has_the_tables():
     markdown = reports.squeezed(analyses.markdown(analyses.context_of(analysed.contents_of(*analysed.EVERY), MANIFEST)))
-    assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in markdown
+    assert f"| {DELTA} | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in markdown
     assert "- refined: a big dog" in markdown
 
 
@@ -228,15 +229,15 @@ def test_searches_that_share_a_name_are_told_apart():
     names = [row[0] for row in _blocks(contents)["marginal"].table.rows]
     assert names == [
         f"{PRIOR_MEAN.title} · lvm",
-        *["delta · lvm"] * 2,
-        *["score"] * 2,
+        *[f"{DELTA} · lvm"] * 2,
+        *[SCORE] * 2,
         f"{PRIOR_MEAN.title} · lvm-raw",
-        *["delta · lvm-raw"] * 2,
+        *[f"{DELTA} · lvm-raw"] * 2,
     ]
     smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]
     assert [curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
-        "score · step size 1",
-        "score · step size 0.5",
+        f"{SCORE} · step size 1",
+        f"{SCORE} · step size 0.5",
     ]
 
 
@@ -268,7 +269,7 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
         # Of the other translation there are more subwords than slots, and lanmt has no alignments.
         assert ">one-pass, teacher<" not in inline and ">lanmt, teacher<" not in inline
     else:
-        assert ">delta<" in inline and ">score<" in inline
+        assert f">{DELTA}<" in inline and f">{SCORE}<" in inline
 
 
 def test_conventions_of_plug_ins_have_columns_where_they_were_counted(monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import reports
 from refusals import fields_of
 from reports import assert_tables_fit, squeezed
+from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
 
 from workflow_src.cli import main
 from workflow_src.errors import InputError
@@ -15,7 +16,7 @@ from workflow_src.evaluation.report.comparison import compare, markdown, tables
 from workflow_src.evaluation.report.results import validate, write_results
 from workflow_src.registry import searches
 
-GAP = "BLEU below the teacher's beam search"
+GAP = f"{BLEU} below the teacher's beam search"
 
 
 def row(system, family, search, seed, bleu, removed="none", name="", **more):
@@ -60,16 +61,16 @@ SECOND = results(
 
 def test_cells_are_means_and_deviations_over_seeds():
     comparison = compare([validate(FIRST, "here"), validate(SECOND, "here")])
-    key = ("score", "score, L = 1", "distilled")
-    first, second = comparison.cells["BLEU"][key]
+    key = ("score", SCORE_1, "distilled")
+    first, second = comparison.cells[BLEU][key]
     assert (first.mean, first.deviation, first.seeds) == (34.0, statistics.stdev([32.0, 34.0, 36.0]), 3)
     assert (second.mean, second.deviation) == (45.0, None)
     # The gap is taken seed by seed, to beam 4 and not to beam 2.
     gaps = [41.0 - 32.0, 42.0 - 34.0, 43.0 - 36.0]
     assert comparison.cells[GAP][key][0].mean == pytest.approx(statistics.fmean(gaps))
     assert comparison.cells[GAP][key][0].deviation == pytest.approx(statistics.stdev(gaps))
-    assert comparison.cells["valid outputs, %"][key][1].mean == 50.0
-    first, second = comparison.cells["BLEU"]["score", "delta, search 3 × 5, L = 2", "distilled"]
+    assert comparison.cells[f"{VALID}, %"][key][1].mean == 50.0
+    first, second = comparison.cells[BLEU]["score", f"{DELTA}, search 3 × 5, L = 2", "distilled"]
     assert first is None and second.mean == 50.0
     # The gap is to the plain beam: a language model beside it is another system.
     assert comparison.cells[GAP][key][1].mean == 50.0 - 45.0
@@ -80,8 +81,8 @@ def test_every_test_set_is_a_column():
     second = SECOND | {"further": [{"split": "news", "signatures": {}, "rows": there}]}
     comparison = compare([validate(FIRST, "here"), validate(second, "here")])
     assert comparison.experiments == ("one", "two, test", "two, news") and len(comparison.about) == 2
-    key = ("score", "score, L = 1", "distilled")
-    assert [cell.mean for cell in comparison.cells["BLEU"][key]] == [34.0, 45.0, 40.0]
+    key = ("score", SCORE_1, "distilled")
+    assert [cell.mean for cell in comparison.cells[BLEU][key]] == [34.0, 45.0, 40.0]
     # The gap is to the teacher on the same set.
     assert [cell.mean for cell in comparison.cells[GAP][key][1:]] == [5.0, 5.0]
 
@@ -107,21 +108,21 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
         ),
     ]
     comparison = compare([validate(results("one", rows), "here")])
-    bleu = {key[1]: cells[0].mean for key, cells in comparison.cells["BLEU"].items()}
+    bleu = {key[1]: cells[0].mean for key, cells in comparison.cells[BLEU].items()}
     assert bleu == {
-        "beam 4": 40.0,
-        "beam 4, CTranslate2 int8": 41.0,
-        "beam 4 (chosen: length penalty)": 42.0,
-        "score, L = 1": 30.0,
-        "score, L = 1 (score-1-half)": 31.0,
-        "score, L = 1 (chosen: length quantile)": 32.0,
+        BEAM_4: 40.0,
+        f"{BEAM_4}, {CTRANSLATE2} int8": 41.0,
+        f"{BEAM_4} (chosen: length penalty)": 42.0,
+        SCORE_1: 30.0,
+        f"{SCORE_1} (score-1-half)": 31.0,
+        f"{SCORE_1} (chosen: length quantile)": 32.0,
     }
-    assert comparison.cells[GAP]["score", "score, L = 1", "distilled"][0].mean == 10.0
+    assert comparison.cells[GAP]["score", SCORE_1, "distilled"][0].mean == 10.0
 
 
 def test_kept_repetitions_are_another_comparison():
     comparison = compare([validate(FIRST, "here")], removed="none")
-    assert comparison.cells["BLEU"]["score", "score, L = 1", "distilled"][0].mean == 5.0
+    assert comparison.cells[BLEU]["score", SCORE_1, "distilled"][0].mean == 5.0
 
 
 def test_results_without_what_is_compared_are_named(tmp_path):
@@ -133,7 +134,7 @@ def test_results_without_what_is_compared_are_named(tmp_path):
         compare(experiments)
     fields = {"subject": "the results of words-only", "mentions": ("subwords", "none, words")}
     assert fields_of(refused.value, fields) == fields
-    assert compare(experiments[1:], "words").cells["BLEU"]["score", "score, L = 4", "distilled"][1].mean == 30.0
+    assert compare(experiments[1:], "words").cells[BLEU]["score", SCORE_4, "distilled"][1].mean == 30.0
     for content in (teacher, words_only):
         write_results(tmp_path / f"{content['experiment']}.json", content)
     words = [str(tmp_path / "alone.json"), str(tmp_path / "words-only.json"), "--output", str(tmp_path / "all.html")]
@@ -142,10 +143,10 @@ def test_results_without_what_is_compared_are_named(tmp_path):
 
 
 def test_figures_that_nobody_has_make_no_table():
-    assert "valid outputs, %" not in [heading for heading, _ in tables(compare([validate(FIRST, "here")]))]
+    assert f"{VALID}, %" not in [heading for heading, _ in tables(compare([validate(FIRST, "here")]))]
     text = squeezed(markdown(compare([validate(FIRST, "here"), validate(SECOND, "here")]), "subwords"))
-    assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
-    assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
+    assert f"| score | {SCORE_1} | distilled | 34.0 ± 2.0 | 45.0 |" in text
+    assert f"{VALID}, %" in text and "one on one corpus, two on two corpus" in text
 
 
 def test_data_seeds_and_training_of_every_experiment_are_told():
@@ -213,7 +214,7 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
 
     def bleu_of_rows(removed=None) -> list[float]:
         compared = compare(experiments, removed)
-        return [compared.cells["BLEU"][key][0].mean for key in compared.rows]
+        return [compared.cells[BLEU][key][0].mean for key in compared.rows]
 
     assert bleu_of_rows() == [20.0, 18.0, 29.0] and bleu_of_rows("subwords") == [19.0, 17.0, 29.0]
     assert "and nothing from outputs that are read off alignments" in markdown(compare(experiments), None)

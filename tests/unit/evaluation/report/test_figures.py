@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from matplotlib import image
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_2, SCORE_8
 
 from workflow_src.evaluation.report import (
     figures,
@@ -108,7 +109,7 @@ def test_there_is_no_picture_without_content():
 def test_what_was_not_measured_has_no_panel():
     rows = [reports.row("lvm", name, 30.0, validity=None) for name in ("prior-mean", "delta-1", "delta-2")]
     groups = tables.groups(rows, MANIFEST, "none")
-    assert [axes.get_title(loc="left") for axes in figures.refinement(groups).axes] == ["BLEU"]
+    assert [axes.get_title(loc="left") for axes in figures.refinement(groups).axes] == [BLEU]
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=8))
@@ -152,7 +153,7 @@ def test_time_against_length_leaves_out_what_tells_no_rows_apart():
     manifest = reports.manifest({("score", name): one for name, one in zip(names, every, strict=True)})
     bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
     rows = [reports.timed("score", name, 1.0, by_length=bins) for name in names]
-    alone, longer = "score: score, L = 8", "score: score, L = 8 (lengthening 0.1)"
+    alone, longer = f"score: {SCORE_8}", f"score: {SCORE_8} (lengthening 0.1)"
     for few, expected in ((1, [alone]), (2, [alone, longer])):
         figure = figures_speed.time_by_length(reports.speed(*rows[:few]), manifest)
         assert [text.get_text() for text in figure.axes[0].texts] == expected
@@ -181,7 +182,7 @@ def test_the_legend_says_titles():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 0, "rescorer": "teacher"}
     groups = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
     entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
-    assert list(entries) == ["autoregressive", PRIOR_MEAN.title, "delta", "latent search", "score", "CTranslate2"]
+    assert list(entries) == ["autoregressive", PRIOR_MEAN.title, DELTA, "latent search", "score", "CTranslate2"]
 
 
 @pytest.mark.parametrize("length", [4, 20, 44])
@@ -206,8 +207,8 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     lines = [line for group in table(reports.manifest(decodes)) for line in group.lines]
     short = figures_quality.short_labels(lines)
     labels_by_name = {line.name: short[id(line)] for line in lines if line.system == "score"}
-    assert labels_by_name["mine"] == "score, L = 8" and labels_by_name["score-2"] == "score, L = 2"
-    assert (labels_by_name["other"], labels_by_name["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
+    assert labels_by_name["mine"] == SCORE_8 and labels_by_name["score-2"] == SCORE_2
+    assert (labels_by_name["other"], labels_by_name["score-1"]) == (f"{SCORE_1} (other)", SCORE_1)
 
 
 def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
@@ -221,15 +222,15 @@ def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
     short = figures_quality.short_labels(lines)
     short_by_name = {line.name: short[id(line)] for line in lines}
     assert [short_by_name[name] for name in names] == [
-        "score, L = 8",
-        "score, L = 8 (lengthening 0.1)",
-        "score, L = 8 (lengthening 0.2)",
+        SCORE_8,
+        f"{SCORE_8} (lengthening 0.1)",
+        f"{SCORE_8} (lengthening 0.2)",
     ]
     labels = {line.name: line.label for line in lines}
     assert [labels[name] for name in names] == [
-        "score, L = 8 (step size 0.5)",
-        "score, L = 8 (step size 0.5, lengthening 0.1)",
-        "score, L = 8 (step size 0.5, lengthening 0.2)",
+        f"{SCORE_8} (step size 0.5)",
+        f"{SCORE_8} (step size 0.5, lengthening 0.1)",
+        f"{SCORE_8} (step size 0.5, lengthening 0.2)",
     ]
 
 
@@ -303,7 +304,7 @@ def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_li
     (axes,), texts = figure.axes, [text.get_text() for text in figure.subfigs[1].texts]
     assert len(best) > 2 and texts[::2] == [str(number) for number in range(1, len(best) + 1)]
     for point, text in zip(best, texts[1::2], strict=True):
-        assert text == f"{points[point].system}: {points[point].label} ({point[1]:.1f} BLEU in {point[0]:.3g} ms)"
+        assert text == f"{points[point].system}: {points[point].label} ({point[1]:.1f} {BLEU} in {point[0]:.3g} ms)"
     # A number stands at its point, and other rows have none.
     numbers = {text.get_text(): text.xy for text in axes.texts}
     assert numbers == {str(number): point for number, point in enumerate(best, 1)}
@@ -350,7 +351,7 @@ def test_every_measured_latency_has_a_panel():
         assert drawn == {(round(ms, 9), bleu[key]) for key, ms in times.items()}
     # Rows that another beats in every panel have no number; in one panel is enough for one.
     listed = [text.get_text() for text in figure.subfigs[1].texts]
-    assert listed == ["1", "teacher: beam 4", "2", "score: score, L = 1", "3", "lvm: delta, L = 1"]
+    assert listed == ["1", f"teacher: {BEAM_4}", "2", f"score: {SCORE_1}", "3", f"lvm: {DELTA_1}"]
     numbers = {
         title: sorted(text.get_text() for text in axes.texts if text.get_text()) for title, axes in panels.items()
     }

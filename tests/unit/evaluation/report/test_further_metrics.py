@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import reports
+from titles import BLEU, CHRF
 
 from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words
@@ -55,10 +56,10 @@ def test_a_column_says_where_the_first_of_several_references_counts():
     alone = dataclasses.replace(TER, references="first")
     manifest = dataclasses.replace(MANIFEST, metrics=(*default_metrics(), alone), references={"test": 3})
     heads = [column.heading for column in tables.columns(tables.groups(rows, manifest, "subwords"), manifest)]
-    assert heads == ["BLEU", "chrF", "TER, first reference", "p"]
-    assert captions.reference_words(manifest, "test").endswith("sacreBLEU. TER: the first one alone.")
+    assert heads == [BLEU, CHRF, f"{TER.title}, first reference", "p"]
+    assert captions.reference_words(manifest, "test").endswith(f"sacreBLEU. {TER.title}: the first one alone.")
     # On another set a source has one.
-    assert manifest.on("news").head(alone) == "TER" and captions.reference_words(manifest, "news") == ""
+    assert manifest.on("news").head(alone) == TER.title and captions.reference_words(manifest, "news") == ""
 
 
 @pytest.mark.parametrize(("ter", "p", "as_good"), [(50.0, 0.01, True), (55.0, 0.01, False), (55.0, 0.2, True)])
@@ -71,7 +72,7 @@ def test_where_less_is_better_a_higher_figure_is_worse(ter, p, as_good):
     pairs = {(keys[1], keys[0]): {"bleu": 1.0, "ter": p}}
     proof = Evidence.of(rows, pairs, sentences=1000, metrics=(main_metric(), deciding))
     assert proof.as_good(lines[1], lines[0]) is as_good
-    assert proof.p_words(lines[1], lines[0]) == f"p = 1, of TER = {p:g}"
+    assert proof.p_words(lines[1], lines[0]) == f"p = 1, of {TER.title} = {p:g}"
 
 
 def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import titles
 from reports import manifest, row
 
 from workflow_src.config.manifest import GridCell, GridInfo
@@ -56,10 +57,11 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
     assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
     assert one["published"]["heads"] == one["heads"] and one["published"]["caption"].line == "Published (A paper)."
     assert (
-        "on dev: energy in nats a sentence under other or teacher, and in brackets BLEU (international, lowerc"
+        f"on dev: energy in nats a sentence under other or teacher, and in brackets {titles.BLEU} (international, low"
         in one["caption"].notes["Cells"]
     )
-    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"].notes["Cells"]
+    alone = f"A figure alone is {titles.BLEU} (international, lowercase) of a system's first row"
+    assert alone in one["caption"].notes["Cells"]
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
@@ -67,4 +69,4 @@ def test_without_energies_cells_have_the_bleu_of_the_main_table():
         one = grid_table(energies)
         assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
         note = one["caption"].notes["Cells"]
-        assert "energy" not in note and "Figures are BLEU (sacreBLEU) of a system" in note
+        assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note

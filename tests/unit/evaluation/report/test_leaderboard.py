@@ -11,6 +11,7 @@ import shlex
 import pytest
 import reports
 from conftest import PROJECT
+from titles import BLEU, CHRF, GREEDY
 
 from workflow_src.cli import main
 from workflow_src.config.compose import experiment_names
@@ -82,7 +83,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
     provenance = {
         "commit": "c0ffee",
-        "signatures": {"BLEU": "nrefs:1|tok:13a", "chrF": "x"},
+        "signatures": {BLEU: "nrefs:1|tok:13a", CHRF: "x"},
         "corpus": {"sha256": sums},
         "hardware": {"processor": "other", "cores": 1},
         "speed": {"provenance": {"hardware": machine}},
@@ -130,8 +131,8 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
 def test_every_test_set_has_rows_and_tables_show_the_first():
     rows = [row("teacher", "transformer", "greedy", 30.0, 2.5), row("score", "score", "score", 20.0, 1.5, "subwords")]
     there = [one | {"bleu": one["bleu"] + 50, "latency_ms": None} for one in rows]
-    further = [{"split": "news", "signatures": {"BLEU": "nrefs:2"}, "rows": there}]
-    provenance = {"signatures": {"BLEU": "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
+    further = [{"split": "news", "signatures": {BLEU: "nrefs:2"}, "rows": there}]
+    provenance = {"signatures": {BLEU: "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
     board = board_rows(rows, further=further, provenance=provenance)
     assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in board] == [
         ("test", 30.0, "nrefs:1"),
@@ -146,7 +147,7 @@ def test_every_test_set_has_rows_and_tables_show_the_first():
 def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
     scored = row("teacher", "transformer", "greedy", 40.0) | {"comet": 81.25, "comet_ci": [80.0, 82.5]}
     del scored["validity"]
-    provenance = {"signatures": {"BLEU": "tok:13a", "chrF": "nc:6", "COMET": "model:large|sha256:abc"}}
+    provenance = {"signatures": {BLEU: "tok:13a", CHRF: "nc:6", "COMET": "model:large|sha256:abc"}}
     (entry,) = board_rows([scored | {"comet_p_value": 0.5}], provenance=provenance, metrics=["bleu", "chrf", "comet"])
     assert [entry[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
     assert entry["signature"] == "tok:13a; model:large|sha256:abc"
@@ -245,7 +246,7 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     first = page.read_text()
     assert first.startswith("before\n") and first.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in first
     assert (
-        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
+        f"| a (transformer) | raw | {GREEDY} | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
         in first
     )
     # A CSV file extends itself.
@@ -278,7 +279,7 @@ def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
     )
     assert table.splitlines()[4:6] == [
         "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
-        "| t | raw | greedy | 39.0 | – | – |",
+        f"| t | raw | {GREEDY} | 39.0 | – | – |",
     ]
 
 

@@ -8,6 +8,7 @@ import reports
 from hypothesis import given
 from hypothesis import strategies as st
 from iso639 import ALL_LANGUAGES
+from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import TrainingInfo
@@ -124,7 +125,7 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
     words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": []}), MANIFEST)
-    assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in words
+    assert f"less than the noise of the measurement for {DELTA} (lvm), 1.25 ms for {SCORE} (s)" in words
 
 
 def test_engines_predictions_and_protocols_are_told():
@@ -140,15 +141,16 @@ def test_engines_predictions_and_protocols_are_told():
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
     assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
-    assert table["rows"][0] == ["teacher: greedy", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
+    assert table["rows"][0] == [f"teacher: {GREEDY}", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
     assert (
-        table["rows"][1][:3] == ["teacher: greedy, CTranslate2 int8", "7.40", "7.40"] and table["rows"][1][6] == "2.00×"
+        table["rows"][1][:3] == [f"teacher: {GREEDY}, CTranslate2 int8", "7.40", "7.40"]
+        and table["rows"][1][6] == "2.00×"
     )
-    assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
+    assert f"| teacher: {GREEDY} | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
     words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
-    assert "A delta step takes 3.0 times as long as a score step." in words
+    assert f"A {DELTA} step takes 3.0 times as long as a {SCORE} step." in words
     assert "predicts 4.00, of which 0.75 was reached." in words
 
 
@@ -165,7 +167,7 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     timed = figures_speed.timed_rows(reports.speed(*rows), MANIFEST)
     assert [row.decode.name for row in figures_speed.rows_to_draw(timed)] == ["score-1", "greedy"]
     figure = figures_speed.time_by_length(reports.speed(*rows), MANIFEST)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [f"score: {SCORE_1}", f"teacher: {GREEDY}"]
     assert figures_speed.time_by_length(None, MANIFEST) is None
 
 
@@ -182,13 +184,15 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
 
 def test_a_caption_tells_what_outputs_are_scored_against():
     def words(signature: str = "", **steps) -> str:
-        return captions.scored_words(NormalisationConfig(**steps), reports.manifest().metrics, {"BLEU": signature})
+        return captions.scored_words(NormalisationConfig(**steps), reports.manifest().metrics, {BLEU: signature})
 
-    plain = "BLEU, chrF: sacreBLEU's. Text is detokenised and cased"
+    plain = f"{BLEU}, {CHRF}: sacreBLEU's. Text is detokenised and cased"
     assert words() == words(lowercase=True, references="given") == f"{plain}."
     assert words(references="normalised") == f"{plain}; references are normalised like the training text."
     assert "detokenised and lowercased; references" in words(lowercase=True, references="normalised")
-    assert "BLEU: sacreBLEU's, by its tokeniser zh. chrF: sacreBLEU's. Text" in words("nrefs:1|tok:zh|version:2.6.0")
+    assert f"{BLEU}: sacreBLEU's, by its tokeniser zh. {CHRF}: sacreBLEU's. Text" in words(
+        "nrefs:1|tok:zh|version:2.6.0"
+    )
 
 
 def test_a_caption_is_a_line_with_notes_around_a_table():

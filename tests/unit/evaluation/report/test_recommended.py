@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from reports import bundle_description, manifest, speed, timed
+from titles import BEAM_4, BLEU
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
@@ -80,17 +81,17 @@ def test_the_best_on_dev_is_recommended(facts, key, dev):
 def test_the_reason_is_said():
     one = usage.recommend(report_inputs(TEST), rows())
     assert usage._why(one, "test", main_metric()).startswith(
-        "No row was decoded on dev, so this is the row with the highest BLEU on "
+        f"No row was decoded on dev, so this is the row with the highest {BLEU} on "
     )
     one = usage.recommend(report_inputs(TEST, dev={BEAM: 25.0}), rows())
     assert usage._why(one, "test", main_metric()) == (
-        "It has the highest BLEU on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is the "
-        "fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on dev "
-        "to compare them."
+        f"It has the highest {BLEU} on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is "
+        "the fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on "
+        "dev to compare them."
     )
     one = usage.recommend(report_inputs(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
     assert usage._why(one, "test", main_metric()) == (
-        "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
+        f"It has the highest {BLEU} on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
     )
 
 
@@ -166,5 +167,5 @@ def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
     decode = manifest(DECODES).decode(*BEAM)
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
     tables = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
-    assert tables[0].splitlines()[0] == "teacher, beam-4, seed 1: beam 4"
-    assert tables[1].splitlines()[0] == f"teacher, beam-4, seed 1: beam 4 ({edge})"
+    assert tables[0].splitlines()[0] == f"teacher, beam-4, seed 1: {BEAM_4}"
+    assert tables[1].splitlines()[0] == f"teacher, beam-4, seed 1: {BEAM_4} ({edge})"

@@ -5,6 +5,7 @@ import json
 import pytest
 import reports
 from refusals import fields_of
+from titles import BEAM, DELTA
 
 from workflow_src.config.display import engine_of
 from workflow_src.errors import ArtifactError
@@ -162,8 +163,8 @@ def test_autoregressive_rows_come_once_and_others_with_each_removal():
     assert "steps" not in rows[0].settings
     assert (rows[1].settings["steps"], rows[1].settings["length_quantile"]) == (2, None)
     assert [(r.autoregressive, r.title, r.series, r.value) for r in rows[:2]] == [
-        (True, "beam", "beam", 4),
-        (False, "delta", "steps", 2),
+        (True, BEAM, "beam", 4),
+        (False, DELTA, "steps", 2),
     ]
     assert rows[1].data == "distilled" and rows[0].data == "raw"
     assert all(r.latency_ms is None and r.device is None for r in rows)

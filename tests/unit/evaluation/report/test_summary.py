@@ -7,6 +7,7 @@ import re
 import pytest
 import reports
 from reports import manifest, row
+from titles import BEAM, BEAM_4, BLEU, CTRANSLATE2, DELTA, DELTA_1, GREEDY, VALID
 
 from workflow_src.evaluation.report import evidence
 from workflow_src.evaluation.report.summary import summary
@@ -35,8 +36,8 @@ def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
     sentences = points(*rows, different=lower)
     assert len(sentences) == 3
     assert sentences[0] == (
-        "The fastest non-autoregressive row as good as every autoregressive one, with PyTorch: “lvm”, delta, "
-        "L = 1, 40.9 BLEU in 2.5 ms a sentence, beside “teacher”, beam 4, 41.0 BLEU in 11 ms (p = 0.5)."
+        f"The fastest non-autoregressive row as good as every autoregressive one, with PyTorch: “lvm”, {DELTA_1}, "
+        f"40.9 {BLEU} in 2.5 ms a sentence, beside “teacher”, {BEAM_4}, 41.0 {BLEU} in 11 ms (p = 0.5)."
     )
     assert sentences[1].startswith("Of two autoregressive rows that were timed, two have a faster")
 
@@ -64,8 +65,8 @@ def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_fi
     lower = [("prior-mean", "beam-4"), ("delta-1", "beam-4")]
     text = summary_text(*rows, different=lower)
     assert text.startswith(
-        f"The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 38.8 BLEU in 2 ms a sentence, "
-        "beside “teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
+        f"The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 38.8 {BLEU} in 2 ms a sentence, "
+        f"beside “teacher”, {GREEDY}, 39.0 {BLEU} in 7 ms (p = 0.5); 3.5 times as fast."
     )
     assert re.search("Of two autoregressive rows .* one has ", text)
 
@@ -75,7 +76,7 @@ def test_fewer_valid_outputs_are_not_as_good():
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
     assert summary_text(*rows, validity=0.001).startswith("No non-autoregressive row ")
     equal = summary_text(*rows, validity=0.3)
-    assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of valid outputs = 0.3)" in equal
+    assert f"48.1 {BLEU} with 44.1 % valid outputs in 1.8 ms" in equal and f"(p = 0.5, of {VALID} = 0.3)" in equal
 
 
 def test_engines_of_different_kinds_are_not_compared():
@@ -86,7 +87,7 @@ def test_engines_of_different_kinds_are_not_compared():
     assert text.startswith(
         "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
     )
-    assert "beam 4, CTranslate2 int8, 41.0 BLEU in 2 ms" in text
+    assert f"{BEAM_4}, {CTRANSLATE2} int8, 41.0 {BLEU} in 2 ms" in text
     assert re.search("two autoregressive rows .* one has ", text)
 
 
@@ -96,7 +97,7 @@ def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sente
     assert points(*rows, unfinished=["teacher"]) == [f"{start}“teacher” was still learning when its training ended."]
     assert points(*rows, unfinished=["lvm"]) == [f"{start}“lvm” was still learning when its training ended."]
     low = [("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.0, 1.0)]
-    assert points(*low) == [f"{start}“teacher” has less than 5 BLEU."]
+    assert points(*low) == [f"{start}“teacher” has less than 5 {BLEU}."]
     assert summary_text(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
 
 
@@ -116,8 +117,8 @@ def test_what_refinement_gains_is_the_last_point():
     proof = reports.evidence(timed_rows)
     sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
     assert sentences[-1] == (
-        f"Refined by delta with four steps: 35.5 BLEU, 2.5 BLEU more than the {PRIOR_MEAN.title} and 5.5 less than "
-        "beam search, in 0.36 of its time."
+        f"Refined by {DELTA} with four steps: 35.5 {BLEU}, 2.5 {BLEU} more than the {PRIOR_MEAN.title} and 5.5 less "
+        f"than {BEAM} search, in 0.36 of its time."
     )
 
 

@@ -8,9 +8,11 @@ import statistics
 import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
+from titles import BEAM_4, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
 from workflow_src.evaluation.report import conventions, tables
 from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = manifest()
@@ -42,13 +44,13 @@ def cell(line, kind, report_manifest=MANIFEST):
 def test_groups_and_their_order():
     groups = tables.groups(ROWS, MANIFEST, removed="none")
     assert [(group.key, [line.label for line in group.lines]) for group in groups] == [
-        ("teacher", ["beam 4"]),
-        ("lvm", [PRIOR_MEAN.title, "delta, L = 1", "score, L = 1", "score, L = 4"]),
+        ("teacher", [BEAM_4]),
+        ("lvm", [PRIOR_MEAN.title, DELTA_1, SCORE_1, SCORE_4]),
         ("lvm-raw", [PRIOR_MEAN.title]),
     ]
     removed = tables.groups(ROWS, MANIFEST, removed="subwords")
     assert [(line.label, line.figures["bleu"]) for group in removed for line in group.lines] == [
-        ("beam 4", 41.0),
+        (BEAM_4, 41.0),
         (PRIOR_MEAN.title, 33.5),
     ]
 
@@ -66,7 +68,7 @@ def test_a_model_stands_before_its_refiners_whatever_its_family():
     rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
     rows[1] = rows[1].model_copy(update={"system": "ctc", "family": "nat"})
     (group,) = tables.groups(rows, manifest(decodes, systems), removed="none")
-    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, "score, L = 1"]
+    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
 
 
 def test_a_label_does_not_say_twice_what_a_row_is():
@@ -178,7 +180,7 @@ def test_what_removing_repetitions_is_worth():
             rows.append(row("lvm", "prior-mean", 20 + gain, steps=0, removed=removal, seed=1))
     [(title, lines)] = tables.removals(rows[:4] + rows[5:], MANIFEST)
     assert title == "Latent-variable model “lvm”, tiny, distilled data"
-    assert lines[1] == ["score, L = 1", "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
+    assert lines[1] == [SCORE_1, "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
     assert tables.removals(rows[:1], MANIFEST) == []
 
 
@@ -202,14 +204,14 @@ def test_systems_that_refine_one_model_alike_are_told_apart():
     described = manifest(
         {("other", "score-1"): stepped("score", 1), ("lvm", "prior-mean"): {"search": "prior-mean"}}, systems
     )
-    assert described.decode("other", "score-1").label() == "score, L = 1 (other)"
+    assert described.decode("other", "score-1").label() == f"{SCORE_1} (other)"
     assert described.decode("lvm", "prior-mean").label() == "prior mean"
 
 
 def test_markdown_has_as_many_cells_in_every_line():
     text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST)
     assert len({line.count("|") for line in text.splitlines()}) == 1
-    assert "| score, L = 4 | 34.0 [33.0, 35.0] | 54.0 |" in squeezed(text)
+    assert f"| {SCORE_4} | 34.0 [33.0, 35.0] | 54.0 |" in squeezed(text)
 
 
 def test_cells_keep_their_text_and_their_side():
@@ -248,8 +250,8 @@ def test_engines_are_named():
         removed="subwords",
     )
     lines = {line.name: line for group in groups for line in group.lines}
-    assert lines["beam-4-ctranslate2-int8"].label == "beam 4, CTranslate2 int8"
-    assert lines["mine"].label == "beam 4, CTranslate2 float32 (mine)"
+    assert lines["beam-4-ctranslate2-int8"].label == f"{BEAM_4}, {CTRANSLATE2} int8"
+    assert lines["mine"].label == f"{BEAM_4}, {CTRANSLATE2} float32 (mine)"
     assert lines["mine"].decode.engine.key == "ctranslate2-float32"
 
 
@@ -308,25 +310,25 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
 def test_what_dev_chose_stands_in_a_rows_label():
     row = ("score", "score-1-tuned", stepped("score", 1))
     alike = [{"length_quantile": 0.6}, {"length_quantile": 0.6}]
-    assert label(*row, alike) == "score, L = 1 (chosen: length quantile 0.6)"
+    assert label(*row, alike) == f"{SCORE_1} (chosen: length quantile 0.6)"
     # Seeds that chose different values share a row, which then tells the setting only.
-    assert label(*row, [alike[0], {"length_quantile": 0.7}]) == "score, L = 1 (chosen: length quantile)"
+    assert label(*row, [alike[0], {"length_quantile": 0.7}]) == f"{SCORE_1} (chosen: length quantile)"
     # What the configuration says is told too, and a choice that replaces it is told once.
     half = ("score", "score-1-half-tuned", stepped("score", 1) | {"step_size": 0.5})
-    assert label(*half, alike) == "score, L = 1 (step size 0.5; chosen: length quantile 0.6)"
-    assert label(*half, [{"step_size": 0.5}] * 2) == "score, L = 1 (chosen: step size 0.5)"
+    assert label(*half, alike) == f"{SCORE_1} (step size 0.5; chosen: length quantile 0.6)"
+    assert label(*half, [{"step_size": 0.5}] * 2) == f"{SCORE_1} (chosen: step size 0.5)"
 
 
 def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
     settings = {"search": "latent-search", "refinement": "score", "steps": 1, "lengths": 5, "samples": 5}
     settings["rescorer"] = "teacher"
-    assert label("score", "plain", settings) == "score, search 5 × 5, L = 1"
+    assert label("score", "plain", settings) == f"{SCORE}, search 5 × 5, L = 1"
     row, chosen = ("score", "tuned", settings), {"lengths": 3, "samples": 9}
-    assert label(*row, [chosen, chosen]) == "score, search 3 × 9, L = 1 (chosen: lengths 3, samples 9)"
+    assert label(*row, [chosen, chosen]) == f"{SCORE}, search 3 × 9, L = 1 (chosen: lengths 3, samples 9)"
     differ = label(*row, [chosen, {"lengths": 5, "samples": 9}])
-    assert differ == "score, search … × 9, L = 1 (chosen: lengths, samples)"
+    assert differ == f"{SCORE}, search … × 9, L = 1 (chosen: lengths, samples)"
     own = settings | {"rescorer": None, "mean_first": True}
-    assert label("score", "mine", own) == "score, search 5 × 5, L = 1 (mean first, own score)"
+    assert label("score", "mine", own) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score)"
     described = manifest({("score", "mine"): own}).decode("score", "mine")
     assert not described.plain and described.search.borrows
 
@@ -354,7 +356,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherw
     # What each way is worth is told of all.
     assert [lines for _, lines in tables.removals(rows, report_manifest)] == [
         [[PRIOR_MEAN.title, "30.0", "31.0", "32.0"]],
-        [["one pass", "20.0", "21.0", "22.0"]],
+        [[ONE_PASS.title, "20.0", "21.0", "22.0"]],
     ]
 
 
