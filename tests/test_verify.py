@@ -24,7 +24,15 @@ def first_mismatch(folder: Path) -> str:
     return ""
 
 
+def counted(folder: str | Path) -> tuple[int, int, int, list[str]]:
+    """Of what matches: records, files that they describe, originals, and the names of files that none describes."""
+    chain = Chain(folder)
+    counts = chain.check()
+    return counts.records, counts.files, counts.originals, list(chain.undescribed)
+
+
 # A chain made by hand: an original, a record for it, and one built on that
+WHOLE = (2, 1, 1, [])
 
 
 @pytest.fixture
@@ -41,7 +49,7 @@ def chain(tmp_path, monkeypatch) -> Path:
 
 
 def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
-    assert verify("results/end") == f"results/end{SUMMARY}"
+    assert verify("results/end") == "results/end: 2 records match, with 1 files that they describe, 1 original file"
     end = Path("results/end")
     write_json(end / "report/results.json", {"provenance": provenance({}, {"score": end / "score.json"})})
     monkeypatch.chdir("/")
@@ -131,34 +139,31 @@ def test_a_folder_that_is_called_as_records_are_is_looked_into(chain):
     assert verify("results").startswith("results: 2 records match, ")
 
 
-SUMMARY = ": 2 records match, with 1 files that they describe, 1 original file"
-
-
 def test_results_are_found_through_links(chain, tmp_path_factory, monkeypatch):
     aside = tmp_path_factory.mktemp("aside")
     for name in ("link", "results"):
         (aside / name).symlink_to(chain / "results/end")
-        assert verify(aside / name) == f"{aside / name}{SUMMARY}"
+        assert counted(aside / name) == WHOLE
     monkeypatch.chdir(aside)
-    assert verify("link") == f"link{SUMMARY}"
+    assert counted("link") == WHOLE
     monkeypatch.chdir(aside / "link")
-    assert verify(".") == f".{SUMMARY}"
+    assert counted(".") == WHOLE
     Path(chain / "results/data/text.txt").write_text("TWO\n")
     assert first_mismatch(aside / "link") == "results/data/text.txt"
     # The whole of `results`, or the experiment in it, may itself be a link to another disk.
     (chain / "results/data/text.txt").write_text("ONE\n")
     shutil.move(chain / "results", aside / "disk")
     (chain / "results").symlink_to(aside / "disk")
-    assert verify(chain / "results/end") == f"{chain / 'results/end'}{SUMMARY}"
+    assert counted(chain / "results/end") == WHOLE
     shutil.move(aside / "disk/end", aside / "moved")
     (aside / "disk/end").symlink_to(aside / "moved")
-    assert verify(chain / "results/end") == f"{chain / 'results/end'}{SUMMARY}"
+    assert counted(chain / "results/end") == WHOLE
 
 
 def test_an_experiment_may_be_called_results(chain):
     Path("results/end").rename("results/results")
-    assert verify("results/results") == f"results/results{SUMMARY}"
-    assert verify("results") == f"results{SUMMARY}"
+    assert counted("results/results") == WHOLE
+    assert counted("results") == WHOLE
     Path("results/data/text.txt").unlink()
     assert first_mismatch("results/results") == "results/data/text.txt"
     # Nor does a folder of that name further up lead astray.
@@ -166,18 +171,19 @@ def test_an_experiment_may_be_called_results(chain):
     shutil.copytree("results", "results/copy/results")
     assert first_mismatch("results/copy/results/results") == "mine.txt"
     shutil.copy("mine.txt", "results/copy")
-    assert verify("results/copy/results/results").endswith(SUMMARY)
+    assert counted("results/copy/results/results") == WHOLE
 
 
 def test_files_that_no_record_describes_are_counted(chain):
     for name in ("notes.txt", ".hidden.partial"):
         Path("results/end", name).write_text("x")
-    assert verify("results/end") == f"results/end{SUMMARY}, 1 file is described by none (results/end/notes.txt)"
+    assert counted("results/end") == (*WHOLE[:3], ["results/end/notes.txt"])
+    assert verify("results/end").endswith(", 1 file is described by none (results/end/notes.txt)")
     # As where the last record was removed.
     Path("results/data/text.json").unlink()
     Path("results/end/score.json").rename("results/data/score.txt")
     write_record("results/data/own.json", {}, {}, ["score.txt"])
-    assert verify("results/data").endswith(", 1 file is described by none (results/data/text.txt)")
+    assert counted("results/data")[3] == ["results/data/text.txt"]
 
 
 def test_made_from_something_else_than_lies_there_now(chain):

@@ -263,7 +263,7 @@ def _without_header(path):
     ("spoil", "file", "fields"),
     [
         (lambda f: f.unlink(), "model.safetensors", {"problem": "does not exist"}),
-        (_without_header, "model.safetensors", {"mentions": ("damaged", "safetensors file")}),
+        (_without_header, "model.safetensors", {"fix": "make or copy it again"}),
         (lambda f: save_tensors(f, {"x": torch.ones(2)}), "model.safetensors", {"problem": "has no output_bias"}),
         (_with_a_flipped_bit, "model.safetensors", {"mentions": ("checksum",)}),
         (lambda f: f.with_name("config.json").unlink(), "config.json", {"problem": "does not exist"}),

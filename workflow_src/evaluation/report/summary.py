@@ -20,6 +20,10 @@ def summary(table: list[Group], evidence: Evidence, reference: Reference | None)
     return [*_trade(lines, evidence), *_refined(table, lines, evidence, reference)]
 
 
+# The best trade where there is none.
+NO_TRADE = "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
+
+
 def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
     """The best trade among rows that were timed on the same kind of engine, and how many autoregressive rows have a
     faster one that is as good; or why nothing is concluded."""
@@ -41,11 +45,15 @@ def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
         any(_comparable(line, rival) and _faster(line, rival) and evidence.as_good(line, rival) for line in usable)
         for rival in rivals
     )
-    counted = (
-        f"Of {in_words(len(rivals))} autoregressive rows that were timed, {in_words(beaten) if beaten else 'none'} "
+    return [_best_trade(usable, rivals, evidence), beaten_words(beaten, len(rivals))]
+
+
+def beaten_words(beaten: int, rivals: int) -> str:
+    """How many of the autoregressive rows that were timed have a faster one that is as good."""
+    return (
+        f"Of {in_words(rivals)} autoregressive rows that were timed, {in_words(beaten) if beaten else 'none'} "
         f"{'has' if beaten < 2 else 'have'} a faster non-autoregressive row that is as good on the same kind of engine."
     )
-    return [_best_trade(usable, rivals, evidence), counted]
 
 
 def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
@@ -73,7 +81,7 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
             f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
             f"{_beside(chosen, rival, evidence)}; {rival.milliseconds / chosen.milliseconds:.1f} times as fast."
         )
-    return "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
+    return NO_TRADE
 
 
 def _best_peer(line: Line, rivals: list[Line]) -> Line | None:

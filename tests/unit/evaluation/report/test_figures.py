@@ -22,6 +22,7 @@ from workflow_src.evaluation.report import (
     figures_speed,
     tables,
 )
+from workflow_src.evaluation.report.speed_page import where
 from workflow_src.registry import settings_of
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -367,8 +368,8 @@ def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_
     few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch).rows for name, batch in (("a", 8), ("b", 64)))
     one = reports.measurement(*few, *many)
     assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(one,)))] == [
-        "1 CPU thread, one at a time",
-        "1 CPU thread, in batches of 8–64",
+        f"{where(one.protocol)}, one at a time",
+        f"{where(one.protocol)}, in batches of 8–64",
     ]
     gone = protocol({("gone", "row"): (1.0, 1.0)})
     for nothing in (None, reports.speed(), *(reports.speed(protocols=(one,)) for one in (protocol({}), gone))):
