@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from refusals import fields_of
 
 from workflow_src.config import Plan, compose, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
@@ -126,5 +127,7 @@ def test_texts_that_a_generated_corpus_would_not_read_are_refused(setting):
     """So two configuration files come together that Snakemake merges key by key."""
     both = {"name": "mine", "languages": ["de", "en"], "kind": "generated", "generator": {"train": 10}}
     recipe = {"name": "mine", "dataset": both | {setting: OWN.get(setting, OWN["train"])}}
-    with pytest.raises(ConfigError, match=f"^recipe.dataset.{setting}: the corpus is generated"):
+    with pytest.raises(ConfigError) as refused:
         load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
+    fields = {"setting": f"recipe.dataset.{setting}", "mentions": ("generated",)}
+    assert fields_of(refused.value, fields) == fields

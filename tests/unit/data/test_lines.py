@@ -1,6 +1,8 @@
 import pytest
+from refusals import fields_of
 
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
+from workflow_src.errors import ArtifactError
 
 
 @pytest.mark.parametrize(
@@ -28,8 +30,10 @@ def test_names_file_line_and_byte_of_what_is_not_utf8(tmp_path):
     reader = read_lines(path)
     assert [next(reader), next(reader)] == ["äh", "so"]
     # 4 bytes of the first line, 3 of the second, 2 before the wrong one.
-    with pytest.raises(ValueError, match=rf"{path}, line 3, is not UTF-8: byte 10 of the file is 0xfc"):
+    with pytest.raises(ArtifactError) as refused:
         next(reader)
+    fields = {"path": str(path), "line": 3, "mentions": ("UTF-8", "byte 10 ", " 0xfc")}
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_missing_file(tmp_path):

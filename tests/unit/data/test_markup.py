@@ -56,9 +56,9 @@ def test_ted_leaves_out_lines_that_are_markup_on_both_sides(tmp_path):
 
 
 def test_ted_refuses_markup_on_one_side_even_where_the_counts_agree(tmp_path):
-    with pytest.raises(ArtifactError, match=r"t.de and .*t.en are not aligned in line 2: it is markup in .*t.de and"):
+    with pytest.raises(ArtifactError, match=r"t.de and .*t.en .* line 2: .*markup in .*t.de and"):
         pairs(tmp_path, "Eins.\n<br>\nZwei.\nDrei.\n", "One.\nTwo.\n<br>\nThree.\n", markup="ted")
-    with pytest.raises(ArtifactError, match=r"not aligned in line 1: it is markup in .*t.en and text in .*t.de;"):
+    with pytest.raises(ArtifactError, match=r" line 1: .*markup in .*t.en and text in .*t.de;"):
         pairs(tmp_path, "Eins.\n", "<br>\n", markup="ted")
     with pytest.raises(ArtifactError, match=r"t.de has 2 lines, but .*t.en has 1"):
         pairs(tmp_path, "Eins.\n<br>\n", "One.\n", markup="ted")
@@ -84,16 +84,15 @@ def sgm(kind: str, ids: list[int]) -> str:
 
 def test_segments_have_to_agree_in_their_ids(tmp_path):
     assert pairs(tmp_path, sgm("srcset", [1, 2]), sgm("refset", [1, 2]), markup="sgm")[1] == ("srcset 2", "refset 2")
-    message = 'not aligned in segment 2: the id of its segment is "2" in one and "3" in the other'
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(ArtifactError, match=r' segment 2: .* segment is "2" in one and "3" in the other'):
         pairs(tmp_path, sgm("srcset", [1, 2, 4]), sgm("refset", [1, 3, 4]), markup="sgm")
     with pytest.raises(ArtifactError, match=r"t.de has several sets \(srcset, refset\)"):
         pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), sgm("refset", [1]), markup="sgm")
-    with pytest.raises(ArtifactError, match=r"t.en has several sets \(refset, refset\); give a file with one of them"):
+    with pytest.raises(ArtifactError, match=r"t.en has several sets \(refset, refset\); .*one of them"):
         pairs(tmp_path, sgm("srcset", [1, 1]), sgm("refset", [1]) + sgm("refset", [1]), markup="sgm")
-    with pytest.raises(ArtifactError, match=r"t.de has no <src> and <ref> elements; name a file for each"):
+    with pytest.raises(ArtifactError, match=r"t.de .*<src> and <ref> .*; name a file"):
         pairs(tmp_path, sgm("srcset", [1]), "", markup="sgm", same=True)
-    with pytest.raises(ArtifactError, match=r"t.de has no <seg> elements"):
+    with pytest.raises(ArtifactError, match=r"t.de .* <seg> "):
         pairs(tmp_path, "Eins.\n", sgm("refset", [1]), markup="sgm")
     with pytest.raises(ArtifactError, match=r"t.de and .*t.en have no references by translators"):
         pairs(tmp_path, sgm("srcset", [1]), sgm("refset", [1]), markup="sgm", translator="A")
@@ -105,7 +104,7 @@ def test_documents_have_to_agree_in_their_ids(tmp_path):
         '<doc docid="{}"><seg id="1">{}</seg></doc>'.format(*pair) for pair in (("a", "Hund"), ("b", "Katze"))
     )
     assert len(pairs(tmp_path, f"<srcset>{one}{other}</srcset>", f"<refset>{one}{other}</refset>", markup="sgm")) == 2
-    with pytest.raises(ArtifactError, match='segment 1: the id of its document is "a" in one and "b" in the other'):
+    with pytest.raises(ArtifactError, match=r' segment 1: .* document is "a" in one and "b" in the other'):
         pairs(tmp_path, f"<srcset>{one}{other}</srcset>", f"<refset>{other}{one}</refset>", markup="sgm")
 
 
@@ -161,5 +160,5 @@ def test_what_is_not_clear_in_one_file_is_refused(tmp_path, old, new, translator
 def test_entities_that_would_fill_the_memory_are_refused_at_once(tmp_path):
     layers = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10 if n else "ha"}">' for n in range(20))
     laughs = f"<!DOCTYPE dataset [{layers}]><dataset><doc><src lang='de'><seg id='1'>&l19;</seg></src></doc></dataset>"
-    with pytest.raises(ArtifactError, match="is refused: it declares entities"):
+    with pytest.raises(ArtifactError, match=r"t.de is refused: .* entities"):
         pairs(tmp_path, laughs, "", same=True, markup="sgm")

@@ -293,7 +293,7 @@ def test_a_gzipped_file_that_is_damaged_is_refused(tmp_path):
     wrong_checksum = whole[:-8] + bytes(4) + whole[-4:]
     for content in (whole[:middle], whole[:-4], wrong_checksum, b"no gzip"):
         (tmp_path / "model.arpa.gz").write_bytes(content)
-        with pytest.raises(ArtifactError, match=r"model\.arpa\.gz is no whole gzipped file; copy or write it again"):
+        with pytest.raises(ArtifactError, match=r"model\.arpa\.gz .* whole gzipped file; "):
             read_arpa(tmp_path / "model.arpa.gz", IDS, SIZE)
     # Where a line is wrong before the checksum is read, that is told.
     (tmp_path / "model.arpa.gz").write_bytes(whole[:middle] + bytes(8) + whole[middle + 8 :])

@@ -20,7 +20,7 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.placeholders import SYMBOLS
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.records.checked import other_format
 from workflow_src.serving import command
@@ -254,9 +254,10 @@ def test_searches_refuse_a_sentence_longer_than_the_models_positions_by_its_line
     settings, _ = translator.settings()
     assert translator.search([longest], settings).tokens[0]
     count = len(tiny.subwords.encode_source([line])[0])
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(InputError) as caught:
         translator.search(["der Hund", "", line], settings)
-    assert str(caught.value) == f"line 3 has {count} subwords, the model takes at most 59; split it into sentences."
+    fields = {"subject": "line 3", "mentions": (f" {count} subwords", " at most 59; ")}
+    assert fields_of(caught.value, fields) == fields
 
 
 def rewrite(bundle, change):
