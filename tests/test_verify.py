@@ -189,7 +189,7 @@ def test_files_that_no_record_describes_are_counted(chain):
 def test_made_from_something_else_than_lies_there_now(chain):
     Path("results/data/text.txt").write_text("TWO\n")
     write_record("results/data/text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])
-    with pytest.raises(ValueError, match=r"^results/end/score.json was made from another results/data/text.txt than "):
+    with pytest.raises(ValueError, match=r"^results/end/score.json .* another results/data/text.txt than "):
         verify("results/end")
 
 
@@ -227,7 +227,7 @@ def test_downloads_may_be_removed_but_not_changed(tmp_path, monkeypatch):
 def test_folders_that_hold_no_results(tmp_path):
     with pytest.raises(ValueError, match=r"none .*exist.*; name results/EXPERIMENT"):
         verify(tmp_path / "none")
-    with pytest.raises(ValueError, match="holds no record of what made its files"):
+    with pytest.raises(ValueError, match=f"^{tmp_path} holds no record"):
         verify(tmp_path)
 
 

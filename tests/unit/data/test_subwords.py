@@ -254,7 +254,7 @@ def test_too_small_a_vocabulary_names_the_smallest(texts, tmp_path, method, mode
 def test_texts_without_words(tmp_path, method, model):
     for name in ("de", "en"):
         (tmp_path / name).write_text("\n\n")
-    with pytest.raises(ValueError, match=r"de and .*en has no word to learn"):
+    with pytest.raises(ValueError, match=r"de and .*en has no word"):
         learn(tmp_path, tmp_path / "s", method, model)
     (tmp_path / "en").write_text("")
     with pytest.raises(ValueError, match="en is empty"):

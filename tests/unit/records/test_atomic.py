@@ -209,7 +209,7 @@ def test_what_a_process_has_open_is_never_replaced(way, tmp_path, monkeypatch):
             "folder": f"there/{opened.fileno()}",
             "parent": f"../{tmp_path.name}/link",
         }[way]
-        with pytest.raises(ArtifactError, match="is a pipe or a device"), atomic(path):
+        with pytest.raises(ArtifactError, match=f"^{path} is a pipe"), atomic(path):
             pass
         opened.write("after\n")
     assert log.read_text() == "before\nafter\n"
@@ -335,7 +335,7 @@ def test_a_pickle_that_would_run_code_runs_none(tmp_path):
     for protocol in range(2, 6):
         (tmp_path / f"plain-{protocol}.pkl").write_bytes(pickle.dumps({"w": Trap()}, protocol))
     for path in list(tmp_path.iterdir()):
-        with pytest.raises(ArtifactError, match=f"^{path} is refused: it is a pickle "):
+        with pytest.raises(ArtifactError, match=f"^{path} is refused: .* pickle "):
             load_tensors(path)
     assert not (tmp_path / "sprung").exists()
 

@@ -11,7 +11,7 @@ from workflow_src.runtime.device import choose
 
 @pytest.mark.parametrize("name", ["cuda:7", "cuda:99"])
 def test_a_device_that_is_not_there_is_named(name):
-    with pytest.raises(ConfigError, match=f"{torch.cuda.device_count()} CUDA devices are visible") as refused:
+    with pytest.raises(ConfigError, match=f"{torch.cuda.device_count()} CUDA devices") as refused:
         choose(name)
     assert (refused.value.setting, refused.value.value) == ("device", name)
 
