@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 
 from workflow_src.errors import ConfigError, short_repr
 from workflow_src.spec import UNKNOWN, Frozen, place, refused
+from workflow_src.spec.sections import EACH_ONCE
 
 __all__ = ["Frozen", "distinct", "matching", "named", "parse"]
 
@@ -42,7 +43,7 @@ def named(pattern: str, rule: str) -> AfterValidator:
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Checks that no value of a list occurs twice."""
     if len(set(values)) < len(values):
-        raise ConfigError("", allowed="each once")
+        raise ConfigError("", allowed=EACH_ONCE)
     return values
 
 

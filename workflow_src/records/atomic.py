@@ -242,12 +242,19 @@ def checksum(record: dict[str, Any]) -> str:
     return fingerprint(record | {"provenance": block})
 
 
+# Problems of files that cannot be read.
+MISSING = "does not exist"
+PICKLE = (
+    "is refused: it is a pickle (what torch.save writes), not a safetensors file, and reading a pickle can run any code"
+)
+
+
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises ArtifactError naming the file when it is missing or damaged."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ArtifactError(path, "does not exist") from None
+        raise ArtifactError(path, MISSING) from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", "delete it and make it again") from None
 
@@ -288,15 +295,10 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
     try:
         return load_file(str(path))
     except FileNotFoundError:
-        raise ArtifactError(path, "does not exist") from None
+        raise ArtifactError(path, MISSING) from None
     except (SafetensorError, ValueError) as failure:
         if _is_pickle(path):
-            raise ArtifactError(
-                path,
-                "is refused: it is a pickle (what torch.save writes), not a safetensors file, and reading "
-                "a pickle can run any code",
-                "ask for a copy that was saved with safetensors",
-            ) from None
+            raise ArtifactError(path, PICKLE, "ask for a copy that was saved with safetensors") from None
         raise ArtifactError(
             path, f"is damaged or not a safetensors file ({failure})", "make or copy it again"
         ) from None

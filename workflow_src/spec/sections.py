@@ -18,6 +18,7 @@ HUGE = 2**63
 UNKNOWN = "no such setting"
 WHOLE = "a whole number"
 FINITE = "a finite number"
+EACH_ONCE = "each once"
 SECTION = "a section of `name: value` lines"
 
 

@@ -13,6 +13,7 @@ from workflow_src.config.display import build
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.report import significance_page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
+from workflow_src.spec.sections import EACH_ONCE
 
 DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
 
@@ -366,7 +367,7 @@ def test_several_systems_score_in_the_order_of_their_names():
         ),
         (
             ["ctc", "teacher", "ctc"],
-            {"setting": "analyses.energies.scorer", "allowed": "each once"},
+            {"setting": "analyses.energies.scorer", "allowed": EACH_ONCE},
         ),
         ([], {"setting": "analyses.energies.scorer", "allowed": "one system or more"}),
     ],

@@ -19,7 +19,7 @@ from workflow_src.config.base import name_in
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.spec.sections import FINITE, SECTION, WHOLE, above, at_least, below, entries
+from workflow_src.spec.sections import EACH_ONCE, FINITE, SECTION, WHOLE, above, at_least, below, entries
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
@@ -119,7 +119,7 @@ def test_an_unknown_key_names_the_nearest(changes, fields):
             {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, True]}]},
             {"setting": "decodes[0].steps", "allowed": WHOLE},
         ),
-        ({"seeds": [1, 1]}, {"setting": "seeds", "allowed": "each once"}),
+        ({"seeds": [1, 1]}, {"setting": "seeds", "allowed": EACH_ONCE}),
         (
             {"systems": {"teacher": {"training": {"max_steps": -1}}}},
             {"setting": "systems.teacher.training.max_steps", "allowed": at_least(0)},
@@ -383,7 +383,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
     [
         (
             {"decodes": [TEACHER | {"splits": ["test", "test"]}]},
-            {"setting": "decodes[0].splits", "allowed": "each once"},
+            {"setting": "decodes[0].splits", "allowed": EACH_ONCE},
         ),
         (
             {"decodes": [TEACHER | {"splits": []}]},
@@ -407,7 +407,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"decodes": [TEACHER | {"tune": {"length_penalty": [0.8, 0.8]}}]},
-            {"setting": "decodes[0].tune.length_penalty", "allowed": "each once"},
+            {"setting": "decodes[0].tune.length_penalty", "allowed": EACH_ONCE},
         ),
         (
             {"decodes": [TEACHER | {"length_penalty": float("inf")}]},
@@ -464,7 +464,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"speed": {"protocols": ["gpu", "gpu"]}},
-            {"setting": "speed.protocols", "allowed": "each once"},
+            {"setting": "speed.protocols", "allowed": EACH_ONCE},
         ),
         (
             {"analyses": {"tokens": {"steps": [-1]}}},
@@ -507,7 +507,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"recipe": {"dataset": {"languages": ["de", "de"]}}},
-            {"setting": "recipe.dataset.languages", "allowed": "each once"},
+            {"setting": "recipe.dataset.languages", "allowed": EACH_ONCE},
         ),
     ],
 )

@@ -13,7 +13,7 @@ from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
-from workflow_src.spec.sections import above, at_least, at_most, entries
+from workflow_src.spec.sections import EACH_ONCE, above, at_least, at_most, entries
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -70,7 +70,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {"objective": {"corruptions": ["swap", "swap"]}},
             {"passes": 2},
-            {"setting": "systems.one.objective.corruptions", "value": ["swap", "swap"], "allowed": "each once"},
+            {"setting": "systems.one.objective.corruptions", "value": ["swap", "swap"], "allowed": EACH_ONCE},
         ),
         (
             {"objective": {"corruptions": []}},

@@ -18,6 +18,7 @@ from workflow_src.evaluation.report.figures_latencies import latencies
 from workflow_src.evaluation.report.results import AGAIN_COMPARED, read_results
 from workflow_src.evaluation.report.summary import beaten_words
 from workflow_src.evaluation.speed.measured import read_speed
+from workflow_src.records.atomic import MISSING
 from workflow_src.records.checked import other_format
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.spec.sections import at_most
@@ -348,16 +349,13 @@ def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_bleu_by_two_tokenisers_is_never_in_one_table(report_inputs, tmp_path, capsys):
+def test_bleu_by_two_tokenisers_is_never_in_one_table(report_inputs, refused, tmp_path):
     words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
     path = tmp_path / "quality/lvm/delta-1-1.json"
     path.write_text(path.read_text().replace("tok:13a", "tok:char"))
-    with pytest.raises(SystemExit):
-        _build(words)
-    assert (
-        "delta-1-1.json by nrefs:1|bs:1000|case:mixed|tok:char; score the translations again."
-        in capsys.readouterr().err
-    )
+    error = refused("report", words)
+    assert "delta-1-1.json by nrefs:1|bs:1000|case:mixed|tok:char; " in str(error)
+    assert error.fix.startswith("score ")
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -374,8 +372,8 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
     ("file", "spoil", "fields"),
     [
         ("systems/lvm/seed-1/training.jsonl", lambda f: f.write_text('{"loss": 1}\n'), {"line": 1}),
-        ("systems/lvm/seed-1/training.jsonl", Path.unlink, {"mentions": ("does not exist",)}),
-        ("quality/lvm/delta-1-1.json", Path.unlink, {"mentions": ("does not exist",)}),
+        ("systems/lvm/seed-1/training.jsonl", Path.unlink, {"problem": MISSING}),
+        ("quality/lvm/delta-1-1.json", Path.unlink, {"problem": MISSING}),
         ("quality/lvm/delta-1-1.json", lambda f: f.write_text('{"kept": {}}'), {"mentions": ("no kept.bleu",)}),
         (
             "quality/lvm/delta-1-1.json",

@@ -19,7 +19,7 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import encoded, subwords
 from workflow_src.families.build import build
-from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.records.atomic import MISSING, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.stages import distill
 from workflow_src.training import state
 from workflow_src.training.systems import load_system
@@ -262,11 +262,11 @@ def _without_header(path):
 @pytest.mark.parametrize(
     ("spoil", "file", "fields"),
     [
-        (lambda f: f.unlink(), "model.safetensors", {"problem": "does not exist"}),
+        (lambda f: f.unlink(), "model.safetensors", {"problem": MISSING}),
         (_without_header, "model.safetensors", {"fix": "make or copy it again"}),
         (lambda f: save_tensors(f, {"x": torch.ones(2)}), "model.safetensors", {"problem": "has no output_bias"}),
         (_with_a_flipped_bit, "model.safetensors", {"mentions": ("checksum",)}),
-        (lambda f: f.with_name("config.json").unlink(), "config.json", {"problem": "does not exist"}),
+        (lambda f: f.with_name("config.json").unlink(), "config.json", {"problem": MISSING}),
         (lambda f: f.with_name("config.json").write_text("{}"), "config.json", {"mentions": ("family, model, sizes",)}),
         (
             lambda f: f.with_name("config.json").write_text("[1]"),

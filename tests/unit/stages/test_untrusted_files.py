@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import read_json, sha256, write_json
+from workflow_src.records.atomic import PICKLE, read_json, sha256, write_json
 from workflow_src.serving.translator import Translator
 
 
@@ -32,7 +32,7 @@ def trap(tmp_path):
 def test_initial_weights(trap, training_words, refused, tmp_path, name):
     torch.save({"embedding.weight": Trap(trap.folder)}, tmp_path / name)
     error = refused("train", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
-    assert error.path == str(tmp_path / name) and error.problem.startswith("is refused: ")
+    assert (error.path, error.problem) == (str(tmp_path / name), PICKLE)
     assert not list((tmp_path / "out").glob("*.*"))
 
 
@@ -44,8 +44,9 @@ def test_a_bundle(trap, tiny_bundles, tmp_path):
     description = read_json(bundle / "bundle.json")
     description["models"]["transformer"] |= {"weights": "model.bin", "sha256": sha256(bundle / "model.bin")}
     write_json(bundle / "bundle.json", description)
-    with pytest.raises(ArtifactError, match=r"model.bin is refused"):
+    with pytest.raises(ArtifactError) as caught:
         Translator.load(bundle)
+    assert (caught.value.path, caught.value.problem) == (str(bundle / "model.bin"), PICKLE)
 
 
 def test_arrays(trap, tiny, training_words, refused, tmp_path):
@@ -58,4 +59,4 @@ def test_arrays(trap, tiny, training_words, refused, tmp_path):
     words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
     error = refused("train", words)
     assert error.path == str(path) and error.problem.startswith("is damaged (")
-    assert error.fix == "encode the corpus again"
+    assert "encode" in error.fix

@@ -11,6 +11,7 @@ from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
+from workflow_src.spec.sections import EACH_ONCE
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
@@ -54,7 +55,7 @@ class InatObjectiveConfig(Frozen):
     @classmethod
     def _different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise ConfigError("", allowed="each once")
+            raise ConfigError("", allowed=EACH_ONCE)
         return value
 
 
