@@ -87,7 +87,7 @@ def run(tmp_path_factory, smoke_run) -> Path:
         assert running.wait(120) == 1
     finally:
         running.kill()
-    assert log_contains(folder / LOG, "the same command goes on from there")
+    assert log_contains(folder / LOG, "SIGTERM")
     # All but the report.
     targets = [f"{RESULTS}/{name}.json" for name in ("significance", "speed", "analysis/traces")]
     process = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900, forked=True)

@@ -426,8 +426,10 @@ def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_path):
-    with pytest.raises(ArtifactError, match="none is no bundle"):
+    with pytest.raises(ArtifactError) as refused:
         Translator.load(tmp_path / "none")
+    fields = {"path": str(tmp_path / "none"), "mentions": ("bundle.json",)}
+    assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError, match=r"^device is 'cuda:7'"):
         Translator.load(tiny_bundles["lvm"], device="cuda:7")
     with pytest.raises(ValueError, match=r"^precision is 'half'"):
