@@ -9,6 +9,9 @@ from typing import IO
 from workflow_src.data.formats import START, compression, other_format
 from workflow_src.errors import ArtifactError
 
+# The problem of a text without lines.
+EMPTY = "is empty"
+
 
 def _opened(path: str | Path) -> IO[bytes]:
     try:
@@ -71,7 +74,7 @@ def check_parallel(source: str | Path, target: str | Path) -> int:
     for path in (source, target):
         counts[path] = count_lines(path)
         if counts[path] == 0:
-            raise ArtifactError(path, "is empty", "give a file with at least one line")
+            raise ArtifactError(path, EMPTY, "give a file with at least one line")
     if counts[source] != counts[target]:
         problem = f"has {counts[source]:,} lines, and {target} has {counts[target]:,}"
         raise ArtifactError(source, problem, "make them line-aligned")

@@ -10,6 +10,7 @@ from refusals import fields_of
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.escapes import NIBBLES
+from workflow_src.data.lines import EMPTY
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.checked import other_format
@@ -257,7 +258,7 @@ def test_texts_without_words(tmp_path, method, model):
     with pytest.raises(ValueError, match=r"de and .*en has no word"):
         learn(tmp_path, tmp_path / "s", method, model)
     (tmp_path / "en").write_text("")
-    with pytest.raises(ValueError, match="en is empty"):
+    with pytest.raises(ValueError, match=f"en {EMPTY}"):
         learn(tmp_path, tmp_path / "s", method, model)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de", "en"]
 

@@ -63,7 +63,7 @@ def refused(stage: str, words: list[str], disk: Disk, path: Path) -> None:
     assert code == 1
     (error,) = [line for line in lines if "rror" in line]
     # By the file, and the space that is left on its disk.
-    assert re.match(rf"error: {path} .*\(\d+\.\d of \d+\.\d MB .* {path.parent} ", error)
+    assert re.match(rf"error: {path} .*\(\d+\.\d of \d+\.\d .* {path.parent} ", error)
     assert "Traceback" not in "".join(lines)
 
 

@@ -8,6 +8,7 @@ from workflow_src import jobs
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.lines import EMPTY
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.stages import encode
 
@@ -202,7 +203,7 @@ def test_texts_that_do_not_match(models, texts, capsys):
 
 def test_empty_text(models, texts, capsys):
     (texts / "de").write_text("")
-    assert f"{texts / 'de'} is empty" in run(models, texts, "test", code=1, capsys=capsys)
+    assert f"{texts / 'de'} {EMPTY}" in run(models, texts, "test", code=1, capsys=capsys)
 
 
 def test_text_that_is_not_utf8(models, texts, capsys):

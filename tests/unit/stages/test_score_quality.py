@@ -8,6 +8,7 @@ import pytest
 import sacrebleu
 
 from workflow_src import jobs
+from workflow_src.data.lines import EMPTY
 from workflow_src.stages import score_quality
 
 SETTINGS = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
@@ -87,7 +88,7 @@ def test_validity_follows_the_direction(files, monkeypatch):
     [
         (["a"], ["a", "b"], ["x"], None, r"hyp.txt has 1 lines, .*ref.en has 2"),
         (["a", "b"], ["a", "b"], ["x"], None, r"hyp.txt has 2 lines, .*src.de has 1"),
-        ([], [], [], None, r"hyp.txt is empty"),
+        ([], [], [], None, rf"hyp.txt {EMPTY}"),
         (["a"], ["a"], [b"\xff"], None, r"src.de, line 1, .*UTF-8"),
         (["a"], ["a"], ["x"], ["{broken"], r"hyp.jsonl, line 1, .*JSON object"),
         (["a"], ["a"], ["x"], ["{}", "{}"], r"hyp.txt has 1 lines, .*hyp.jsonl has 2"),
