@@ -11,6 +11,7 @@ from workflow_src import jobs
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetFiles, RemoteFile
 from workflow_src.data.download import present
+from workflow_src.data.drops import left_out
 from workflow_src.registry import filters
 from workflow_src.stages import clean, download, normalise
 
@@ -87,7 +88,7 @@ def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsy
     assert [example["line"] for example in examples["repeated"]] == [2]
     err = capsys.readouterr().err
     assert "copies: 1 of 6 pairs left out (equal 1)" in err and "garbled: 0 of 6 pairs left out, 1 repaired" in err
-    assert "6 pairs read, 3 kept (left out: 3 in cleaning)" in err
+    assert f"6 pairs read, 3 kept{left_out({'cleaning': 3})}" in err
 
 
 def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):

@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from workflow_src import jobs
+from workflow_src.data.drops import left_out
 from workflow_src.stages import download as stage
 
 URL = "https://example.org/corpora/pairs.zip"
@@ -94,7 +95,7 @@ def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, m
     summary = json.loads((tmp_path / "results/mini/raw/raw.json").read_text())
     assert summary["dropped"] == {key: {"minimum_score": 1} for key in ("train", "dev", "test")}
     assert summary["places"] == {key: [[0, "x.tsv", "x.tsv", 2]] for key in ("dev", "test")}
-    assert "train 1 (left out: 1 below minimum_score), dev 1" in capsys.readouterr().err
+    assert f"train 1{left_out({'minimum_score': 1})}, dev 1" in capsys.readouterr().err
 
 
 def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):

@@ -13,6 +13,7 @@ import torch
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import encoded
 from workflow_src.data.batching import pad
+from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import learn
 from workflow_src.errors import ArtifactError
@@ -106,7 +107,7 @@ def test_wrong_targets_are_less_likely_and_go_first(tiny, planted, run_stage, tm
     words = keeping_words(
         planted.model, tiny.folder, planted.prefix, [planted.shard], tmp_path / "likely", keep=40 / 52
     )
-    assert run_stage("keep_likely", words) == "kept 40 of 52 pairs (left out: 12 unlikely)"
+    assert run_stage("keep_likely", words) == f"kept 40 of 52 pairs{left_out({'unlikely': 12})}"
     kept = EncodedCorpus.open(tmp_path / "likely")
     kept.verify()
     expected = [row for row in range(52) if scores[row] <= np.sort(scores)[39]]
