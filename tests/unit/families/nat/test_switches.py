@@ -75,7 +75,7 @@ def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
         hidden, mask = model.hidden(model.encode(pair.source), torch.tensor([pair.target.size(1)]))
         weight, bias = model.target_embedding.weight, model.output_bias
         wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
-        wanted += 0.5 * float(length_loss(model, model.encode(pair.source), pair)[0].detach())
+        wanted += 0.5 * float(length_loss(model.length, model.encode(pair.source), pair)[0].detach())
     assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted, rel=1e-12)
 
 

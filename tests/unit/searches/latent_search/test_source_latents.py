@@ -28,7 +28,7 @@ def batch():
 @torch.no_grad()
 def best_words(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
     """The best words of latents at a length, and the mean log-probability of their symbols."""
-    hidden, _ = model.hidden(memory, z, torch.tensor([length]))
+    hidden, _ = model.hidden(memory, z, torch.tensor([length + model.extra_positions]))
     logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
     logits[:, :EOS] = float("-inf")
     best, symbols = logits.log_softmax(-1).max(-1)
