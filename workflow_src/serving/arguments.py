@@ -15,24 +15,24 @@ MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
 
 
 def check_batch(batch: Any) -> None:
-    """Raises ValueError for a number of sentences that cannot be translated together."""
+    """Raises ValueError unless `batch` is a possible number of sentences."""
     _check_number("batch", batch, MOST_SENTENCES)
 
 
 def check_threads(threads: Any) -> None:
-    """Raises ValueError for a number of CPU threads that cannot be; None is the library's own choice."""
+    """Raises ValueError unless `threads` is a possible number of CPU threads; None is the library's default."""
     if threads is not None:
         _check_number("threads", threads, MOST_THREADS)
 
 
 def _check_number(name: str, value: Any, most: int) -> None:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= most:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or not 1 <= value <= most:
         raise ConfigError(name, value, allowed=f"a whole number from 1 to {most:,}")
 
 
 def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches: Sequence[Search]) -> None:
-    """Raises ValueError for a number of hypotheses that a search does not hold; `searches` are those of the system."""
+    """Raises ValueError where a search holds fewer hypotheses than `n_best`; `searches` are those of the system."""
     if n_best is None:
         return
     _check_number("n_best", n_best, MOST_SENTENCES)
@@ -40,23 +40,28 @@ def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches
     if n_best > width:
         problem = f"search {search.name} holds {width} hypothes{'i' if width == 1 else 'e'}s of a sentence"
         raising = " or ".join(f"raise {name}" for name in settings.named("holds"))
-        hint = raising if search.several else _instead([one for one in searches if one.several])
+        hint = raising if search.several else _instead([candidate for candidate in searches if candidate.several])
         raise ConfigError("n_best", n_best, problem=problem, hint=hint)
 
 
 def refuse_origins(search: Search, searches: Sequence[Search]) -> NoReturn:
-    """Raises ValueError: a search does not know what its outputs were read off; `searches` of the system may."""
+    """Raises ValueError for a search without origins, with a hint at the `searches` of the system that have them."""
     problem = f"search {search.name} does not know the source subwords that its outputs were read off"
-    raise ConfigError("return_origins", True, problem=problem, hint=_instead([one for one in searches if one.origins]))
+    raise ConfigError(
+        "return_origins",
+        True,
+        problem=problem,
+        hint=_instead([candidate for candidate in searches if candidate.origins]),
+    )
 
 
 def _instead(searches: Sequence[Search]) -> str:
-    """Hint for a setting that a search does not allow: `searches` of the same system do."""
+    """Hint for an argument that a search does not allow but `searches` of the same system do."""
     return f"take search {' or '.join(search.name for search in searches)}" if searches else "leave it out"
 
 
 def check_lines(lines: Any) -> None:
-    """Raises ValueError for anything but a list of text: of a text by itself every letter would be a line."""
+    """Raises ValueError unless `lines` is a list of text: in a single text every letter would be a line."""
     if not isinstance(lines, Sequence) or isinstance(lines, (str, bytes)):
         raise ConfigError("lines", lines, allowed='a list of lines, such as ["Der Hund schläft."]')
     for number, line in enumerate(lines, 1):
@@ -65,13 +70,13 @@ def check_lines(lines: Any) -> None:
 
 
 def check_systems(systems: Any) -> None:
-    """Raises ValueError for anything but a dict of translators by role, or None."""
+    """Raises ValueError unless `systems` is None or a dict of translators by role."""
     if systems is not None and not isinstance(systems, Mapping):
         raise ConfigError("systems", systems, allowed="a dict of translators by role")
 
 
 def check_folder(folder: Any) -> Path:
-    """The path of a bundle. Raises ValueError for what is no path."""
+    """The path of a bundle. Raises ValueError unless `folder` is a path."""
     if not isinstance(folder, (str, Path)) or not str(folder):
         raise ConfigError("folder", folder, allowed="the path of an exported bundle")
     return Path(folder)

@@ -16,14 +16,16 @@ from workflow_src.spec import LANGUAGE_MODEL
 
 
 def export_arpa(folder: Path, output: Path) -> str:
-    """Write the language model of a bundle, or the one that it carries; returns what was written, in a sentence.
+    """Write the language model of a bundle, its own or a carried one; returns a sentence about the file.
 
     Raises ArtifactError where the folder is no bundle, or has no n-gram language model.
     """
     description = read_bundle(folder)
     families = registry.families()
     language_models = {
-        name: part for name, part in description.models.items() if LANGUAGE_MODEL in families[part.family].traits
+        name: network
+        for name, network in description.models.items()
+        if LANGUAGE_MODEL in families[network.family].traits
     }
     if not language_models:
         raise ArtifactError(

@@ -1,4 +1,4 @@
-"""What translators of all engines share: text to subwords, searching, and back to text."""
+"""The base class of translators of all engines: text to subwords, search, and back to text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from workflow_src.types import EOS, Hypotheses
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
-    """Raises ValueError for a role that the settings of a search do not name, and for what is no translator."""
+    """Raises ValueError for a role that the settings of a search do not name, or a system that is no translator."""
     roles = settings.named("role")
     for role, system in systems.items():
         if role not in roles:
@@ -47,8 +47,8 @@ class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
     `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
-    seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts those of all sources that
-    `translate` had, and what translations make of them (`Placeholders.outcomes`).
+    seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts the placeholders of all
+    translated sources, and their outcomes in translations (`Placeholders.outcomes`).
     """
 
     def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -68,7 +68,7 @@ class BaseTranslator(ABC):
 
     @property
     def network(self) -> nn.Module:
-        """The system's own network, without those that it works with."""
+        """The system's own network, without those of its base and of other roles."""
         return self.models[self._families[0][0]]
 
     @property
@@ -96,28 +96,28 @@ class BaseTranslator(ABC):
     ) -> list[Any]:
         """Translations of `lines`, in order; an empty line stays empty.
 
-        `search` is the name of a search, with `fields` of its settings, or settings; see `search` for the rest. A field
-        that names another system takes that system's translator.
+        `search` is the name of a search, with its settings as `fields`, or a settings object. A field that names
+        another system takes that system's translator. See the method `search` for the other arguments.
 
-        Lines may have any length. Their sentences are translated one by one and joined with the white space that stands
-        between them; without `split`, and where lines are `normalised`, a line is one sentence. A sentence that is too
-        long for the model is cut at clauses or words, with a warning.
+        Lines may have any length. Their sentences are translated one by one and joined with the white space between
+        them; without `split`, and where lines are `normalised`, a line is one sentence. A sentence that is too long for
+        the model is cut at clauses or words, with a warning.
 
-        With `n_best` (how many hypotheses), `return_scores` or `return_origins` (the source subwords that outputs were
+        With `n_best` (number of hypotheses), `return_scores` or `return_origins` (the source subwords that outputs were
         read off), each line gives a `Translation` in place of text. Raises ValueError where the search holds fewer
         hypotheses, or knows no origins.
 
-        Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
-        autoregressive searches and models with alignments, and subwords for all others, unless it is given here or by
-        the experiment that the bundle is of.
+        Repetitions are removed as in the tables of reports. `remove_repetitions` (see `text`) is by default the setting
+        of the bundle's experiment, or else none for autoregressive searches and models with alignments, and subwords
+        for all others.
         """
         check_systems(systems)
-        settings, others = self.settings(search, **fields)
+        settings, role_systems = self.settings(search, **fields)
         extras = Extras(n_best, return_scores, return_origins)
         translations = self.translations(
             lines,
             settings,
-            {**(systems or {}), **others},
+            {**(systems or {}), **role_systems},
             batch,
             extras,
             split=split,
@@ -142,9 +142,9 @@ class BaseTranslator(ABC):
         remove_repetitions: Removal | None = None,
         watch: Watch | None = None,
     ) -> list[Translation]:
-        """`translate` with settings of a search.
+        """`translate` with a settings object of a search.
 
-        Messages say the `file` that the lines are of, and count from `first_line`. `watch` is called after every batch.
+        Messages name the `file` of the lines, and count from `first_line`. `watch` is called after every batch.
         """
         settings = self._completed(settings)
         self._check_extras(extras, settings)
@@ -161,15 +161,15 @@ class BaseTranslator(ABC):
             ranked = hypotheses.ranked()
         origins = None
         if extras.origins:
-            outputs = [[tokens for _, tokens in own] for own in ranked]
+            outputs = [[tokens for _, tokens in pairs] for pairs in ranked]
             origins = self._origins(sources, settings, systems, outputs, batch)
-        removed = remove_repetitions or self._removal(settings)
-        placed = None
+        repetitions = remove_repetitions or self._removal(settings)
+        placeholder_sources = None
         if self.subwords.placeholders is not None:
             for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ():
                 self.placeholders.update(outcome)
-            placed = [text for text, own in zip(normalised_texts, ranked, strict=True) for _ in own]
-        texts = self.text([tokens for own in ranked for _, tokens in own], removed, placed)
+            placeholder_sources = [text for text, pairs in zip(normalised_texts, ranked, strict=True) for _ in pairs]
+        texts = self.text([tokens for pairs in ranked for _, tokens in pairs], repetitions, placeholder_sources)
         source_pieces = map(self._source_pieces, sources) if extras.details else [[] for _ in sources]
         pieces = self._target_pieces if extras.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
@@ -177,27 +177,27 @@ class BaseTranslator(ABC):
         return of_lines(sentences, parts, gaps(parts, languages.source, languages.target), extras.n_best or 1)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
-        """The subwords that the model reads of a source, to show."""
+        """The source subwords that the model reads, for display."""
         return self._numbered(self.subwords.pieces_source([*source, EOS]))
 
     def _target_pieces(self, tokens: list[int]) -> list[str]:
-        """The subwords of an output, to show."""
+        """The subwords of an output, for display."""
         return self._numbered(self.subwords.pieces_target(tokens))
 
     def _numbered(self, pieces: list[str]) -> list[str]:
         """Subwords with numbers in place of symbols, which only recipes with placeholders have."""
         return pieces if self.subwords.placeholders is None else numbered(pieces)
 
-    def _placed_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
-        """Normalised `lines`, whose placeholders translations get back; None where the recipe has no placeholders."""
+    def _placeholder_sources(self, lines: list[str], normalised: bool) -> list[str] | None:
+        """Normalised `lines`, the source of placeholders in translations; None where the recipe has no placeholders."""
         return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
 
     def _check_extras(self, extras: Extras, settings: SearchSettings) -> None:
-        """Raises ValueError for what a search cannot give beside the translation."""
-        search, own_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
-        check_n_best(extras.n_best, search, settings, own_searches)
+        """Raises ValueError for extras that a search cannot return."""
+        search, system_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
+        check_n_best(extras.n_best, search, settings, system_searches)
         if extras.origins and not self.knows_origins(settings):
-            refuse_origins(search, own_searches if self.models else [])
+            refuse_origins(search, system_searches if self.models else [])
 
     def knows_origins(self, settings: SearchSettings) -> bool:
         """Whether the source subwords that outputs were read off are known with a search, and computed here."""
@@ -215,29 +215,29 @@ class BaseTranslator(ABC):
         raise NotImplementedError
 
     def _removal(self, settings: SearchSettings) -> Removal:
-        """What is removed of the repetitions of a search by default."""
+        """The default removal of repetitions for a search."""
         traits = self._traits(settings)
         return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.remove_repetitions)
 
     # Cached for calls with one sentence.
     @functools.cached_property
-    def _others(self) -> frozenset[str]:
-        """Names of the networks that fill other roles than the system's own and its base's."""
+    def _role_networks(self) -> frozenset[str]:
+        """Names of the networks that fill roles of searches: neither the system's own nor its base's."""
         return frozenset(bundle.roles(self.description).values())
 
     @functools.cached_property
-    def _known_traits(self) -> dict[SearchSettings, frozenset[str]]:
+    def _traits_by_settings(self) -> dict[SearchSettings, frozenset[str]]:
         return {}
 
     def _traits(self, settings: SearchSettings) -> frozenset[str]:
-        """Traits of the network that puts out the words of a search, without those that its settings take away."""
-        if settings not in self._known_traits:
-            self._known_traits[settings] = self._find_traits(settings)
-        return self._known_traits[settings]
+        """Traits of the network that outputs the words of a search, without those that its settings take away."""
+        if settings not in self._traits_by_settings:
+            self._traits_by_settings[settings] = self._find_traits(settings)
+        return self._traits_by_settings[settings]
 
     def _find_traits(self, settings: SearchSettings) -> frozenset[str]:
-        own = [((name, family), family) for name, family in self._families if name not in self._others]
-        decoding = registry.decoded(settings, own)
+        networks = [((name, family), family) for name, family in self._families if name not in self._role_networks]
+        decoding = registry.decoded(settings, networks)
         if decoding is None:
             return frozenset()
         name, family = decoding
@@ -247,15 +247,15 @@ class BaseTranslator(ABC):
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
     ) -> list[list[str]]:
         """For each line its translation after 0, 1, … steps, repetitions kept. Raises ConfigError without any steps."""
-        settings, others = self.settings(search, **fields)
+        settings, role_systems = self.settings(search, **fields)
         declared = registry.search_of(settings)
         if not declared.traceable:
             raise ConfigError("search", declared.name, problem="it has no refinement steps to show")
-        hypotheses = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
+        hypotheses = self.search(lines, settings, role_systems, trace=True, scored=False, normalised=normalised)
         if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        sources = self._placed_sources(lines, normalised)
+        sources = self._placeholder_sources(lines, normalised)
         steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*steps, strict=True)]
 
@@ -272,13 +272,13 @@ class BaseTranslator(ABC):
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`, each as a whole, `batch` of them at a time.
 
-        `systems` are translators for the roles that settings name systems for. Raises ConfigError for a search that the
-        bundle has not, and InputError for a line that is longer than the model's positions, named by its number
-        (counted from `first_line`).
+        `systems` are translators by the role for which settings name a system. Raises ConfigError for a search that the
+        bundle lacks, and InputError with the number (counted from `first_line`) of a line that is longer than the
+        model's positions.
 
-        `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
+        `normalised` lines, such as those of a corpus folder, are not normalised again: Moses tokenisation of tokenised
         text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
-        with `trace`, there are translations after every step.
+        with `trace`, hypotheses have the translations after every step.
         """
         check_lines(lines)
         began = time.perf_counter()
@@ -300,17 +300,17 @@ class BaseTranslator(ABC):
         ranked: bool = False,
         watch: Watch | None = None,
     ) -> Hypotheses:
-        """`search` for subword ids without end symbols; with `ranked`, all hypotheses that the search holds.
+        """`search` for subword ids without end symbols; `ranked` adds all hypotheses that the search holds.
 
         `watch` is called after every batch, as `search_rows` does.
         """
 
     def _normalised(self, lines: list[str], normalised: bool) -> list[str]:
-        """Normalised lines, of those that are `normalised` or not."""
+        """The lines, normalised unless they already are."""
         return lines if normalised else [self._source.line(line) for line in lines]
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
-        """The subwords that the model reads of normalised texts."""
+        """Ids of the source subwords of normalised texts."""
         return self.subwords.encode_source(texts)
 
     def _parts(
@@ -333,14 +333,13 @@ class BaseTranslator(ABC):
         return parts, texts, sources
 
     def source_text(self, line: str) -> str:
-        """A normalised line of the source, put together like outputs: what to show of a corpus."""
+        """A normalised source line, detokenised as outputs are, for display."""
         return self._source.detokenise(line)
 
     def text(
         self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
     ) -> list[str]:
-        """Lines of text from subword ids, with the placeholders of `sources`, normalised lines, which only recipes
-        with placeholders need.
+        """Lines of text from subword ids. Recipes with placeholders take these from `sources`, normalised lines.
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
         words, runs of the same word of the text. Raises ValueError for anything else but none.
@@ -366,9 +365,9 @@ class BaseTranslator(ABC):
         Missing fields get the bundle's defaults for the search, or else the search's own. The text "none" replaces a
         default of the bundle by None, where None is the search's default.
 
-        Raises ConfigError for a search that the bundle has not, and for settings that the search has not, that are out
-        of range, or that have no effect (only of `fields`: settings may go with `systems` of `search`); InputError for
-        a system that translates nothing.
+        Raises ConfigError for a search that the bundle lacks, for settings that the search lacks or that are out of
+        range, and for `fields` that have no effect (settings objects may: `systems` can come with the search);
+        InputError for a system that translates nothing.
         """
         if isinstance(search, SearchSettings):
             if fields:
@@ -387,18 +386,18 @@ class BaseTranslator(ABC):
             if isinstance(fields.get(name), BaseTranslator):
                 systems[role] = fields[name]
                 fields = fields | {name: fields[name].description.system}
-        own = bundle.defaults(self.description, declared)
+        bundle_defaults = bundle.defaults(self.description, declared)
         # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
-        if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
-            own = {name: value for name, value in own.items() if name in kind.named("role")}
+        if any(name in fields and fields[name] is None for name in kind.named("role") if name in bundle_defaults):
+            bundle_defaults = {name: value for name, value in bundle_defaults.items() if name in kind.named("role")}
         changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        taken_back = {n for n, v in changed.items() if v == "none" and n in own and kind.default(n) is None}
-        settings = kind.checked({n: value for n, value in {**own, **changed}.items() if n not in taken_back})
+        reset = {n for n, v in changed.items() if v == "none" and n in bundle_defaults and kind.default(n) is None}
+        settings = kind.checked({n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
         settings.check_used()
         return self._completed(settings), systems
 
     def why_eager(self, _settings: SearchSettings) -> str | None:
-        """Why an engine that was chosen by name does not compute a search, in a sentence; None where it does."""
+        """Why the engine that was chosen by name does not compute a search, in a sentence; None where it does."""
         return None
 
     def _search(self, name: str) -> Search:
@@ -407,11 +406,11 @@ class BaseTranslator(ABC):
         return registry.searches()[name]
 
     def _completed(self, settings: SearchSettings) -> SearchSettings:
-        """Settings with the system's own steps, where a search takes those of another one and none is named."""
+        """Settings in which a setting for another search's steps, if it is None, names a search of the system."""
         self._search(registry.search_of(settings).name)
         if not settings.named("steps"):
             return settings
-        families = [family for name, family in self._families if name not in self._others]
+        families = [family for name, family in self._families if name not in self._role_networks]
         names = dict.fromkeys(name for family in families for name in registry.searches_of(family))
         stepping = [name for name in names if registry.searches()[name].step]
         for name in settings.named("steps"):
@@ -428,8 +427,8 @@ class BaseTranslator(ABC):
         check_beams(settings, vocabulary)
         if longest := max(map(len, sources), default=0):
             dim = self.description.models[self._families[0][0]].model["dim"]
-            together = min(batch, sum(map(bool, sources)))
-            check_room(settings, Sizes(vocabulary, longest + 1, dim, together), self.runtime.device)
+            sentences = min(batch, sum(map(bool, sources)))
+            check_room(settings, Sizes(vocabulary, longest + 1, dim, sentences), self.runtime.device)
 
     @abstractmethod
     def _positions(self) -> int:
@@ -445,7 +444,7 @@ class BaseTranslator(ABC):
 
 @contextlib.contextmanager
 def _half_characters_named(lines: Sequence[str], first_line: int) -> Iterator[None]:
-    """Turns the error of a lone surrogate, which UTF-8 cannot encode, into one sentence with the number of the line."""
+    """Replaces the error of a lone surrogate, which UTF-8 cannot encode, by one sentence with the line's number."""
     try:
         yield
     except UnicodeEncodeError as failure:

@@ -1,4 +1,4 @@
-"""Bundles: folders that hold all a translation needs. Their description, reading, and what all exports write."""
+"""Bundles: folders with all files of a system for translation. Their description, its reading and its entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Languages(Lenient):
     target: str
 
 
-class Needed(Lenient):
+class RequiredPlugin(Lenient):
     """A plug-in that a bundle needs."""
 
     name: str
@@ -80,7 +80,7 @@ class Description(Lenient):
     remove_repetitions: Removal | None = None
     languages: Languages
     normalisation: NormalisationConfig
-    plugins: tuple[Needed, ...] = ()
+    plugins: tuple[RequiredPlugin, ...] = ()
     engine: str | None = None
 
     @model_validator(mode="after")
@@ -105,12 +105,12 @@ def read_bundle(folder: Path) -> Description:
 
 def _check_plugins(folder: Path, description: Description) -> None:
     loaded = {plugin.plugin.name for plugin in registry.plugins()}
-    for needed in description.plugins:
-        if needed.name not in loaded:
+    for plugin in description.plugins:
+        if plugin.name not in loaded:
             raise ArtifactError(
                 folder,
-                f"needs the plug-in {needed.name} {needed.version}",
-                f"install it, or name its package ({needed.module}) with --plugins",
+                f"needs the plug-in {plugin.name} {plugin.version}",
+                f"install it, or name its package ({plugin.module}) with --plugins",
             )
     for name, network in description.models.items():
         if network.family not in registry.families():
@@ -134,19 +134,18 @@ def _check_plugins(folder: Path, description: Description) -> None:
 def networks(description: Description) -> list[tuple[str, Family]]:
     """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
     by_name = [(name, registry.families()[network.family]) for name, network in description.models.items()]
-
     return sorted(by_name, key=lambda entry: {MODEL: 0, BASE: 1}.get(description.models[entry[0]].role, 2))
 
 
 def roles(description: Description) -> dict[str, str]:
-    """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
+    """Names of a bundle's networks by their role in searches, without the system's own and its base's."""
     return {network.role: name for name, network in description.models.items() if network.role not in (MODEL, BASE)}
 
 
 def defaults(description: Description, search: Search) -> dict[str, Any]:
-    """Defaults of a search in a bundle: systems that it carries, and settings, if it is finished."""
-    own = {name: value for name, value in description.defaults.items() if name in search.settings.model_fields}
-    return own | description.search_defaults.get(search.name, {})
+    """Defaults of a search in a bundle: names of carried systems, and settings if the bundle is finished."""
+    carried = {name: value for name, value in description.defaults.items() if name in search.settings.model_fields}
+    return carried | description.search_defaults.get(search.name, {})
 
 
 def searches(families: list[Family]) -> list[str]:
@@ -155,12 +154,15 @@ def searches(families: list[Family]) -> list[str]:
 
 
 def describe(
-    family: Family, base: Family | None = None, others: Iterable[Family] = (), models: Iterable[Mapping[str, Any]] = ()
+    family: Family,
+    base: Family | None = None,
+    role_families: Iterable[Family] = (),
+    models: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Entries of a bundle's description: `searches`, `defaults`, and `plugins` that it needs, also for `others`, the
-    families of systems in other roles than the base.
+    """Entries of a bundle's description: `searches`, `defaults`, and required `plugins`.
 
-    `models` are settings of the system's and of the base's model; searches that these refuse are left out.
+    `role_families` are the families of systems in other roles than the base. `models` are the settings of the system's
+    model and of its base's; searches that these refuse are left out.
     """
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
@@ -172,16 +174,16 @@ def describe(
 
     search_names = [name for name in searches(families) if not refused(name)]
     default = next((name for name in family.searches if name in search_names), None)
-    needed = [owners.get(("family", member.name)) for member in [*families, *others]] + [
+    used = [owners.get(("family", member.name)) for member in [*families, *role_families]] + [
         owners.get(("search", name)) for name in search_names
     ]
-    plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
-    about = {"searches": search_names, "defaults": {"search": default} if default else {}}
-    return about | ({"plugins": list(plugins.values())} if plugins else {})
+    plugins = {loaded.plugin.name: loaded.record() for loaded in used if loaded}
+    entries = {"searches": search_names, "defaults": {"search": default} if default else {}}
+    return entries | ({"plugins": list(plugins.values())} if plugins else {})
 
 
 def names(families: dict[str, str]) -> dict[str, str]:
-    """Role -> name of a network in a bundle: that of its family, with the role where two are of one family."""
+    """Role -> name of a network in a bundle: the name of its family, with the role where two are of one family."""
     values = list(families.values())
     return {
         role: f"{role}-{family}" if role != MODEL and values.count(family) > 1 else family

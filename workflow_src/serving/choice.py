@@ -17,8 +17,8 @@ def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict
     without that system.
     """
     kind = type(settings)
-    before = {name: carried.get(name) if name in carried else _default(kind, name) for name in kind.model_fields}
-    return {name: value for name, value in settings.model_dump(mode="json").items() if value != before[name]}
+    defaults = {name: carried.get(name) if name in carried else _default(kind, name) for name in kind.model_fields}
+    return {name: value for name, value in settings.model_dump(mode="json").items() if value != defaults[name]}
 
 
 def _default(kind: type[SearchSettings], name: str) -> Any:

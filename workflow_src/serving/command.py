@@ -36,7 +36,7 @@ LONG = 200
 
 
 def _number(text: str) -> int | str:
-    """A whole number, or the text as it is, which the check of the value refuses."""
+    """The text as an integer, or unchanged: the check of the value then refuses it."""
     try:
         return int(text)
     except ValueError:
@@ -44,8 +44,8 @@ def _number(text: str) -> int | str:
 
 
 def _parser(search: Search | None, description: bundle.Description | None) -> argparse.ArgumentParser:
-    """The options of the command and of all searches; the help has those of `search`, with defaults of `description`,
-    that of a bundle."""
+    """The options of the command and of all searches; the help has those of `search`, with the defaults of the bundle
+    of `description`."""
     defaults = bundle.defaults(description, search) if description and search else {}
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
     if description and description.searches:
@@ -109,9 +109,9 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         "names; each is written as a whole",
     )
     group = parser.add_argument_group(f"options of search {search.name}" if search else "options of searches")
-    own = search.settings.model_fields if search else {}
-    for name in dict.fromkeys([*own, *_settings()]):
-        _add_setting(group, name, search if name in own else None, defaults)
+    search_settings = search.settings.model_fields if search else {}
+    for name in dict.fromkeys([*search_settings, *_settings()]):
+        _add_setting(group, name, search if name in search_settings else None, defaults)
     return parser
 
 
@@ -125,21 +125,21 @@ def _option(name: str) -> str:
 
 
 def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping[str, Any]) -> None:
-    """The option of a setting; its text is checked by the settings class. The help shows it for `search`."""
+    """Add the option of a setting, which the settings class checks. The help shows it if there is a `search`."""
     kinds = [
         candidate.settings for candidate in registry.searches().values() if name in candidate.settings.model_fields
     ]
     kind = search.settings if search else kinds[0]
-    about = argparse.SUPPRESS
+    help_text = argparse.SUPPRESS
     if search:
         default = defaults.get(name, kind.default(name))
-        text = kind.model_fields[name].description or ""
-        text += "" if default is None else f"; default {default}"
-        about = ("bundle of a system: " if kind.option(name).role else "") + text.replace("%", "%%")
+        words = kind.model_fields[name].description or ""
+        words += "" if default is None else f"; default {default}"
+        help_text = ("bundle of a system: " if kind.option(name).role else "") + words.replace("%", "%%")
     if kind.model_fields[name].annotation is bool:
-        group.add_argument(_option(name), action=argparse.BooleanOptionalAction, default=None, help=about)
+        group.add_argument(_option(name), action=argparse.BooleanOptionalAction, default=None, help=help_text)
     else:
-        group.add_argument(_option(name), default=None, metavar=name.upper(), help=about)
+        group.add_argument(_option(name), default=None, metavar=name.upper(), help=help_text)
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -158,7 +158,7 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of the command; `settings` are those of the search that the user set, as text or bool."""
+    """The parsed command line; `settings` are the given options of searches, as text or bool."""
 
     bundle: str
     search: str | None
@@ -185,7 +185,9 @@ def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]
     search = registry.search_of(translator.settings(options.search)[0])
     for name in fields:
         if name not in search.settings.model_fields:
-            owners = ", ".join(one.name for one in registry.searches().values() if name in one.settings.model_fields)
+            owners = ", ".join(
+                candidate.name for candidate in registry.searches().values() if name in candidate.settings.model_fields
+            )
             problem = f"no setting of search {search.name} but of {owners}"
             raise ConfigError(_option(name), fields[name], problem=problem, hint="remove one of the two")
     for name in search.settings.named("role"):
@@ -219,17 +221,17 @@ class _Command:
         return translator, settings, systems, extras
 
     def lines(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[str]:
-        """The lines to write for a file; `progress` is called with the lines of all files that are done.
+        """The lines to write for a file; `progress` is called with the number of lines done, of all files.
 
-        Warnings say the file where that is `named`.
+        Warnings name the file if `named`.
         """
         options, (translator, settings, systems, extras) = self.options, self._opened
-        first = 1
+        first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines(path), 64 * options.batch):
 
-            def watch(sentences: int, of: int, before: int = self.done, size: int = len(chunk)) -> None:
-                progress(before + size * sentences / of)
+            def watch(sentences: int, total: int, lines_before: int = self.done, lines: int = len(chunk)) -> None:
+                progress(lines_before + lines * sentences / total)
 
             translations = translator.translations(
                 chunk,
@@ -240,21 +242,21 @@ class _Command:
                 split=options.split,
                 normalised=options.normalised,
                 file=path if named else None,
-                first_line=first,
+                first_line=first_line,
                 remove_repetitions=options.remove_repetitions,
                 watch=watch,
             )
-            for number, translation in enumerate(translations, first):
+            for number, translation in enumerate(translations, first_line):
                 if options.output_format == "jsonl":
                     yield json_line(translation)
                 else:
                     yield from text_lines(number, translation, options.n_best is not None, options.scores)
-            first += len(chunk)
+            first_line += len(chunk)
             self.done += len(chunk)
             progress(self.done)
 
     def warn_of_placeholders(self) -> None:
-        """Log how many placeholders of the sources translations lack or have too often, if any."""
+        """Log the numbers of placeholders that translations lack or have too often, if any."""
         placeholders = self._opened[0].placeholders
         if any(placeholders[name] for name in ("missing", "surplus", "dropped")):
             log.warning("warning: %s", outcome_words(placeholders))
@@ -287,22 +289,22 @@ def _translate(options: Options) -> None:
 
 def _parse(words: list[str] | None) -> Options:
     """Parse the command line. The help depends on the bundle and the search, so these are parsed first."""
-    first_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first_parser.add_argument("--bundle")
-    first_parser.add_argument("--search")
-    first_parser.add_argument("--plugins", nargs="+", default=[])
-    first, _ = first_parser.parse_known_args(words)
-    registry.use([*registry.used_modules(), *first.plugins])
+    early_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early_parser.add_argument("--bundle")
+    early_parser.add_argument("--search")
+    early_parser.add_argument("--plugins", nargs="+", default=[])
+    early, _ = early_parser.parse_known_args(words)
+    registry.use([*registry.used_modules(), *early.plugins])
     description = failure = None
-    if first.bundle:
+    if early.bundle:
         try:
-            description = bundle.read_bundle(Path(first.bundle))
+            description = bundle.read_bundle(Path(early.bundle))
         except ArtifactError as error:
             failure = error
-    if first.search and first.search not in registry.searches() and description:
+    if early.search and early.search not in registry.searches() and description:
         hint = PLUGGED.format("a search")
-        raise ConfigError("--search", first.search, allowed=description.searches, hint=hint)
-    name = first.search or (description.defaults.get("search") if description else None)
+        raise ConfigError("--search", early.search, allowed=description.searches, hint=hint)
+    name = early.search or (description.defaults.get("search") if description else None)
     search = registry.searches().get(name or "")
     parser = _parser(search, description)
     parsed, unknown = parser.parse_known_args(words)

@@ -30,8 +30,8 @@ from workflow_src.types import Hypotheses
 class CTranslate2Translator(BaseTranslator):
     """An autoregressive system in CTranslate2, with the subwords and the text handling of its bundle.
 
-    `single` decodes one batch with all threads; `parallel` several batches beside each other with one thread each,
-    which is how the library is fastest on many sentences.
+    `single` decodes one batch with all threads; `parallel` several batches at once with one thread each, which is
+    faster for many sentences.
     """
 
     single: Engine
@@ -42,21 +42,20 @@ class CTranslate2Translator(BaseTranslator):
     def open(
         cls, folder: Path, description: Description, device: str, precision: str, threads: int | None
     ) -> CTranslate2Translator:
-        """Read a folder that the rule export_ctranslate2 or import_model made.
+        """Read a folder of the rule export_ctranslate2 or import_model.
 
-        `precision`: float32, int8, float16 or auto.
-
-        auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
-        ValueError when the library is not installed or cannot compute in this precision here.
+        `precision`: float32, int8, float16, or auto: float32 on CPUs, float16 on GPUs. Raises ArtifactError when the
+        model is missing or another one, ValueError when the library is not installed or cannot compute in this
+        precision here.
         """
-        name, *others = description.models
-        if others:
+        name, *further_networks = description.models
+        if further_networks:
             raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
-        part = description.models[name]
-        family = families()[part.family]
-        settings: Any = checked(family.model, part.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        weights = folder / part.weights
-        if not weights.is_file() or sha256(weights) != part.sha256:
+        network = description.models[name]
+        family = families()[network.family]
+        settings: Any = checked(family.model, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        weights = folder / network.weights
+        if not weights.is_file() or sha256(weights) != network.sha256:
             raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
         kind, _ = device_and_index(device)
         if precision == "auto":
@@ -69,7 +68,7 @@ class CTranslate2Translator(BaseTranslator):
         if family.imported:
             pieces = Pieces(folder, settings)
             names, affixes = pieces.names, pieces.affixes
-            # What ranks outputs is opened as our own networks are, in the precision of the machine.
+            # A model that only ranks outputs is opened as our own networks are, in the precision of the machine.
             precision = precision if precision in COMPUTE_TYPES else "float32"
         else:
             names, affixes = subwords.names(), None
@@ -117,7 +116,7 @@ class CTranslate2Translator(BaseTranslator):
         return decode(sources, settings, batch, scored, ranked, watch)
 
     def _decoder(self, several: bool) -> Callable[..., Hypotheses]:
-        """The function that decodes one batch, or several beside each other."""
+        """The function that decodes one batch, or several at once."""
         return (self.parallel if several else self.single).decode
 
     def _positions(self) -> int:

@@ -1,4 +1,4 @@
-"""A bundle as a folder for an engine that reads files of its own (`Engine.exports`), subwords included."""
+"""Exporting a bundle to a folder for an engine with its own file format (`Engine.exports`), subwords included."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
     if not serves(engine, family):
-        own = [other for other in families().values() if not other.imported]
-        served = ", ".join(other.name for other in own if serves(engine, other))
+        trained_families = [family for family in families().values() if not family.imported]
+        served = ", ".join(family.name for family in trained_families if serves(engine, family))
         raise ArtifactError(
             source, f"holds {bundle.description.system}", f"{engine.title} can hold systems of family {served} only"
         )
@@ -46,7 +46,7 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
 
 
 def _moved(building: Path, folder: Path) -> list[str]:
-    """Names of the files of `building`, which then lie in `folder` instead of older ones of their kinds."""
+    """Move the files of `building` to `folder`, in place of older files with the same suffixes; returns their names."""
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(exist_ok=True)
     names = sorted(path.name for path in building.iterdir())

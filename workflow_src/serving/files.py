@@ -11,11 +11,11 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tuple[Path, Path | None]]:
-    """Each file to read with the file to write; None: standard output.
+    """Pairs of a file to read and a file to write; None: standard output.
 
-    Of several files, of a folder's, and where it exists, `output` is the folder that gets a file of the same name (in a
-    folder, of the same path) for each; hidden files are left out. Raises ValueError where names or places clash, before
-    anything is read.
+    For several inputs, for a folder, or where `output` is a folder, translations are files in `output` of the same
+    names (for a folder, of the same relative paths); hidden files are left out. Raises ValueError where names or places
+    clash, before anything is read.
     """
     if not inputs:
         return [(STANDARD_INPUT, output)]
@@ -48,7 +48,7 @@ def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tupl
 
 
 def _files(path: Path) -> Iterator[tuple[Path, Path]]:
-    """A file with its name, or the files of a folder, however deep, with their paths in it."""
+    """A file with its name, or all files below a folder with their paths in it."""
     if not path.is_dir():
         if not path.exists():
             raise ArtifactError(path, "does not exist")

@@ -1,4 +1,4 @@
-"""Bundles that stages translate with, opened with the engine of a decode."""
+"""Opening bundles in stages, with the engine of a decode."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from workflow_src.serving.base import BaseTranslator
 
 
-def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
-    """The description of each needed system's folder, as inputs of a provenance: it holds the digests of the rest."""
-    return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
+def bundle_files(folders: dict[str, Path], systems: set[str], kind: str = "bundle") -> dict[str, Path]:
+    """The descriptions of the bundles of `systems`, as inputs of a provenance: they hold the digests of other files."""
+    return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in systems}
 
 
 def open_eager_translators(
-    folders: Mapping[str, Path], needed: set[str], machine: Machine
+    folders: Mapping[str, Path], systems: set[str], machine: Machine
 ) -> dict[str, BaseTranslator]:
-    """A translator for each needed system that has a folder."""
+    """Eager translators of those of `systems` that have a folder, by name."""
     from workflow_src.serving.translator import Translator
 
     return {
         # Eager, so that exported graphs in this machine's cache change no analysis.
         system: Translator.load(folder, machine.device, machine.precision, machine.threads, engine="eager")
         for system, folder in folders.items()
-        if system in needed
+        if system in systems
     }
 
 
 def open_translator(
     folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]
 ) -> BaseTranslator:
-    """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly.
+    """The translator of a bundle with a decode's engine and compute type; the default engine is eager.
 
     Raises ConfigError where the engine needs a GPU and there is none.
     """
@@ -56,7 +56,7 @@ def open_translator(
 
 
 def placement(settings: Mapping[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
-    """Device, precision and engine of `Translator.load` for a decode's engine and compute type."""
+    """The arguments device, precision and engine of `Translator.load` for a decode's engine and compute type."""
     compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
     mode = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
@@ -74,15 +74,15 @@ def _engine(settings: Mapping[str, Any]) -> Engine:
 
 
 def _only(engine: Engine) -> str | None:
-    """The one kind of devices that an engine which reads bundles serves on."""
+    """The only kind of device on which an engine runs that reads bundles; None where there are several."""
     return engine.devices[0] if len(engine.devices) == 1 and not engine.exports else None
 
 
 def _placed(engine: Engine, settings: Mapping[str, Any], device: str, precision: str) -> tuple[str, str]:
-    """Device and precision of bundles under an engine.
+    """Device and precision of bundles that an engine computes.
 
-    An engine with one kind of device keeps it, because elsewhere the mode's name selects another engine, and computes
-    in the decode's compute type, or makes it of float32.
+    An engine with one kind of device keeps it, because elsewhere the mode's name selects another engine. It reads
+    weights in bfloat16 where that is the decode's compute type, else in float32.
     """
     only = _only(engine)
     if only is None:
@@ -94,7 +94,7 @@ def _placed(engine: Engine, settings: Mapping[str, Any], device: str, precision:
 def open_role_translators(
     folders: Mapping[str, Path], machine: Machine, settings: Mapping[str, Any]
 ) -> dict[str, BaseTranslator]:
-    """Translators of the systems that a search works with, by role, where the decode's engine computes."""
+    """Translators of the systems of a search's roles, on the device of the decode's engine."""
     from workflow_src.serving.translator import Translator
 
     device, precision = _placed(_engine(settings), settings, machine.device, machine.precision)

@@ -24,15 +24,15 @@ def load_models(folder: Path, description: Description, runtime: Runtime) -> dic
     Raises ArtifactError when weights are missing, damaged or of another model.
     """
     models = {}
-    for name, part in description.models.items():
-        path = folder / part.weights
+    for name, network in description.models.items():
+        path = folder / network.weights
         if not path.is_file():
-            raise ArtifactError(folder, f"lacks {part.weights}", AGAIN)
-        if sha256(path) != part.sha256:
+            raise ArtifactError(folder, f"lacks {network.weights}", AGAIN)
+        if sha256(path) != network.sha256:
             raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", "copy the bundle again")
-        declared = registry.families()[part.family].model
-        checked(declared, part.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        model = build(part.family, part.model, part.sizes.model_dump(exclude_unset=True))
+        declared = registry.families()[network.family].model
+        checked(declared, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+        model = build(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
         load_weights(model, path)
         models[name] = _placed(model, runtime).eval()
     return models

@@ -1,4 +1,4 @@
-"""How far a translation is, on a terminal."""
+"""A progress bar of a translation, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SPEED_OVER = 600
 
 @contextlib.contextmanager
 def shown_progress(count: Callable[[], int | None], to_terminal: bool) -> Iterator[Callable[[float], None]]:
-    """Show lines done, of how many, and the time left on standard error, where that is a terminal.
+    """A progress bar on standard error, where that is a terminal: lines done, their total, and the time left.
 
-    `count` counts the lines, where they can be. The function that this context gives takes the lines done. Nothing is
-    shown where translations go to a terminal (`to_terminal`), which would be between them.
+    `count` returns the total, or None. The context's value is a function of the number of lines done. Nothing is shown
+    where translations go to a terminal (`to_terminal`): the bar would be between them.
     """
     if to_terminal or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _done: None

@@ -21,23 +21,23 @@ def translate_command(
 ) -> str:
     """The command as a line for a shell, without its input.
 
-    `folder` and `description` are of the bundle, `settings` those of the decode with what dev chose, and `systems` the
-    folders of other systems by role. Options that the bundle has as defaults are left out.
+    `folder` and `description` are those of the bundle, `settings` those of the decode with values chosen on dev, and
+    `systems` the folders of other systems by role. Options that are defaults of the bundle are left out.
     """
     values = settings_of(settings)
-    search, own = search_of(values), bundle.defaults(description, search_of(values))
+    search, defaults = search_of(values), bundle.defaults(description, search_of(values))
     words = ["--search", search.name] if search.name != description.defaults.get("search") else []
     kind = type(values)
     roles = kind.roles()
     for name, role in roles.items():
         system = getattr(values, name)
-        if system != own.get(name):
+        if system != defaults.get(name):
             words += [_option(name), systems[role] if system else "none"]
-    if any(getattr(values, name) is None and own.get(name) for name in roles):
+    if any(getattr(values, name) is None and defaults.get(name) for name in roles):
         # Without a carried system, defaults that were chosen for both do not apply.
-        own = {name: value for name, value in own.items() if name in roles}
+        defaults = {name: value for name, value in defaults.items() if name in roles}
     for name in kind.model_fields:
-        value, default = getattr(values, name), own.get(name, kind.default(name))
+        value, default = getattr(values, name), defaults.get(name, kind.default(name))
         if name not in roles and value != default:
             words += option_words(name, value)
     if description.plugins:

@@ -19,12 +19,12 @@ SMALL = 2**28
 def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> None:
     """Raises ConfigError where the hypotheses of a batch need more memory than is free.
 
-    What is counted is a lower bound: a search that passes may still run out of memory.
+    The estimate is a lower bound: a search that passes may still run out of memory.
     """
     search = search_of(settings)
     names = [name for name in settings.named("holds") if getattr(settings, name) > 1]
-    needed = search.bytes_held(settings, sizes)
-    if not names or needed < SMALL or needed <= (free := device_memory.available(device)):
+    needed_bytes = search.bytes_held(settings, sizes)
+    if not names or needed_bytes < SMALL or needed_bytes <= (free := device_memory.available(device)):
         return
     largest = max(names, key=lambda name: getattr(settings, name))
 
@@ -34,16 +34,16 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     def too_many(sentences: int) -> bool:
         return search.bytes_held(settings, dataclasses.replace(sizes, sentences=sentences)) > free
 
-    # How many values, and how many sentences, from 1 on, do fit.
+    # The largest value, and the largest number of sentences, that fit; 0 where none does.
     value = bisect.bisect_left(range(1, getattr(settings, largest)), True, key=too_much)
     batch = bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)
     cures = [f"{name} to {most}" for name, most in ((largest, value), ("batch", batch)) if most]
-    others = ", ".join(f"{name} {getattr(settings, name)}" for name in names if name != largest)
+    further = ", ".join(f"{name} {getattr(settings, name)}" for name in names if name != largest)
     count = "1 sentence" if sizes.sentences == 1 else f"{sizes.sentences} sentences"
     raise ConfigError(
         largest,
         getattr(settings, largest),
-        problem=f"search {search.name}{others and f' with {others}'} needs at least {needed / 1e9:,.1f} GB of memory "
-        f"for {count} of {sizes.length} subwords together, and {free / 1e9:,.1f} GB are free",
+        problem=f"search {search.name}{further and f' with {further}'} needs at least {needed_bytes / 1e9:,.1f} GB of "
+        f"memory for {count} of {sizes.length} subwords together, and {free / 1e9:,.1f} GB are free",
         hint=f"lower {' or '.join(cures) or f'{largest} and batch'}",
     )

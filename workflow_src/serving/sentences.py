@@ -25,13 +25,11 @@ SPANS = Placeholders()
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A sentence of a line, or a piece of one: the place of its line, the white space before it, and its text.
-
-    There is no white space before the first part of a line.
-    """
+    """A sentence of a line, or a piece of one: the index of its line, the white space before it (none before the first
+    part of a line), and its text."""
 
     line: int
-    before: str
+    space: str
     text: str
 
 
@@ -43,26 +41,26 @@ def whole_lines(lines: Sequence[str]) -> list[Part]:
 def split_lines(lines: Sequence[str], language: str) -> list[Part]:
     """The sentences of each line; a line without any text is one part.
 
-    `language` (ISO 639) says how sentences end and which words are abbreviations; languages that are not known are
-    split as English. No sentence ends within an address, a tag or the like.
+    `language` (ISO 639) selects rules for sentence ends and abbreviations; an unknown language is split as English. No
+    sentence ends within an address, a tag or the like.
     """
     code = two_letters(re.split("[-_]", language.lower())[0])
     parts: list[Part] = []
     for number, line in enumerate(lines):
-        before, first = "", len(parts)
+        space, first_part = "", len(parts)
         segments = sentencex.segment(code, line)
         if len(segments) > 1:
             text_of_line, spans = SPANS.mask(line)
-            following = iter(spans)
-            segments = [put_back(segment, following) for segment in sentencex.segment(code, text_of_line)]
+            next_spans = iter(spans)
+            segments = [put_back(segment, next_spans) for segment in sentencex.segment(code, text_of_line)]
         for segment in segments:
             text = segment.strip()
-            left, right = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
-            before += left
+            leading, trailing = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
+            space += leading
             if text:
-                parts.append(Part(number, before if len(parts) > first else "", text))
-                before = right
-        if len(parts) == first:
+                parts.append(Part(number, space if len(parts) > first_part else "", text))
+                space = trailing
+        if len(parts) == first_part:
             parts.append(Part(number, "", line))
     return parts
 
@@ -77,15 +75,15 @@ def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
 
 
 def _cut(part: Part, fits: Callable[[str], bool], spans: Sequence[tuple[int, int]]) -> list[Part]:
-    """`cut`, with the spans of the text: those of the whole, because a piece by itself may seem to have others."""
+    """`cut` with the `spans` of addresses and tags, found in the whole text: in a piece, other spans may match."""
     text = part.text
     if len(text) < 2 or fits(text):
         return [part]
     begin, end = _middle(text, spans)
-    left, right = Part(part.line, part.before, text[:begin]), Part(part.line, text[begin:end], text[end:])
-    before = [span for span in spans if span[1] <= begin]
-    after = [(first - end, last - end) for first, last in spans if first >= end]
-    return [*_cut(left, fits, before), *_cut(right, fits, after)]
+    first_half, second_half = Part(part.line, part.space, text[:begin]), Part(part.line, text[begin:end], text[end:])
+    spans_before = [span for span in spans if span[1] <= begin]
+    spans_after = [(first - end, last - end) for first, last in spans if first >= end]
+    return [*_cut(first_half, fits, spans_before), *_cut(second_half, fits, spans_after)]
 
 
 def cut_long(
@@ -98,14 +96,14 @@ def cut_long(
 ) -> list[Part]:
     """Parts of at most `most` subwords: longer ones are cut, with a warning.
 
-    `sizes` are those of parts in subwords, `size` counts those of a text. Warnings begin with `place`, and count lines
-    from `first_line`.
+    `sizes` are numbers of subwords of the parts; `size` counts the subwords of a text. Warnings begin with `place`, and
+    count lines from `first_line`.
     """
     pieces: list[Part] = []
     for part, number in zip(parts, sizes, strict=True):
-        own = [part] if number <= most else cut(part, lambda text: size(text) <= most)
-        pieces += own
-        if len(own) > 1:
+        pieces_of_part = [part] if number <= most else cut(part, lambda text: size(text) <= most)
+        pieces += pieces_of_part
+        if len(pieces_of_part) > 1:
             log.warning(
                 "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut into %d "
                 "parts",
@@ -113,20 +111,20 @@ def cut_long(
                 first_line + part.line,
                 number,
                 most,
-                len(own),
+                len(pieces_of_part),
             )
     return pieces
 
 
-def _middle(text: str, whole: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Begin and end of the white space at which a text with the spans `whole` is cut in two."""
+def _middle(text: str, protected: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Begin and end of the white space at which a text is cut in two, outside of the `protected` spans if possible."""
     size = len(text)
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
-        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in whole)]
+        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in protected)]
         if outside:
             return min(outside, key=lambda span: abs(sum(span) - size))
-    edges = {edge for span in whole if span[0] < size // 2 < span[1] for edge in span} - {0, size}
+    edges = {edge for span in protected if span[0] < size // 2 < span[1] for edge in span} - {0, size}
     middle = min(edges, key=lambda edge: abs(2 * edge - size), default=size // 2)
     return middle, middle
 
@@ -135,14 +133,14 @@ def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:
     """Text before the translation of each part: its own white space, or a space where the target language has spaces
     between words and the source language has none."""
     space = " " if spaced(target) and not spaced(source) else ""
-    first = [number == 0 or parts[number - 1].line != part.line for number, part in enumerate(parts)]
-    return ["" if begins else part.before or space for begins, part in zip(first, parts, strict=True)]
+    starts_line = [number == 0 or parts[number - 1].line != part.line for number, part in enumerate(parts)]
+    return ["" if begins else part.space or space for begins, part in zip(starts_line, parts, strict=True)]
 
 
-def join(texts: Sequence[str], before: Sequence[str]) -> str:
-    """The line of translations with the white space before each; empty translations are left out."""
+def join(texts: Sequence[str], spaces: Sequence[str]) -> str:
+    """The translations as one line, with the white space before each; empty translations are left out."""
     line = ""
-    for text, gap in zip(texts, before, strict=True):
+    for text, gap in zip(texts, spaces, strict=True):
         if text:
             line += gap + text if line else text
     return line

@@ -17,10 +17,10 @@ from workflow_src.types import Ranked
 class Hypothesis:
     """A translation of a line, or of a sentence.
 
-    score     what the search ranks by; of a line, the sum over its sentences
-    subwords  as the search put them out, before repetitions are removed
-    origins   for each of these the place in `Translation.source` that it was read off, from 0; None where the search
-              does not know, or was not asked
+    score     of the search's ranking; of a line, the sum over its sentences
+    subwords  output of the search, before repetitions are removed
+    origins   for each subword the position in `Translation.source` that it was read off, from 0; None where the search
+              does not know it, or it was not requested
     """
 
     text: str
@@ -31,10 +31,10 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """The hypotheses of a line with different texts, best first, and the subwords that the model reads.
+    """The hypotheses of a line with different texts, best first, and the source subwords that the model reads.
 
-    Each sentence's end is one of these. `family: ctranslate2` has its model's own, with `source_prefix` and
-    `source_suffix` around each sentence, and no end that CTranslate2 itself adds.
+    These include the end symbol of each sentence. For `family: ctranslate2` they are the model's own subwords, with
+    `source_prefix` and `source_suffix` around each sentence, without an end symbol that CTranslate2 itself adds.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -51,7 +51,7 @@ class Translation:
 
 @dataclasses.dataclass(frozen=True)
 class Extras:
-    """What callers get beside text: so many hypotheses, scores, and the source subwords that outputs were read off."""
+    """Requested details of translations: number of hypotheses, scores, and origins (source subwords of outputs)."""
 
     n_best: int | None = None
     scores: bool = False
@@ -66,7 +66,7 @@ PLAIN = Extras()
 
 
 def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Hypotheses, best first, without those whose text a better one has, or whose score is not finite.
+    """Hypotheses with different texts and finite scores, best first.
 
     The first always stays: it is the translation.
     """
@@ -86,61 +86,61 @@ def of_sentences(
 ) -> list[Translation]:
     """The translations of sentences from all their hypotheses.
 
-    `texts` are those of all hypotheses, one after another, `origins` the source positions of their subwords, which
-    `pieces_of` names, `sources` the subwords of the sources by name.
+    `texts` are those of all hypotheses, one after another; `origins` are the source positions of their subwords;
+    `sources` are the source subwords. `pieces_of` turns ids into subwords.
     """
-    following = iter(texts)
+    next_texts = iter(texts)
     translations = []
-    for number, (own, source) in enumerate(zip(ranked, sources, strict=True)):
+    for number, (pairs, source) in enumerate(zip(ranked, sources, strict=True)):
         hypotheses = []
-        for place, (score, tokens) in enumerate(own):
+        for place, (score, tokens) in enumerate(pairs):
             pieces = tuple(pieces_of(tokens)) if pieces_of else ()
-            read_off = None if origins is None else tuple(origins[number][place])
-            hypotheses.append(Hypothesis(next(following), score, pieces, read_off))
+            positions = None if origins is None else tuple(origins[number][place])
+            hypotheses.append(Hypothesis(next(next_texts), score, pieces, positions))
         translations.append(Translation(tuple(distinct(hypotheses)), tuple(source)))
     return translations
 
 
 def of_lines(
-    sentences: Sequence[Translation], parts: Sequence[Part], before: Sequence[str], count: int
+    sentences: Sequence[Translation], parts: Sequence[Part], spaces: Sequence[str], count: int
 ) -> list[Translation]:
     """The translations of lines from those of their parts; see `of_line`."""
     translations = []
     for _, numbers in itertools.groupby(range(len(parts)), key=lambda number: parts[number].line):
-        own = list(numbers)
-        line = slice(own[0], own[-1] + 1)
-        if len(own) > 1:
-            translations.append(of_line(sentences[line], before[line], count))
+        first, *further = numbers
+        line = slice(first, first + 1 + len(further))
+        if further:
+            translations.append(of_line(sentences[line], spaces[line], count))
         else:
-            sentence = sentences[own[0]]
+            sentence = sentences[first]
             translations.append(dataclasses.replace(sentence, hypotheses=sentence.hypotheses[:count]))
     return translations
 
 
-def of_line(sentences: Sequence[Translation], before: Sequence[str], count: int) -> Translation:
+def of_line(sentences: Sequence[Translation], spaces: Sequence[str], count: int) -> Translation:
     """The translation of a line from those of its sentences, with the white space before each.
 
-    Its hypotheses are the `count` combinations with the largest sums of scores: exact, because what is not among the
-    best of the first sentences can never become so with one sentence more.
+    Its hypotheses are the `count` combinations with the largest sums of scores. This is exact: a combination that is
+    not among the best of the first sentences cannot become so with one sentence more.
     """
     best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for sentence in sentences:
-        longer = [(total + one.score, (*chosen, one)) for total, chosen in best for one in sentence.hypotheses]
-        # Of equal sums the first comes first, so that the best is that of all sentences.
+        longer = [(total + h.score, (*chosen, h)) for total, chosen in best for h in sentence.hypotheses]
+        # Stable for equal sums, so that the best hypothesis of a line has the best of each sentence.
         best = heapq.nlargest(count, longer, key=lambda pair: pair[0])
     starts = [0, *itertools.accumulate(len(sentence.source) for sentence in sentences)]
-    hypotheses = [_joined(total, chosen, before, starts) for total, chosen in best]
-    return Translation(tuple(distinct(hypotheses)), tuple(piece for one in sentences for piece in one.source))
+    hypotheses = [_joined(total, chosen, spaces, starts) for total, chosen in best]
+    return Translation(tuple(distinct(hypotheses)), tuple(piece for sentence in sentences for piece in sentence.source))
 
 
-def _joined(total: float, chosen: Sequence[Hypothesis], before: Sequence[str], starts: Sequence[int]) -> Hypothesis:
+def _joined(total: float, chosen: Sequence[Hypothesis], spaces: Sequence[str], starts: Sequence[int]) -> Hypothesis:
     """One hypothesis of a line; `starts` are the places of sentences among the line's source subwords."""
     origins: tuple[int, ...] | None = None
-    if all(one.origins is not None for one in chosen):
-        every = zip(starts, chosen, strict=False)
-        origins = tuple(start + origin for start, one in every for origin in one.origins or ())
-    subwords = tuple(piece for one in chosen for piece in one.subwords)
-    return Hypothesis(join([one.text for one in chosen], before), total, subwords, origins)
+    if all(hypothesis.origins is not None for hypothesis in chosen):
+        sentences = zip(starts, chosen, strict=False)
+        origins = tuple(start + origin for start, hypothesis in sentences for origin in hypothesis.origins or ())
+    subwords = tuple(piece for hypothesis in chosen for piece in hypothesis.subwords)
+    return Hypothesis(join([hypothesis.text for hypothesis in chosen], spaces), total, subwords, origins)
 
 
 def text_lines(number: int, translation: Translation, numbered: bool, scored: bool) -> Iterator[str]:
@@ -154,14 +154,14 @@ def text_lines(number: int, translation: Translation, numbered: bool, scored: bo
 def json_line(translation: Translation) -> str:
     """The translation as a line of JSON; origins are left out where the search does not know them."""
     hypotheses = [
-        {"text": one.text, "score": _number(one.score), "subwords": one.subwords}
-        | ({} if one.origins is None else {"origins": one.origins})
-        for one in translation.hypotheses
+        {"text": hypothesis.text, "score": _number(hypothesis.score), "subwords": hypothesis.subwords}
+        | ({} if hypothesis.origins is None else {"origins": hypothesis.origins})
+        for hypothesis in translation.hypotheses
     ]
     content = {"text": translation.text, "score": _number(translation.score), "source": translation.source}
     return json.dumps(content | {"hypotheses": hypotheses}, ensure_ascii=False)
 
 
 def _number(score: float) -> float | None:
-    """A score as JSON has numbers: None where it is not finite."""
+    """The score, or None where it is not finite: JSON has no such numbers."""
     return score if math.isfinite(score) else None

@@ -42,7 +42,7 @@ class Translator(BaseTranslator):
         super().__init__(description, models, subwords, runtime)
         self._fast: Opened | None = None
         self._automatic = True
-        # Sentences that were translated without a graph, and what has none.
+        # Numbers of sentences translated without a graph, and failed exports.
         self._counted: dict[tuple[SearchSettings, bool, bool], int] = {}
         self._failed: set[tuple[SearchSettings, bool, bool]] = set()
         self._networks: dict[SearchSettings, dict[str, nn.Module]] = {}
@@ -59,8 +59,7 @@ class Translator(BaseTranslator):
         """Read a bundle folder, or the folder of another engine.
 
         `device`: auto, cpu, cuda or cuda:N. `precision`: auto, float32 or bfloat16 (int8 and float16 for folders of
-        other engines). `threads`: CPU threads, unchanged by default. `engine`: what computes where it can serve, see
-        `use`.
+        other engines). `threads`: CPU threads, unchanged by default. `engine`: see `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
         ConfigError for a device that this machine lacks or an engine that cannot serve.
@@ -69,7 +68,7 @@ class Translator(BaseTranslator):
         check_threads(threads)
         description = read_bundle(folder)
         if description.engine is not None:
-            imported = any(registry.families()[part.family].imported for part in description.models.values())
+            imported = any(registry.families()[network.family].imported for network in description.models.values())
             # A model that was made elsewhere has no other engine.
             if engine != "auto" and not (imported and engine == EAGER):
                 problem = f"it is for bundles, and {folder} is the folder of another engine"
@@ -80,23 +79,25 @@ class Translator(BaseTranslator):
         set_threads(threads)
         models = load_models(folder, description, runtime)
         if not any(parameter.dtype == runtime.dtype for model in models.values() for parameter in model.parameters()):
-            # No part was narrowed: all compute in float32.
+            # No layer was narrowed: all compute in float32.
             runtime = dataclasses.replace(runtime, dtype=torch.float32)
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
-        """Compute by `engine`: eager, fast, fast-int8, or auto (what is faster here, see docs/inference.md).
+        """Select the engine: eager, fast, fast-int8, or auto (the faster one here, see docs/inference.md).
 
-        What fast is depends on the device: an engine of `engines/` that has such a mode there. What it does not serve
-        (`Engine.serves`), and traces, are eager. Raises ValueError where `engine` cannot serve; auto always can.
+        fast and fast-int8 are modes of an engine of `engines/`, which depends on the device. Traces, and searches that
+        it does not serve (`Engine.serves`), are eager. Raises ValueError where `engine` cannot serve; auto always can.
         """
         families = [family for _, family in self._families]
         self._automatic, self._fast = engine == "auto", None
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
             # Networks that only fill roles are arguments of a search, and may be of the same families.
-            own = {family.name: self.models[name] for name, family in self._families if name not in self._others}
-            self._fast = open_engine(declared, own, self.engine, self.runtime.device)
+            networks = {
+                family.name: self.models[name] for name, family in self._families if name not in self._role_networks
+            }
+            self._fast = open_engine(declared, networks, self.engine, self.runtime.device)
         return self
 
     def search_ids(
@@ -156,17 +157,17 @@ class Translator(BaseTranslator):
         positions: list[list[list[int]]] = [[[]] for _ in sources]
         for rows in longest_first(sources, batch):
             source = pad([sources[row] for row in rows], eos=True).to(self.runtime.device, non_blocking=True)
-            own = origins_of(networks, source, settings, [outputs[row] for row in rows])
-            for row, values in zip(rows, own, strict=True):
+            origins = origins_of(networks, source, settings, [outputs[row] for row in rows])
+            for row, values in zip(rows, origins, strict=True):
                 positions[row] = values
         return positions
 
     def networks(
         self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None = None
     ) -> dict[str, nn.Module]:
-        """The networks that a search works with, by role.
+        """The networks of a search by role.
 
-        Raises ConfigError for a role that nothing fills, and for a search that the networks were not trained for.
+        Raises ConfigError for a role without a network, and for a search that the networks were not trained for.
         """
         if systems:
             return self._find(settings, systems)
@@ -179,17 +180,19 @@ class Translator(BaseTranslator):
         declared = registry.search_of(settings)
         check_roles(systems, settings)
         for name, family in self._families:
-            if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
+            if name not in self._role_networks and (
+                reason := family.refuses(self.models[name].config, declared, settings)
+            ):
                 problem = f"with family {family.name} it {reason}"
                 raise ConfigError("search", declared.name, problem=problem)
-        needed = registry.needs(settings)
+        roles = registry.needs(settings)
         carried = bundle.roles(self.description)
-        others = registry.of_the_family(settings, carried)
-        named = {role: self.models[name] for role, name in others.items()}
+        family_roles = registry.of_the_family(settings, carried)
+        named = {role: self.models[name] for role, name in family_roles.items()}
         for name, role in settings.roles().items():
-            other = systems.get(role)
-            if other is not None:
-                named[role] = self._network_of(other, name, needed[role])
+            translator = systems.get(role)
+            if translator is not None:
+                named[role] = self._network_of(translator, name, roles[role])
             elif role in carried and getattr(settings, name) == self.description.defaults.get(name):
                 named[role] = self.models[carried[role]]
             elif getattr(settings, name) is not None:
@@ -199,34 +202,34 @@ class Translator(BaseTranslator):
                     problem="its bundle is not open",
                     hint=f"open it with Translator.load, and give the translator as {name}",
                 )
-        own = [(self.models[name], family) for name, family in self._families]
-        return registry.fill(needed, own, named)
+        own_networks = [(self.models[name], family) for name, family in self._families]
+        return registry.fill(roles, own_networks, named)
 
-    def _network_of(self, other: BaseTranslator, name: str, role: Role) -> nn.Module:
-        """The network of another system that fills a role. Raises ConfigError for one that cannot."""
-        system = other.description.system
-        if not other.models:
+    def _network_of(self, translator: BaseTranslator, name: str, role: Role) -> nn.Module:
+        """The network of another system for a role. Raises ConfigError where it cannot fill the role."""
+        system = translator.description.system
+        if not translator.models:
             problem = "it is the folder of another engine, which scores no given text"
             raise ConfigError(name, system, problem=problem, hint="give its bundle")
-        network, family = other._families[0]
-        has = family.traits - family.lacks(getattr(other.models[network], "config", None))
-        if role.trait is not None and role.trait not in has:
+        network, family = translator._families[0]
+        traits = family.traits - family.lacks(getattr(translator.models[network], "config", None))
+        if role.trait is not None and role.trait not in traits:
             fitting = " or ".join(
                 family_name for family_name, candidate in registry.families().items() if role.trait in candidate.traits
             )
             problem = f"no system that {phrase(role.trait)}"
             raise ConfigError(name, system, problem=problem, hint=f"give the bundle of one of family {fitting}")
-        if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:
+        if "subwords" in role.agree and translator.subwords.digest != self.subwords.digest:
             problem = "it was trained with other subwords than this system"
             raise ConfigError(name, system, problem=problem, hint="give one trained on the same recipe")
-        if family.imported and other.subwords.placeholders is not None:
+        if family.imported and translator.subwords.placeholders is not None:
             raise ConfigError(name, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
-        return other.models[network]
+        return translator.models[network]
 
     def _faster(
         self, settings: SearchSettings, networks: dict[str, nn.Module], alone: bool, scored: bool, number: int
     ) -> Opened | None:
-        """The engine that computes `number` sentences, one at a time or together, where that is not our own code."""
+        """The engine for `number` sentences, one at a time (`alone`) or in batches; None for our own code."""
         fast = self._fast
         if fast is None or why_not(fast.declared, self._families[0][1], settings):
             return None
@@ -236,7 +239,7 @@ class Translator(BaseTranslator):
             return None
         if fast.ready(settings, scored, networks, alone):
             return fast
-        # With engine auto, an export, which takes seconds, waits until enough sentences were translated without.
+        # With engine auto, an export, which takes seconds, waits until enough sentences were translated without it.
         key = settings, scored, alone
         self._counted[key] = self._counted.get(key, 0) + number
         if self._counted[key] < EXPORT_PAYS or key in self._failed:
@@ -258,4 +261,4 @@ class Translator(BaseTranslator):
 
     @functools.cached_property
     def _longest(self) -> int:
-        return min(max_positions(model) for name, model in self.models.items() if name not in self._others)
+        return min(max_positions(model) for name, model in self.models.items() if name not in self._role_networks)

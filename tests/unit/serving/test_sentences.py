@@ -61,7 +61,7 @@ def test_white_space_between_sentences_is_kept_and_that_around_a_line_is_not():
 @given(strategies.text(MARKS), strategies.sampled_from(["de", "en", "zh", "xx"]))
 def test_parts_of_a_line_are_the_line(line, language):
     parts = split_lines([line], language)
-    assert "".join(part.before + part.text for part in parts).strip() == line.strip()
+    assert "".join(part.space + part.text for part in parts).strip() == line.strip()
     assert len(parts) == 1 or all(part.text and part.text == part.text.strip() for part in parts)
     assert whole_lines([line]) == [Part(0, "", line)]
 
@@ -71,7 +71,7 @@ def test_pieces_fit_and_are_the_text(text, most):
     text = text.strip()
     pieces = cut(Part(7, "\t", text), lambda piece: len(piece) <= most)
     assert all(len(piece.text) <= most and piece.line == 7 for piece in pieces)
-    assert pieces[0].before == "\t" and "".join(piece.before + piece.text for piece in pieces) == "\t" + text
+    assert pieces[0].space == "\t" and "".join(piece.space + piece.text for piece in pieces) == "\t" + text
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ SPANS = ["http://a.b/?q=X!Y", "<a title='Bir. Iki, ve'>", "{{ x }}", "%1", "a.b@
 def test_no_span_is_divided_between_sentences(line):
     places = Placeholders().places
     parts = split_lines([line], "en")
-    assert line.strip() == "".join(part.before + part.text for part in parts).strip()
+    assert line.strip() == "".join(part.space + part.text for part in parts).strip()
     ends, end = set(), len(line) - len(line.lstrip())
     for part in parts:
-        end += len(part.before + part.text)
+        end += len(part.space + part.text)
         ends.add(end)
     assert not any(begin < end < stop for end in ends for begin, stop in places(line))
 
@@ -119,9 +119,9 @@ def test_no_span_is_cut_unless_it_is_all_that_is_left(text):
     places = Placeholders().places
     longest = max([1, *(stop - begin for begin, stop in places(text))])
     pieces = cut(Part(0, "", text), lambda piece: len(piece) <= longest)
-    assert "".join(piece.before + piece.text for piece in pieces) == text
+    assert "".join(piece.space + piece.text for piece in pieces) == text
     place, cuts = 0, set()
     for piece in pieces:
-        cuts |= {place, place + len(piece.before)}
-        place += len(piece.before + piece.text)
+        cuts |= {place, place + len(piece.space)}
+        place += len(piece.space + piece.text)
     assert not any(begin < point < stop for point in cuts for begin, stop in places(text))
