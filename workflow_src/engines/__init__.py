@@ -1,4 +1,4 @@
-"""What computes a decode: our own code, or another library. Declarations only; each file has the code of one engine."""
+"""Declarations of engines, which compute a decode: our own code or another library. Other files have their code."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def _programs(_family: Family, search: Search, settings: SearchSettings) -> str 
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):
         return f"cannot compute search {search.name} {reason}; remove one of the two"
-    # What reads a graph's outputs may work with other systems beside it.
+    # The function that reads a graph's outputs may use other systems.
     return _alone(settings) if search.graph is None else None
 
 
 def _alone(settings: SearchSettings) -> str | None:
-    other = _named(settings)
-    return f"computes one system's networks, not those of a {other}; remove one of the two" if other else None
+    setting = _named(settings)
+    return f"computes one system's networks, not those of a {setting}; remove one of the two" if setting else None
 
 
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
-    # Logits are read on their device, where other systems may stand beside the graph.
+    # The function that reads logits on their device may use other systems.
     return (None if search.logits else _alone(settings)) or _programs(family, search, settings)
 
 
@@ -44,8 +44,8 @@ def _beams(family: Family, search: Search, settings: SearchSettings) -> str | No
     # Families of models made elsewhere declare the engine that computes them.
     if family.name not in BEAM_FAMILIES and family.engine != CTRANSLATE2.name:
         return f"computes systems of family {', '.join(BEAM_FAMILIES)} only, not of {family.name}; remove the engine"
-    if other := _named(settings):
-        return f"takes no {other}; remove one of the two"
+    if setting := _named(settings):
+        return f"takes no {setting}; remove one of the two"
     return None
 
 

@@ -32,7 +32,7 @@ class Opened:
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
-        `networks` are all that the search works with, by role; None: those of the system itself.
+        `networks` are those of the search by role; None: those of the system itself.
         """
         return self.inner.translate(sources, settings, scored, networks)
 
@@ -43,11 +43,11 @@ class Opened:
         networks: Networks | None = None,
         alone: bool = True,
     ) -> bool:
-        """Whether sentences can be translated without seconds of preparation, one by itself or several together."""
+        """Whether single sentences (`alone`), or batches, can be translated without seconds of preparation."""
         return self.inner.ready(settings, scored, networks, alone)
 
     def gains(self, settings: SearchSettings, alone: bool) -> bool:
-        """Whether it is faster than our own code for one sentence, or for several together."""
+        """Whether the engine is faster than our own code for single sentences (`alone`), or for batches."""
         return alone or self.inner.gains_in_batches(settings)
 
     def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
@@ -58,28 +58,30 @@ class Opened:
 def choose_mode(
     engine: str, device: str, precision: str, family: Family, searches: Sequence[str]
 ) -> tuple[str, Engine | None]:
-    """The mode (eager, fast, fast-int8) for these settings, and the engine that has it; None is our own code.
+    """The mode (eager, fast, fast-int8) for these settings, and its engine; None is our own code.
 
     Raises ValueError for a mode that is unknown or cannot serve any of the searches on this device.
     """
-    of_system = [registry.searches()[name] for name in searches]
+    system_searches = [registry.searches()[name] for name in searches]
     offered = [declared for declared in registry.engines().values() if set(declared.modes.values()) - {EAGER}]
     serving = [
         declared
         for declared in offered
-        if any(declared.serves(family, search, search.settings()) is None for search in of_system)
+        if any(declared.serves(family, search, search.settings()) is None for search in system_searches)
     ]
     mode, kind = choose_engine(engine, device, precision, bool(serving)), device.split(":")[0]
     if mode == EAGER:
         return mode, None
-    here = [declared for declared in offered if kind in declared.devices and mode in declared.modes.values()]
-    for declared in here:
+    on_device = [declared for declared in offered if kind in declared.devices and mode in declared.modes.values()]
+    for declared in on_device:
         if declared in serving:
             return mode, declared
     if engine == "auto":
         return EAGER, None
-    why = f"{here[0].name} {why_not(here[0], family, of_system[0].settings())}" if here else f"none on {kind}"
-    raise ConfigError("engine", engine, problem=why, hint="use engine eager")
+    problem = f"none on {kind}"
+    if on_device:
+        problem = f"{on_device[0].name} {why_not(on_device[0], family, system_searches[0].settings())}"
+    raise ConfigError("engine", engine, problem=problem, hint="use engine eager")
 
 
 def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str | None:

@@ -1,9 +1,8 @@
 """Greedy and beam search by CTranslate2, with the settings and the limits of our own search (`searches`).
 
-The library takes one longest length a call, ours is one a sentence. Sentences are therefore decoded in batches of
-similar length with the largest limit among them; those whose hypotheses went beyond their own limit are decoded once
-more alone. Hypotheses that a limit cuts are the only ones that can differ from ours: we let every hypothesis end
-there, the library stops.
+The library takes one length limit per call, our search one per sentence. Sentences are therefore decoded in batches of
+similar length with the largest of their limits; sentences with hypotheses beyond their own limit are decoded once more
+alone. Only hypotheses that a limit cuts can differ from ours: we let every hypothesis end there, the library stops.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SETTINGS = ("beam", "length_penalty", "max_length_ratio")
 
 
 def device_and_index(device: str) -> tuple[str, int]:
-    """`auto`, `cpu`, `cuda` or `cuda:N` as the library names it. auto is a GPU if it sees one.
+    """The library's kind and index of the device `auto`, `cpu`, `cuda` or `cuda:N`; auto is a GPU if there is one.
 
     Raises ValueError for a device that this machine lacks.
     """
@@ -40,7 +39,7 @@ def device_and_index(device: str) -> tuple[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Affixes:
-    """Tokens around sentences that models made elsewhere need, and the one that ends an output."""
+    """Tokens of models made elsewhere: those around sentences, and the end symbol of outputs."""
 
     source_prefix: tuple[str, ...] = ()
     source_suffix: tuple[str, ...] = ()
@@ -49,10 +48,10 @@ class Affixes:
 
 
 class Engine:
-    """A CTranslate2 model folder, loaded. `pieces` name the ids of both sides, as they did when it was written.
+    """A loaded CTranslate2 model folder. `pieces` are the subwords of the ids of both sides, as when it was written.
 
-    `inter_threads` batches are decoded beside each other, each with `intra_threads` threads. `affixes` stand around
-    sentences, and are no part of sources and outputs here.
+    `inter_threads` batches are decoded at once, each with `intra_threads` threads. `affixes` are tokens around
+    sentences; sources and outputs here do not have them.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class Engine:
         options: dict[str, Any],
         asynchronous: bool,
     ) -> Iterator[tuple[list[int], list[Any]]]:
-        """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
+        """(group, its results) for groups of sentences; `asynchronous`: several at once, as threads allow."""
         prefix = list(self.affixes.target_prefix)
         started = [
             self.translator.translate_batch(
@@ -188,7 +187,7 @@ class Engine:
             yield group, [result.result() for result in results] if asynchronous else results
 
     def source_words(self, source: Sequence[int]) -> list[str]:
-        """Tokens of a source with those around it."""
+        """Tokens of a source, with affixes."""
         affixes = self.affixes
         return [*affixes.source_prefix, *(self.source_pieces[i] for i in source), *affixes.source_suffix]
 
@@ -208,8 +207,8 @@ class Engine:
         return [sum(result.log_probs) for result in results]
 
     def _ended(self, result: Any, limit: int, sentence: int) -> Ranked:
-        """Scores (0 where there are none) and ids of the hypotheses that ended, best first; of the best at all, where
-        none did."""
+        """Scores (0 where there are none) and ids of the hypotheses that ended, best first; where none did, of the best
+        hypothesis, cut at the limit."""
         scores = result.scores or [0.0] * len(result.hypotheses)
         outputs = [pieces[len(self.affixes.target_prefix) :] for pieces in result.hypotheses]
         ended = [

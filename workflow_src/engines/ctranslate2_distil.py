@@ -18,14 +18,14 @@ from workflow_src.types import Hypotheses, max_positions
 def distil(
     network: nn.Module, subwords: Subwords, runtime: Runtime, threads: int
 ) -> Callable[[list[list[int]], Any, int], tuple[Hypotheses, list[int]]]:
-    """(source ids, beam settings, batch) -> hypotheses in float32, and the places of those that a limit cut.
+    """(source ids, beam settings, batch) -> hypotheses in float32, and indices of sentences with cut hypotheses.
 
-    Where the longest length cuts a hypothesis, the library stops and our own search goes on: the two may differ there.
+    Where the length limit cuts a hypothesis, the library stops and our own search goes on: the two may differ there.
     """
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:
         write_model(network, subwords.names(), folder)
-        # Batches beside each other, one thread each: threads within a batch gain little on models of this size.
+        # Several batches at once, one thread each: threads within a batch gain little for models of this size.
         engine = Engine(
             folder,
             subwords.names(),

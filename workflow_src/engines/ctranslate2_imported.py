@@ -1,7 +1,7 @@
 """A CTranslate2 model that was made elsewhere, as a network over the subwords of a recipe.
 
-Outputs are ids of the recipe's subwords, as of all its systems. In between there is text: sources are put together and
-cut into the model's own subwords; what the model writes is normalised as targets of the corpus are.
+Outputs are ids of the recipe's subwords, as for all systems of the recipe. Sources are detokenised and encoded in the
+model's own subwords; the text of its outputs is normalised as targets of the corpus are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAIRS = 64
 
 
 class Pieces:
-    """The vocabularies and SentencePiece models of such a model; ids are places in its vocabularies."""
+    """The vocabularies and SentencePiece models of a model made elsewhere; ids are indices in its vocabularies."""
 
     def __init__(self, folder: Path, settings: CTranslate2Config):
         """Raises ArtifactError for a file that cannot be read, ConfigError for a token that no vocabulary has."""
@@ -77,7 +77,7 @@ class Pieces:
             )
 
     def encode(self, lines: list[str], side: str) -> list[list[int]]:
-        """Ids of every line, without what stands before and after it."""
+        """Ids of every line, without affixes."""
         ids = self._ids[side]
         unknown = ids.get(self.unknown, 0)
         return [[ids.get(piece, unknown) for piece in pieces] for pieces in self._models[side].encode_as_pieces(lines)]
@@ -112,7 +112,7 @@ def _model(path: Path) -> SentencePieceProcessor:
 
 
 class Source(list[int]):
-    """The model's own subwords of a line, and the line itself, whose placeholders outputs get back."""
+    """The model's own subwords of a line, and the line itself, from which outputs take their placeholders."""
 
     def __init__(self, ids: list[int], line: str):
         super().__init__(ids)
@@ -120,8 +120,8 @@ class Source(list[int]):
 
 
 class ImportedModel(nn.Module):
-    """Translates and scores in ids of `subwords`; `single` and `parallel` are the model, opened for few and for many
-    sentences."""
+    """A model that translates and scores in ids of `subwords`; `single` and `parallel` are its engines for few and for
+    many sentences."""
 
     def __init__(
         self,
@@ -146,12 +146,12 @@ class ImportedModel(nn.Module):
 
     @property
     def longest_source(self) -> int:
-        """Own subwords of the longest source."""
+        """Length of the longest source, in the model's own subwords."""
         affixes = self.pieces.affixes
         return self.single.max_positions - len(affixes.source_prefix) - len(affixes.source_suffix) - self.pieces.adds
 
     def lengths(self, lines: list[str]) -> list[int]:
-        """Own subwords of every line."""
+        """Length of every line, in the model's own subwords."""
         return [len(source) for source in self.encode(lines)]
 
     def translate(self, lines: list[str], settings: SearchSettings, batch: int, scored: bool = True) -> Hypotheses:
@@ -167,30 +167,31 @@ class ImportedModel(nn.Module):
         ranked: bool = False,
         watch: Watch | None = None,
     ) -> Hypotheses:
-        """`translate` for lines that are encoded."""
+        """`translate` for encoded lines."""
         engine = self.parallel if len(sources) > batch else self.single
         hypotheses = engine.decode(sources, settings, batch, scored, ranked, watch)
         lines = [source.line if isinstance(source, Source) else "" for source in sources]
         tokens = self._targets(hypotheses.tokens, lines)
         if hypotheses.ranked is None:
             return Hypotheses(tokens, hypotheses.scores, hypotheses.steps)
-        own = hypotheses.ranked()
+        by_sentence = hypotheses.ranked()
         outputs = iter(
             self._targets(
-                [ids for every in own for _, ids in every],
-                [line for line, every in zip(lines, own, strict=True) for _ in every],
+                [ids for pairs in by_sentence for _, ids in pairs],
+                [line for line, pairs in zip(lines, by_sentence, strict=True) for _ in pairs],
             )
         )
-        hypotheses_by_row: list[Ranked] = [[(score, next(outputs)) for score, _ in every] for every in own]
-        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: hypotheses_by_row)
+        ranked_targets: list[Ranked] = [[(score, next(outputs)) for score, _ in pairs] for pairs in by_sentence]
+        return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: ranked_targets)
 
     def _targets(self, outputs: list[list[int]], lines: list[str]) -> list[list[int]]:
-        """Ids of the recipe's subwords of outputs, with the placeholders of the lines that they translate."""
+        """Ids of outputs in the recipe's subwords, with the placeholders of their source lines."""
         texts = [self.target.line(text) for text in self.pieces.decode(outputs)]
         return self.subwords.encode_target(texts, lines)
 
     def scoring_states(self, source: Tensor) -> _Sources:
-        """Own subwords of source (B, S). Raises ValueError where ids have placeholders, whose text they lack."""
+        """Source (B, S) in the model's own subwords. Raises ValueError for ids with placeholders, whose text is
+        missing."""
         return _Sources(self.encode(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
 
     def log_probability(self, states: _Sources, target: Tensor) -> Tensor:

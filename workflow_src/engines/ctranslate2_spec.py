@@ -1,10 +1,10 @@
 """An autoregressive Transformer as a CTranslate2 model folder, built with that library's own `specs` from our weights.
 
-What CTranslate2 computes then is what our Transformer computes: embeddings times sqrt(D) plus our table of positions
-(its own sines and cosines are arranged otherwise), pre-norm with a last norm or post-norm without, ReLU, one embedding
-for everything where the vocabulary is joint, and our bias of the output. Padding and the start symbol, which our
-search never puts out, get a bias so low that their probability is 0. In our search their probability, which is close to
-0 in a trained model, stays in the normaliser.
+CTranslate2 then computes our Transformer: embeddings times sqrt(D) plus our table of positions (its own sines and
+cosines are arranged otherwise), pre-norm with a last norm or post-norm without, ReLU, one embedding for everything
+where the vocabulary is joint, and our bias of the output. Padding and the start symbol, which our search never outputs,
+get a bias so low that their probability is 0. In our search their probability, which is close to 0 in a trained model,
+stays in the normaliser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workflow_src.types import BOS, EOS, PAD, UNK
 
 # In float16 too, exp of it is 0.
 NEVER = -1e4
-# What PyTorch's LayerNorm adds to the variance.
+# PyTorch's LayerNorm adds it to the variance.
 EPSILON = 1e-5
 FIX = 'install the extra "fast": pip install ctranslate2==4.8.5'
 
@@ -46,8 +46,8 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     """Write `model` (a Transformer) in float32 to `folder`, which must exist: model.bin, config.json, vocabularies.
 
     `pieces` are the names of all ids, in their order: {"source": …, "target": …}. Quantisation happens when the folder
-    is loaded. Raises InputError for other models than a `transformer`, and for pieces that name two ids alike or are
-    too few.
+    is loaded. Raises InputError for other models than a `transformer`, and for pieces with duplicates or of another
+    number than the model's.
     """
     ct2 = library()
     if not hasattr(model, "target_embedding") or not hasattr(model, "output_bias"):
@@ -101,15 +101,17 @@ def _spec(ct2: Any, model: Any) -> Any:
 
 
 def _layer(spec: Any, layer: Any) -> None:
-    own = layer.self_attention
+    attention = layer.self_attention
     _norm(spec.self_attention.layer_norm, layer.self_norm)
-    _linear(spec.self_attention.linear[0], own.query_key_value)
-    _linear(spec.self_attention.linear[1], own.output)
+    _linear(spec.self_attention.linear[0], attention.query_key_value)
+    _linear(spec.self_attention.linear[1], attention.output)
     if layer.cross_attention is not None:
         cross = layer.cross_attention
         _norm(spec.attention.layer_norm, layer.cross_norm)
-        for part, linear in zip(spec.attention.linear, (cross.query, cross.key_value, cross.output), strict=True):
-            _linear(part, linear)
+        for linear_spec, linear in zip(
+            spec.attention.linear, (cross.query, cross.key_value, cross.output), strict=True
+        ):
+            _linear(linear_spec, linear)
     _norm(spec.ffn.layer_norm, layer.feed_norm)
     _linear(spec.ffn.linear_0, layer.feed_forward.inner)
     _linear(spec.ffn.linear_1, layer.feed_forward.outer)
@@ -124,5 +126,5 @@ def _norm(spec: Any, norm: Any) -> None:
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """A tensor as float32, copied: arrays that are changed afterwards must not be the model's."""
+    """A float32 copy of a tensor: changes of the array must not change the model."""
     return np.array(tensor.detach().float().cpu().numpy())

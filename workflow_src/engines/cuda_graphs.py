@@ -1,9 +1,9 @@
 """Searches with a program, of any family, with static shapes, on GPUs captured in CUDA graphs: one launch a batch.
 
-Sources are padded to buckets. How wide outputs are depends on values, such as predicted lengths: a program is captured
-for the widest outputs that sources of its bucket had so far, and returns the width that they need. Where that is more,
-the batch is computed again by a wider program. On a CPU the same programs run uncaptured, and tests compare
-them with eager inference.
+Sources are padded to buckets. The width of outputs depends on values, such as predicted lengths: a program is captured
+for the widest outputs so far of sources of its bucket, and returns the width that its outputs need. Where that is more,
+the batch is computed again by a wider program. On a CPU the same programs run uncaptured, and tests compare them with
+eager inference.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def rows(sentences: int) -> int:
 
 
 def filled(sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
-    """Sources with end symbols in a (size, width) tensor; rows to spare repeat the first, or are an end symbol."""
+    """Sources with end symbols in a (size, width) tensor; spare rows repeat the first source, or are an end symbol."""
     lines = [[*source, EOS] for source in sources]
     lines += [lines[0] if lines else [EOS]] * (size - len(sources))
     return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
@@ -56,12 +56,12 @@ class Program:
         self.function, self.graph, self.result = function, None, None
         if device.type != "cuda":
             return
-        aside = torch.cuda.Stream(device)
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 function()
-        torch.cuda.current_stream(device).wait_stream(aside)
+        torch.cuda.current_stream(device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             self.result = function()
@@ -75,19 +75,19 @@ class Program:
 
 
 class CapturedPasses:
-    """The engine: the searches of a system that have programs. `models` are its networks by family.
+    """The engine for the searches of a system that have programs. `models` are its networks by family.
 
-    Programs live as long as this object. They share the memory that they compute in, and each keeps that of its
-    outputs, which are read before another one runs: logits, where a search reads these.
+    Programs live as long as this object. They share their working memory; each has memory of its own for its outputs,
+    which are read before another program runs.
     """
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
         self.models, self.device = dict(models), device
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings, and whether scores are asked for: the networks of a search, its pass, and the key of its graph.
+        # By settings and `scored`: the networks of a search, its pass, and the key of its graph.
         self._passes: dict[tuple[SearchSettings, bool], tuple[Networks | None, Pass, str]] = {}
-        # By graph, sentences and source width: the ids, and how wide outputs were.
+        # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
@@ -111,7 +111,7 @@ class CapturedPasses:
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
-        `networks` by role are all that a search works with, the system's own model among them; None: its own alone.
+        `networks` are those of the search by role, the system's own model among them; None: only its own.
         """
         count = len(sources)
         program, graph = self._pass(settings, scored, networks)
@@ -120,10 +120,10 @@ class CapturedPasses:
         outputs = self._outputs(key, program, ids, count)
         if program.read_tensors is not None:
             return program.read_tensors(self._sources[key][:count], outputs)
-        arrays = [(wide(part) if part.is_floating_point() else part).numpy() for part in outputs]
+        arrays = [(wide(output) if output.is_floating_point() else output).numpy() for output in outputs]
         if program.read is not None:
             return program.read(ids[:count].numpy(), arrays)
-        words, positions, *scores = (part.tolist() for part in arrays)
+        words, positions, *scores = (output.tolist() for output in arrays)
         return Hypotheses(
             program.finished(words, positions), scores[0] if scored else [0.0] * count, [program.steps] * count
         )
@@ -136,23 +136,23 @@ class CapturedPasses:
             self._sources[key] = source
         self._sources[key].copy_(ids, non_blocking=True)
         while True:
-            outputs, needed = self._program(key, program)()
-            # Rows to spare are read no further. A search may have several for a sentence.
-            parts = [part[: count * (len(part) // len(ids))] for part in outputs]
-            parts += [] if needed is None else [needed]
+            outputs, needed_width = self._program(key, program)()
+            # Without spare rows. A search may have several rows for a sentence.
+            tensors = [output[: count * (len(output) // len(ids))] for output in outputs]
+            tensors += [] if needed_width is None else [needed_width]
             if program.read_tensors is None:
                 # With one wait for all.
-                parts = on_cpu(*parts)
-            width = 0 if needed is None else int(parts[-1])
+                tensors = on_cpu(*tensors)
+            width = 0 if needed_width is None else int(tensors[-1])
             if width <= self._widths[key]:
-                return parts[: len(outputs)]
+                return tensors[: len(outputs)]
             check_length(width, self.limit)
             # It is not run again.
             del self._programs[key]
             self._widths[key] = bucket(width, self.limit)
 
     def _widest(self, program: Pass, ids: Tensor) -> int:
-        """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
+        """The width of outputs of these sources, rounded up; 0 where it does not depend on values."""
         with width_of(None) as width:
             program.module(ids)
         return 0 if width.most is None else bucket(int(width.most), self.limit)

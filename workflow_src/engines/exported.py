@@ -1,6 +1,6 @@
 """Searches with a program, of any family, in ONNX Runtime: graphs are exported on first use, and kept on disk.
 
-An export takes seconds, so graphs lie in a folder for all later processes: CONTINUUM_CACHE, or continuum/ in
+An export takes seconds, so graphs are cached on disk for later processes: in CONTINUUM_CACHE, or continuum/ in
 XDG_CACHE_HOME (else ~/.cache). A graph's name is the digest of everything that it depends on.
 """
 
@@ -31,21 +31,21 @@ from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Networks
 
 log = logging.getLogger("continuum")
-# Fusions that are slower on CPUs than what they replace.
+# Fusions that are slower on CPUs than the operators that they replace.
 DISABLED = ["SkipLayerNormFusion"]
 EXPORTER = "onnxscript"
 LIBRARIES = ("torch", "onnx", EXPORTER, "onnxruntime")
 
 
 def cache_folder() -> Path:
-    """Where graphs are kept."""
+    """The folder of cached graphs."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "continuum"
     return Path(os.environ.get("CONTINUUM_CACHE") or default) / "graphs"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Opened:
-    """A search with the networks that it was opened with, its program, and the session of its graph."""
+    """An opened search: its networks, its program, and the session of its graph."""
 
     networks: Networks | None
     program: Pass
@@ -53,10 +53,10 @@ class _Opened:
 
 
 class ExportedGraphs:
-    """The searches of a system that have programs. `models` are its networks by family.
+    """The engine for the searches of a system that have programs. `models` are its networks by family.
 
-    float32: the tokens of eager inference, up to rounding. `int8`: large products in 8 bits; sentences then go one at a
-    time, and batches change nothing.
+    float32: the tokens of eager inference, up to rounding. `int8`: large products in 8 bits; sentences are then
+    computed one at a time, and batches change nothing.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ExportedGraphs:
         networks: Networks | None = None,
         alone: bool = True,
     ) -> bool:
-        """Whether the graphs of a single sentence, or those of batches, need no export."""
+        """Whether the graphs of single sentences (`alone`), or those of batches, need no export."""
         key = self._key(settings, scored, alone)
         functions = self._functions_of_roles(settings, networks)
         return (key in self._sessions or self._path(key).is_file()) and all(
@@ -89,12 +89,12 @@ class ExportedGraphs:
         return registry.search_of(settings).batches
 
     def _functions_of_roles(self, settings: SearchSettings, networks: Networks | None) -> list[ExportedFunction]:
-        others = self._compiled(settings, networks or {}).values()
-        functions = [other.function for other in others if isinstance(other, Compiled)]
+        compiled = self._compiled(settings, networks or {}).values()
+        functions = [network.function for network in compiled if isinstance(network, Compiled)]
         return [function for function in functions if isinstance(function, ExportedFunction)]
 
     def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
-        """Export missing graphs, which takes seconds. False, with a warning in the log, where that fails."""
+        """Export missing graphs, which takes seconds; returns False, with a warning in the log, where that fails."""
         if importlib.util.find_spec(EXPORTER) is None:
             return False
         try:
@@ -116,18 +116,19 @@ class ExportedGraphs:
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
-        `networks` by role are what a search works with beside the graph, such as a language model. Raises ConfigError
-        for sentences that are longer than the graph can compute.
+        `networks` are those of the search by role, such as a language model beside the graph. Raises ConfigError for
+        sentences that are longer than the graph can compute.
         """
         if self.int8 and len(sources) > 1:
-            parts = [self.translate([source], settings, scored, networks) for source in sources]
-            names = [
-                name for name in ("tokens", "scores", "steps", "candidates") if getattr(parts[0], name) is not None
-            ]
-            columns: dict[str, Any] = {name: [row for part in parts for row in getattr(part, name)] for name in names}
-            ranked = [part.ranked for part in parts if part.ranked is not None]
-            if len(ranked) == len(parts):
-                columns["ranked"] = lambda: [row for part in ranked for row in part()]
+            results = [self.translate([source], settings, scored, networks) for source in sources]
+            fields = ("tokens", "scores", "steps", "candidates")
+            names = [name for name in fields if getattr(results[0], name) is not None]
+            columns: dict[str, Any] = {
+                name: [row for result in results for row in getattr(result, name)] for name in names
+            }
+            ranked = [result.ranked for result in results if result.ranked is not None]
+            if len(ranked) == len(results):
+                columns["ranked"] = lambda: [row for result in ranked for row in result()]
             return Hypotheses(**columns)
         alone = len(sources) == 1
         opened = self._open(settings, scored, alone, networks)
@@ -147,10 +148,10 @@ class ExportedGraphs:
 
     def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
         """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
-        needed = registry.needs(settings)
+        roles = registry.needs(settings)
         compiled: dict[str, nn.Module | Compiled] = dict(networks)
         for role, network in networks.items():
-            reference = needed[role].program if role in needed else None
+            reference = roles[role].program if role in roles else None
             if reference is None:
                 continue
             # The key is the network itself, not its `id`, which a later network may get.
@@ -177,22 +178,22 @@ class ExportedGraphs:
         if key not in self._sessions:
             self._sessions[key] = self.session(self._path(key), f"search {name}", make)
         # The graph replaces its module; its functions read the outputs.
-        beside = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
-        opened = _Opened(networks, make_pass(beside, settings, scored), self._sessions[key])
+        role_networks = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
+        opened = _Opened(networks, make_pass(role_networks, settings, scored), self._sessions[key])
         self._opened[settings, scored, alone] = opened
         return opened
 
-    def session(self, path: Path, what: str, make: Callable[[], bytes]) -> Any:
-        """A session of the graph in a file; it is exported first where the file is missing or damaged."""
+    def session(self, path: Path, title: str, make: Callable[[], bytes]) -> Any:
+        """A session of the graph in a file, which `make` exports where the file is missing or damaged."""
         if path.is_file():
             try:
                 return self._load(path.read_bytes())
             except Exception as failure:
                 log.warning("%s cannot be read (%s); exporting it again", path, " ".join(str(failure).split())[:200])
         if importlib.util.find_spec(EXPORTER) is None:
-            problem = f'{what} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast")'
+            problem = f'{title} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast")'
             raise ConfigError("engine", problem=problem, hint="use engine eager")
-        log.info("exporting %s for ONNX Runtime into %s; this takes some seconds, once", what, path.parent)
+        log.info("exporting %s for ONNX Runtime into %s; this takes some seconds, once", title, path.parent)
         content = make()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,24 +227,24 @@ class ExportedGraphs:
 
     @staticmethod
     def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:
-        """The key of a graph among those of a system."""
+        """The key of a graph among the graphs of a system."""
         return graph_key(settings, scored, alone)
 
 
-def _run(session: Any, feed: Mapping[str, np.ndarray], what: Callable[[], str]) -> list[np.ndarray]:
-    """The outputs of a graph. Raises ConfigError where it cannot compute them: sentences may be too long for it."""
+def _run(session: Any, feed: Mapping[str, np.ndarray], title: Callable[[], str]) -> list[np.ndarray]:
+    """The outputs of a graph. Raises ConfigError where they cannot be computed: sentences may be too long."""
     try:
         return session.run(None, feed)
     except Exception as failure:
         if not type(failure).__module__.startswith("onnxruntime"):
             raise
         length, reason = feed["source"].shape[1], " ".join(str(failure).split())[:200]
-        problem = f"ONNX Runtime cannot compute {what()} for a sentence of {length} subwords ({reason})"
+        problem = f"ONNX Runtime cannot compute {title()} for a sentence of {length} subwords ({reason})"
         raise ConfigError("engine", problem=problem, hint="use engine eager") from None
 
 
 class ExportedFunction:
-    """The function of another system's network that searches call (`Role.program`), as a graph.
+    """A graph of the function of another system's network that searches call (`Role.program`).
 
     `graphs` has the folder of graphs, the number of threads, and the precision.
     """
@@ -254,18 +255,18 @@ class ExportedFunction:
         self._sessions: dict[bool, tuple[Any, list[str]]] = {}
 
     def ready(self, alone: bool) -> bool:
-        """Whether the graph of a single sentence, or that of batches, needs no export."""
+        """Whether the graph of single sentences (`alone`), or that of batches, needs no export."""
         return alone in self._sessions or self._path(alone).is_file()
 
     def prepare(self, alone: bool) -> None:
         if alone not in self._sessions:
             self._sessions[alone] = self._opened(alone)
 
-    def __call__(self, source: Tensor, *others: Tensor) -> Tensor:
+    def __call__(self, source: Tensor, *further_inputs: Tensor) -> Tensor:
         alone = source.size(0) == 1
         self.prepare(alone)
         session, names = self._sessions[alone]
-        tensors = dict(zip(("source", *self.inputs), (source, *others), strict=True))
+        tensors = dict(zip(("source", *self.inputs), (source, *further_inputs), strict=True))
         feed = {name: tensors[name].numpy() for name in names}
         return torch.from_numpy(_run(session, feed, lambda: self.name)[0])
 

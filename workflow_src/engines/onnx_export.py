@@ -1,7 +1,7 @@
-"""Any search that has a program (`decoding/passes.py`) as an ONNX graph: exported by PyTorch, rewritten, rounded.
+"""Exporting a search with a program (`decoding/passes.py`) as an ONNX graph: by PyTorch, then rewritten and rounded.
 
-`torch.onnx.export` follows the program's operators. Rewrites then save what counts in a single sentence: products of
-one input are one product, equal products are computed once, and a last maximum is left to NumPy.
+`torch.onnx.export` follows the program's operators. Rewrites make graphs of single sentences faster: products of one
+input become one product, equal products are computed once, and a last maximum is left to NumPy.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class _Whole(nn.Module):
 def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: bool, alone: bool, int8: bool) -> bytes:
     """The search with these networks (by role, float32, on a CPU) as a serialised graph.
 
-    Input: source (B, S) int64. Outputs: tokens (B, T), positions (B,) and, if `scored`, scores (B,), or those that the
-    pass names. `alone` graphs are of one sentence without padding; they may put out logits (1, T, V), whose largest are
-    the tokens. `int8` computes large products in 8 bits.
+    Input: source (B, S) int64. Outputs: those that the pass names, or else tokens (B, T), positions (B,) and, if
+    `scored`, scores (B,). `alone` graphs are for one sentence without padding; in place of tokens, they may output
+    logits (1, T, V). `int8` computes large products in 8 bits.
     """
     copies = fused(dict(networks))
     compiled = make_pass(copies, settings, scored)
@@ -80,7 +80,7 @@ def _traced(
     outputs: Sequence[str],
     alone: bool,
 ) -> onnx.ModelProto:
-    """The graph of a module of source and further inputs, products shared and joined."""
+    """The graph of a module with shared and joined products; `inputs` are the axes of inputs after the source."""
     dynamic = torch.export.Dim.DYNAMIC
     sizes = [{1: dynamic} if alone else {0: dynamic, 1: dynamic}]
     sizes += [{axis: dynamic for axis in axes} for axes in inputs.values()]
@@ -113,9 +113,9 @@ def _finished(model: onnx.ModelProto, int8: bool) -> bytes:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on packages that are not installed, on its own future, and on what it leaves."""
+    """Silence the exporter's remarks on packages that are not installed, on its own future, and on unused values."""
     logs = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
-    before = [log.level for log in logs]
+    levels = [log.level for log in logs]
     for log in logs:
         log.setLevel(logging.ERROR)
     try:
@@ -123,12 +123,12 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        for log, level in zip(logs, before, strict=True):
+        for log, level in zip(logs, levels, strict=True):
             log.setLevel(level)
 
 
 def turn_constants(graph: onnx.GraphProto) -> None:
-    """Transpose constant matrices beforehand: an embedding that is the output projection too."""
+    """Transpose constant matrices beforehand, such as an embedding that is the output projection too."""
     constants = constants_of(graph)
     turned = [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in constants]
     for node in turned:
@@ -141,13 +141,13 @@ def turn_constants(graph: onnx.GraphProto) -> None:
 def share_products(graph: onnx.GraphProto) -> None:
     """Compute equal products and their biases once: refinement steps repeat those of the source."""
     for kind in ("MatMul", "Add"):
-        first: dict[tuple[str, ...], str] = {}
+        outputs: dict[tuple[str, ...], str] = {}
         renamed: dict[str, str] = {}
         for node in graph.node:
             for index, name in enumerate(node.input):
                 node.input[index] = renamed.get(name, name)
             if node.op_type == kind:
-                output = first.setdefault(tuple(node.input), node.output[0])
+                output = outputs.setdefault(tuple(node.input), node.output[0])
                 if output != node.output[0]:
                     renamed[node.output[0]] = output
         graph_outputs = {value.name for value in graph.output}
@@ -155,14 +155,14 @@ def share_products(graph: onnx.GraphProto) -> None:
 
 
 def join_products(graph: onnx.GraphProto) -> None:
-    """Products (with biases) of one value become one product, cut afterwards: keys and values of all layers."""
+    """Join products (with biases) of one value in one product and a split: keys and values of all layers."""
     constants, readers = constants_of(graph), readers_of(graph)
     groups: dict[str, list[tuple[onnx.NodeProto, onnx.NodeProto]]] = {}
     for node in products_of(graph):
         after = readers.get(node.output[0], [])
         if len(after) == 1 and after[0].op_type == "Add":
-            others = [name for name in after[0].input if name != node.output[0]]
-            if others and others[0] in constants and len(constants[others[0]].dims) == 1:
+            addends = [name for name in after[0].input if name != node.output[0]]
+            if addends and addends[0] in constants and len(constants[addends[0]].dims) == 1:
                 groups.setdefault(node.input[0], []).append((node, after[0]))
     for value, pairs in groups.items():
         if len(pairs) > 1:
@@ -202,15 +202,15 @@ def _join(
 
 
 def leave_maximum(graph: onnx.GraphProto) -> None:
-    """Put out logits where the tokens are their largest: of a single sentence, NumPy finds them faster."""
+    """Output logits in place of tokens that are their argmax: NumPy is faster for a single sentence."""
     tokens = graph.output[0]
-    last = next((node for node in graph.node if tokens.name in node.output), None)
-    if last is None or last.op_type != "ArgMax":
+    maximum = next((node for node in graph.node if tokens.name in node.output), None)
+    if maximum is None or maximum.op_type != "ArgMax":
         return
-    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in last.attribute}
+    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in maximum.attribute}
     if settings.get("axis", 0) not in (-1, 2) or settings.get("keepdims", 1):
         return
-    logits = last.input[0]
-    graph.node.remove(last)
+    logits = maximum.input[0]
+    graph.node.remove(maximum)
     graph.node.append(helper.make_node("Identity", [logits], [LOGITS], LOGITS))
     graph.output[0].CopyFrom(helper.make_tensor_value_info(LOGITS, onnx.TensorProto.FLOAT, [1, "T", "V"]))

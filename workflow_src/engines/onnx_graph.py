@@ -1,4 +1,4 @@
-"""What rewrites of ONNX graphs share: constants, products, readers of a value, and removal of nodes and constants."""
+"""Helpers for rewriting ONNX graphs: constants, products, readers of a value, and removal of nodes and constants."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Layers of `nn/` in operators of ONNX Runtime, which take their place in an export: attention and LSTMs.
+"""Operators of ONNX Runtime that replace layers of `nn/` in an export: attention and LSTMs.
 
-Any model that is built from these layers gets them, whatever its family. What they compute stays the same.
+They replace these layers in models of all families, and compute the same.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class FusedCrossAttention(nn.Module):
 
 
 class FusedBidirectionalLSTM(nn.Module):
-    """An operator a layer, which reads rows of different lengths, as torch does in packed sequences."""
+    """One operator per layer, for rows of different lengths, as packed sequences of torch."""
 
-    def __init__(self, part: BidirectionalLSTM):
+    def __init__(self, encoder: BidirectionalLSTM):
         super().__init__()
-        lstm = part.lstm
+        lstm = encoder.lstm
         self.width = lstm.hidden_size
         self.layers = nn.ModuleList(
             nn.ParameterList(
@@ -76,7 +76,7 @@ class FusedBidirectionalLSTM(nn.Module):
         """Parameters of one direction, one after another. The operator has gates in the order i, o, f, g; torch i, f,
         g, o."""
         gates = [getattr(lstm, f"{name}_l{layer}{end}").detach().split(self.width) for name in names]
-        return torch.cat([each[place] for each in gates for place in (0, 3, 1, 2)])
+        return torch.cat([gate_rows[gate] for gate_rows in gates for gate in (0, 3, 1, 2)])
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows, positions, _ = x.shape
@@ -92,7 +92,7 @@ class FusedBidirectionalLSTM(nn.Module):
                 shapes=[(positions, *ends), ends, ends],
                 version=14,
             )
-            # (S, 2, B, D): directions stand beside each other.
+            # (S, 2, B, D) -> (S, B, 2 * D).
             x = x.transpose(1, 2).flatten(2)
         return x.transpose(0, 1), hidden.transpose(0, 1).flatten(1), cell.transpose(0, 1).flatten(1)
 
@@ -105,11 +105,11 @@ FUSED = {
 
 
 def fused(networks: dict[str, nn.Module]) -> dict[str, nn.Module]:
-    """A copy of networks whose layers are those of ONNX Runtime. What they share, the copies share."""
+    """A copy of networks with layers of ONNX Runtime. The copies share the weights that the networks share."""
     copied = copy.deepcopy(networks)
     for network in copied.values():
-        for part in list(network.modules()):
-            for name, child in list(part.named_children()):
-                if type(child) in FUSED and type(part) not in FUSED.values():
-                    setattr(part, name, FUSED[type(child)](child))
+        for module in list(network.modules()):
+            for name, child in list(module.named_children()):
+                if type(child) in FUSED and type(module) not in FUSED.values():
+                    setattr(module, name, FUSED[type(child)](child))
     return copied

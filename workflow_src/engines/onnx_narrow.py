@@ -17,16 +17,16 @@ NARROWEST = 32
 
 
 def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with large products in 8 bits: weights by column, inputs by tensor while it runs."""
+    """The graph with large products in 8 bits."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     # Products of pooled states, such as a length head's, stay in float32 too.
     pooled = parted(model.graph)
     constants = constants_of(model.graph)
     large = {node.name for node in products_of(model.graph) if min(constants[node.input[1]].dims) >= NARROWEST}
-    rest = [node.name for node in model.graph.node if node.name not in large - pooled]
+    excluded = [node.name for node in model.graph.node if node.name not in large - pooled]
     log = logging.getLogger()
-    before = log.level
+    level = log.level
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "narrow.onnx"
         # It recommends, on the root logger, a preparation that this graph does not need.
@@ -38,11 +38,11 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
                 op_types_to_quantize=["MatMul"],
                 per_channel=True,
                 weight_type=QuantType.QInt8,
-                nodes_to_exclude=rest,
+                nodes_to_exclude=excluded,
                 extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
             )
         finally:
-            log.setLevel(before)
+            log.setLevel(level)
         model = onnx.load(path)
     _drop_zeros(model.graph)
     narrow_attention(model.graph)
@@ -91,9 +91,9 @@ def _drop_zeros(graph: onnx.GraphProto) -> None:
 
 
 def narrow_attention(graph: onnx.GraphProto) -> None:
-    """Self-attention without a mask, and the product for its queries, keys and values, become one operator.
+    """Join self-attention without a mask and the product for its queries, keys and values in one operator.
 
-    What is rounded is the same: the product's input and weights. The attention is not.
+    As before, the product's input and weights are rounded, and the attention is not.
     """
     constants, readers = constants_of(graph), readers_of(graph)
     replaced: list[onnx.NodeProto] = []
@@ -139,17 +139,17 @@ def _packed_product(
     node: onnx.NodeProto, makers: dict[str, onnx.NodeProto], readers: dict[str, list[onnx.NodeProto]]
 ) -> tuple[onnx.NodeProto, ...] | None:
     """Operators that compute queries, keys and values of an attention from rounded numbers: their split, the sum with
-    the bias, the product with a scale, the scale itself, the cast, the product of integers. None for any others."""
+    the bias, the product with a scale, the scale itself, the cast, the product of integers. None where they differ."""
 
     def before(reader: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
-        """The only operator of a kind before another one, where nothing else reads what it puts out."""
+        """The only operator of a kind before another one, where nothing else reads its outputs."""
         nodes = {
             makers[name].output[0]: makers[name]
             for name in reader.input
             if name in makers and makers[name].op_type == kind
         }
-        parts = [part for part in nodes.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
-        return parts[0] if len(parts) == len(nodes) == 1 else None
+        read_once = [m for m in nodes.values() if all(len(readers.get(name, ())) == 1 for name in m.output)]
+        return read_once[0] if len(read_once) == len(nodes) == 1 else None
 
     chain: list[onnx.NodeProto] = []
     plain = [attribute.name for attribute in node.attribute] == ["num_heads"] and len(node.output) == 1

@@ -24,7 +24,7 @@ PACKAGES = ("onnx", "onnxruntime")
 
 
 def missing_packages() -> list[str]:
-    """Which of the packages that this module needs are not installed."""
+    """The packages of this module that are not installed."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
@@ -32,8 +32,7 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
     On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`:
-    whether the system has a search that such an engine serves. Raises ValueError for an engine that is unknown or
-    cannot serve.
+    whether the engine serves a search of the system. Raises ValueError for an engine that is unknown or cannot serve.
     """
     if engine not in ENGINES:
         raise ConfigError("engine", engine, allowed=ENGINES)
