@@ -1,8 +1,8 @@
 """N-gram models as text in ARPA's format, which SRILM, KenLM, irstlm and others read and write.
 
-A line of a file is log10 p(word | context), the n-gram, and log10 of its back-off weight as a context. A probability
-that the file lacks is p(word | h) = backoff(h) p(word | h'), where h' lacks the first word of h. A context that it
-lacks has the weight 1.
+A line of a file is log10 p(word | context), the n-gram, and log10 of its back-off weight as a context. The probability
+of an n-gram that is not in the file is p(word | h) = backoff(h) p(word | h'), where h' is h without its first word. A
+context that is not in the file has the weight 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workflow_src.records.atomic import atomic
 from workflow_src.types import BOS, EOS, PAD, UNK
 
 LOG10 = math.log(10.0)
-# log10 p of what a file without <unk> lacks, as KenLM has it; nothing is less probable.
+# log10 p of words that are not in a file without <unk>, as in KenLM; the least probability.
 ABSENT = -100.0
 # log10 p of <s> in files, which no search reads.
 START = -99.0
@@ -38,8 +38,8 @@ Entries = dict[Gram, tuple[float, float]]
 class ArpaFile:
     """A model from a file.
 
-    left_out  n-grams that were dropped, because the vocabulary lacks a word of them: no search can read them
-    absent    ids of words that the file lacks while it has no <unk>: they have the probability 10^-100
+    left_out  number of n-grams with a word outside of the vocabulary, which are left out: no search can use them
+    absent    ids of words without a probability in a file without <unk>: they have the probability 10^-100
     """
 
     model: NgramModel
@@ -71,7 +71,7 @@ def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
     yield from (f"ngram {n}={len(rows)}\n" for n, rows in enumerate(rows_by_order, 1))
     texts: list[str] = []
     for n, table in enumerate(model.tables):
-        last = n + 1 == model.order
+        is_longest = n + 1 == model.order
         yield f"\n\\{n + 1}-grams:\n"
         words = [names[word] for word in table.words.tolist()]
         texts = words if n == 0 else [f"{texts[c]} {w}" for c, w in zip(table.context.tolist(), words, strict=True)]
@@ -79,7 +79,7 @@ def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
         if n == 0:
             values[BOS] = START
         for row in rows_by_order[n]:
-            ending = "" if last else f"\t{weights[row]:.9g}"
+            ending = "" if is_longest else f"\t{weights[row]:.9g}"
             yield f"{values[row]:.9g}\t{texts[row]}{ending}\n"
     yield "\n\\end\\\n"
 
@@ -87,8 +87,8 @@ def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
 def read_arpa(path: Path, ids: Mapping[str, int], size: int) -> ArpaFile:
     """A model from ARPA text, also gzipped, with the file's own probabilities.
 
-    `ids` are ids below `size` by word; <s>, </s> and <unk> are known. Words that the file lacks share the probability
-    of <unk>. Raises ArtifactError for a file of another form.
+    `ids` are ids below `size` by word, without <s>, </s> and <unk>. Words that are not in the file share the
+    probability of <unk>. Raises ArtifactError for a file of another form.
     """
     ids_of_words = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
     orders, left_out = _entries(path, ids_of_words)
@@ -105,15 +105,15 @@ def read_arpa(path: Path, ids: Mapping[str, int], size: int) -> ArpaFile:
 
 
 def _complete(orders: list[Entries]) -> None:
-    """Add the beginnings and ends of n-grams that a pruned file lacks, with the probabilities that it gives them.
+    """Add the prefixes and suffixes of n-grams that a pruned file lacks, so that every context and suffix has a row.
 
-    An n-gram is found through the row of its context, and goes on to the row without its first word. A row that is
-    added has log p by back-off and the back-off weight 1, which is what its absence means: no probability changes.
+    An added row has log p by back-off and the back-off weight 1, as an n-gram that is not in a file: no probability
+    changes.
     """
     added: list[set[Gram]] = [set() for _ in orders]
     for n in range(len(orders) - 1, 1, -1):
         for gram in (*orders[n], *added[n]):
-            added[n - 1].update(part for part in (gram[:-1], gram[1:]) if part not in orders[n - 1])
+            added[n - 1].update(shorter for shorter in (gram[:-1], gram[1:]) if shorter not in orders[n - 1])
     for n, grams in enumerate(added):
         below = orders[n - 1]
         orders[n].update({gram: (below[gram[:-1]][1] + below[gram[1:]][0], 0.0) for gram in grams})
@@ -139,15 +139,15 @@ def _tables(orders: Sequence[Entries]) -> list[Table]:
 
 
 def _entries(path: Path, ids_of_words: dict[str, int]) -> tuple[list[Entries], int]:
-    """The entries of each order, and how many n-grams were left out."""
+    """The entries of each order, and the number of n-grams that were left out."""
     orders: list[Entries] = []
     left_out, ended = 0, False
-    # Numbers of n-grams of each length: those under \data\, and those that follow.
+    # Numbers of n-grams of each order: under \data\, and in the file.
     declared: dict[int, int] = {}
     counted: dict[int, int] = {}
     for number, line in _lines(path):
         if ended:
-            # Read to the end of the file, where the checksum of a gzipped one is.
+            # Read to the end of the file: a gzipped one has its checksum there.
             continue
         if line.startswith("\\"):
             head = line[1:].partition("-grams:")[0]
@@ -174,12 +174,12 @@ def _entries(path: Path, ids_of_words: dict[str, int]) -> tuple[list[Entries], i
 
 
 def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], float, float]:
-    """Words, log10 p and log10 of the back-off weight of a line, which has this number in the file."""
+    """Words, log10 p and log10 of the back-off weight of a line with its number in the file."""
     # Words may hold any other white space.
-    first, *rest = re.split(r"[ \t]+", line)
-    words, weights = rest[:order], rest[order:]
+    log_probability, *fields = re.split(r"[ \t]+", line)
+    words, weights = fields[:order], fields[order:]
     try:
-        value, weight = float(first), float(weights[0]) if weights else 0.0
+        value, weight = float(log_probability), float(weights[0]) if weights else 0.0
     except ValueError:
         value = weight = math.nan
     # A probability may be 0.
@@ -197,7 +197,7 @@ def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], f
 
 
 def _check_whole(path: Path, declared: dict[int, int], counted: dict[int, int], ended: bool) -> None:
-    """Raises ArtifactError for a file that does not end, or has other numbers of n-grams than it declares."""
+    """Raises ArtifactError for a file without an end mark, or with other numbers of n-grams than it declares."""
     if not ended:
         raise ArtifactError(path, "has no \\end\\: it was cut off", "copy or write it again")
     for order in sorted(declared.keys() | counted.keys()):

@@ -1,4 +1,4 @@
-"""Many sentences through a search: sorted by length, cut into batches, results in the order of the sentences."""
+"""Searching many sentences: sorted by length and cut into batches; results are in the order of the sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from workflow_src.data.batching import pad
 from workflow_src.types import Hypotheses, Ranked
 
-# Called with the sentences that are searched so far, and their number in all.
+# Called with the number of sentences done, and their total.
 Watch = Callable[[int, int], None]
 
 
@@ -35,7 +35,7 @@ def search_all(
 
 
 def longest_first(sources: Sequence[Sequence[int]], batch: int) -> list[list[int]]:
-    """Places of sources that are not empty, sorted by length and cut into batches."""
+    """Indices of sources that are not empty, sorted by length and cut into batches."""
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     return [order[start : start + batch] for start in range(0, len(order), batch)]
 
@@ -47,32 +47,32 @@ def search_rows(
     ranked: bool = False,
     watch: Watch | None = None,
 ) -> Hypotheses:
-    """`search_all` for a search that reads ids and not a padded tensor."""
+    """`search_all` for a search that takes lists of ids instead of a padded tensor."""
     steps = [0] * len(sources)
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), steps)
     hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
     result.ranked = (lambda: hypotheses_by_row) if ranked else None
     batches, count = longest_first(sources, batch), 0
     for rows in batches:
-        part = search([sources[i] for i in rows])
+        batch_result = search([sources[i] for i in rows])
         for position, row in enumerate(rows):
-            result.tokens[row] = part.tokens[position]
-            result.scores[row] = part.scores[position]
-            steps[row] = part.steps[position] if part.steps else 0
-        if part.candidates is not None:
+            result.tokens[row] = batch_result.tokens[position]
+            result.scores[row] = batch_result.scores[position]
+            steps[row] = batch_result.steps[position] if batch_result.steps else 0
+        if batch_result.candidates is not None:
             result.candidates = result.candidates or [0] * len(sources)
             for position, row in enumerate(rows):
-                result.candidates[row] = part.candidates[position]
-        if part.traces is not None:
+                result.candidates[row] = batch_result.candidates[position]
+        if batch_result.traces is not None:
             if result.traces is None:
-                result.traces = [[[] for _ in sources] for _ in part.traces]
-            for whole, translations in zip(result.traces, part.traces, strict=True):
+                result.traces = [[[] for _ in sources] for _ in batch_result.traces]
+            for trace_outputs, translations in zip(result.traces, batch_result.traces, strict=True):
                 for row, tokens in zip(rows, translations, strict=True):
-                    whole[row] = tokens
-        if part.ranked is None:
+                    trace_outputs[row] = tokens
+        if batch_result.ranked is None:
             result.ranked = None
         elif ranked:
-            for row, hypotheses in zip(rows, part.ranked(), strict=True):
+            for row, hypotheses in zip(rows, batch_result.ranked(), strict=True):
                 hypotheses_by_row[row] = hypotheses
         count += len(rows)
         if watch is not None:

@@ -1,4 +1,4 @@
-"""Several candidates of a sentence, one row each: which latents they are drawn with, and which one wins."""
+"""Several candidates of a sentence, one row each: drawing latents, reading outputs, and choosing the best."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
     return torch.from_numpy(np.stack(tables))
 
 
-def drawn(
+def draw_latents(
     model: SourceLatentModel, memory: EncoderOutput, noise: Tensor, temperature: float
 ) -> tuple[EncoderOutput, Tensor]:
-    """Source states (B * K, S, D) and latents (B * K, S, Z): `temperature` times the prior's deviation off its mean.
+    """Source states (B * K, S, D) and latents (B * K, S, Z): the prior's mean + temperature x deviation x noise.
 
-    `noise` (K, positions, Z) is a table of `noise_table`; the K draws of a sentence follow each other.
+    `noise` (K, positions, Z) is a table of `noise_table`; the K draws of a sentence are consecutive rows.
     """
     mean, deviation = model.prior(memory)
     table = noise[:, : mean.size(1)].to(mean)
@@ -60,7 +60,7 @@ def likely_lengths(
 ) -> tuple[EncoderOutput, Tensor]:
     """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
 
-    With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.
+    Where K is 1, a `length_quantile` of the settings applies. The lengths of a sentence are consecutive.
     """
     if settings.lengths == 1:
         return memory, model.length.predict(memory, settings.length_quantile, settings.lengthening)
@@ -70,7 +70,8 @@ def likely_lengths(
 
 
 def read_symbols(model: SymbolModel, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
-    """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and their mean log-probability (B,), else 0."""
+    """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and, if `scored`, their mean log-probability
+    (B,), else 0."""
     best, symbols = logits.max(-1)
     rows = model.output(symbols, mask)
     if not scored:
@@ -81,7 +82,7 @@ def read_symbols(model: SymbolModel, logits: Tensor, mask: Tensor, scored: bool)
 
 @torch.no_grad()
 def best_outputs(model: OnePassModel, source: Tensor) -> Hypotheses:
-    """The best symbol of every position at the most probable length, without scores; of source (B, S)."""
+    """Translations of source (B, S): the best symbol of every position at the most probable length, without scores."""
     memory = model.encode(source)
     hidden, mask = model.hidden(memory, model.length.predict(memory))
     rows, _ = read_symbols(model, model.logits(hidden), mask, scored=False)
@@ -95,20 +96,21 @@ def unpadded(outputs: Tensor) -> list[list[int]]:
 
 def kept_symbols(symbols: Tensor, keep: Tensor) -> Tensor:
     """Symbols (B, N) selected by the mask `keep` (B, N), left-aligned, padded, (B, N)."""
-    # Dropped symbols are written beside the output.
+    # Dropped symbols are written to an extra column.
     place = torch.where(keep, keep.cumsum(1) - 1, symbols.size(1))
     padded = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
     return padded.scatter(1, place, symbols)[:, :-1]
 
 
-def followed(best: Sequence[list[int]], passes: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
-    """Outputs after every pass of each sentence's best candidate, whose last output is the best one.
+def traces_of_best(best: Sequence[list[int]], passes: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+    """Outputs of each sentence's best candidate after every pass.
 
-    `passes` has the outputs of all candidates after every pass; those of a sentence follow each other.
+    `passes` has the outputs of all candidates after every pass, those of a sentence in consecutive rows; `best` has the
+    last output of each best candidate.
     """
-    each = len(passes[-1]) // len(best)
+    per_sentence = len(passes[-1]) // len(best)
     rows = [
-        next(row for row in range(place * each, (place + 1) * each) if passes[-1][row] == tokens)
+        next(row for row in range(place * per_sentence, (place + 1) * per_sentence) if passes[-1][row] == tokens)
         for place, tokens in enumerate(best)
     ]
     return [[texts[row] for row in rows] for texts in passes]
@@ -122,35 +124,34 @@ def winners(
     scored: bool = True,
     length_penalty: float = 1.0,
 ) -> Hypotheses:
-    """The best of the K candidates of every sentence of source (B, S): outputs (B * K, N), padded, with their scores.
+    """The best of the K candidates of every sentence of source (B, S), from outputs (B * K, N), padded, and scores.
 
-    Scores are mean log-probabilities of positions; with a `length_penalty` they are multiplied by |y| ** (1 -
-    length_penalty), which makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A
-    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it does not score sentences all of whose
-    candidates are equal.
+    Scores are mean log-probabilities of positions; multiplied by |y| ** (1 - length_penalty), they are
+    log p / |y| ** length_penalty. Of equal outputs the best score counts. A rescorer ranks outputs by its own
+    log p(y|x) / (|y| + 1); unless `scored`, it skips sentences whose candidates are all equal.
     """
     outputs, scores = on_cpu(outputs, scores)
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(source))]
-    each = len(rows) // len(source)
+    per_sentence = len(rows) // len(source)
     for place, (row, score) in enumerate(zip(rows, scores.tolist(), strict=True)):
-        own = candidates[place // each]
+        sentence_scores = candidates[place // per_sentence]
         score *= max(1, len(row)) ** (1.0 - length_penalty)
-        own[row] = max(score, own.get(row, float("-inf")))
+        sentence_scores[row] = max(score, sentence_scores.get(row, float("-inf")))
     if rescorer is not None:
         candidates = rescored(rescorer, source, candidates, scored=scored)
     return best_of(candidates)
 
 
-def joined(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Outputs (C, N), padded, and scores (C,) of several batches as those of one."""
-    width = max(outputs.size(1) for outputs, _ in parts)
-    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
-    return outputs, torch.cat([scores for _, scores in parts])
+def join_batches(batches: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Outputs (C, N), padded, and scores (C,) of several batches as one batch."""
+    width = max(outputs.size(1) for outputs, _ in batches)
+    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in batches])
+    return outputs, torch.cat([scores for _, scores in batches])
 
 
 def winners_pass(module: nn.Module, rescorer: Rescorer | None, scored: bool, length_penalty: float = 1.0) -> Pass:
-    """The pass of a module from source to candidates (B * K, N) and their scores (B * K,); `winners` reads these."""
+    """The pass of a module that computes candidates (B * K, N) and scores (B * K,), which `winners` ranks."""
 
     @torch.no_grad()
     def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:

@@ -1,7 +1,7 @@
-"""Passes that refine a guess of all words (Lee, Mansimov & Cho 2018): what searches and validation compute.
+"""Passes that refine a guess of all words (Lee, Mansimov & Cho 2018), for searches and validation.
 
-A model guesses all words at once at a given length; each later pass reads the guess, and what the model carries from
-pass to pass, and makes another. Every guess is the most probable word of each position.
+A model guesses all words at once at a given length; each later pass reads the last guess and the model's states, and
+makes another guess. A guess has the most probable word of each position.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def first_pass(
 def later_pass(
     model: IterativeModel, memory: EncoderOutput, guess: Tensor, hidden: Tensor, mask: Tensor, scored: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of a pass that reads a guess (B, N) and the states (B, N, D) behind it."""
+    """States, outputs and scores, as `first_pass`, of a pass that reads a guess (B, N) and its states (B, N, D)."""
     hidden = model.refine(memory, guess, hidden, mask)
     return hidden, *read_symbols(model, wide(model.logits(hidden)), mask, scored)
 
 
-def passed(
+def run_passes(
     model: IterativeModel, memory: EncoderOutput, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (B, N) of the last of so many passes at lengths (B,), and their scores (B,). No step depends on values,
-    so that exporters can follow it."""
+    """Outputs (B, N) of the last of `passes` passes at lengths (B,), and their scores (B,). Exporters can follow it:
+    nothing depends on values."""
     hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored and passes == 1)
     for number in range(2, passes + 1):
         if watch:
@@ -50,7 +50,7 @@ def passed(
     return outputs, scores
 
 
-def passed_until(
+def run_passes_until_repeated(
     model: IterativeModel,
     memory: EncoderOutput,
     lengths: Tensor,
@@ -59,30 +59,30 @@ def passed_until(
     watch: Watch | None = None,
     patience: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`passed` where a sentence stops after `patience` passes in a row that repeat the output of the one before, or
-    after `passes` of them; also the passes (B,) that each took. Sentences that have stopped leave the batch, with the
-    positions that no other has.
+    """Outputs and scores as `run_passes`, and numbers of passes (B,), where sentences may stop early.
 
-    A sentence without a repetition and one that stops have the outputs of `passed` with as many passes.
+    A sentence stops after `patience` passes in a row that repeat the output of the pass before, or after `passes`. It
+    then leaves the batch, with the positions that no other sentence has. Its output is that of `run_passes` with as
+    many passes.
     """
     hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored)
     pass_counts, repeated = torch.ones_like(lengths), torch.zeros_like(lengths)
     active = torch.arange(len(lengths), device=lengths.device)
-    part, part_mask = memory, mask
+    active_memory, active_mask = memory, mask
     for number in range(2, passes + 1):
         if watch:
             watch(outputs.clone())
-        before = outputs[active, : part_mask.size(1)]
-        hidden, after, gains = later_pass(model, part, before, hidden, part_mask, scored)
-        outputs[active, : part_mask.size(1)], scores[active], pass_counts[active] = after, gains, number
-        repeated[active] = torch.where((after == before).all(1), repeated[active] + 1, 0)
+        previous = outputs[active, : active_mask.size(1)]
+        hidden, current, gains = later_pass(model, active_memory, previous, hidden, active_mask, scored)
+        outputs[active, : active_mask.size(1)], scores[active], pass_counts[active] = current, gains, number
+        repeated[active] = torch.where((current == previous).all(1), repeated[active] + 1, 0)
         going = repeated[active] < patience
         if not bool(going.any()):
             break
         if not bool(going.all()):
             active = active[going]
             width = int(lengths[active].max())
-            part, part_mask, hidden = memory.select(active), mask[active, :width], hidden[going, :width]
+            active_memory, active_mask, hidden = memory.select(active), mask[active, :width], hidden[going, :width]
     if watch:
         watch(outputs)
     return outputs, scores, pass_counts
@@ -90,7 +90,7 @@ def passed_until(
 
 @torch.no_grad()
 def refined(model: IterativeModel, source: Tensor, passes: int, scored: bool = True) -> Hypotheses:
-    """Translations of source (B, S) after so many passes, at the most probable lengths."""
+    """Translations of source (B, S) after `passes` passes, at the most probable lengths."""
     memory = model.encode(source)
-    outputs, scores = passed(model, memory, model.length.predict(memory), passes, scored)
+    outputs, scores = run_passes(model, memory, model.length.predict(memory), passes, scored)
     return Hypotheses(unpadded(outputs), scores.tolist(), [passes] * len(source))

@@ -30,7 +30,7 @@ NEVER = -1e9
 
 @dataclasses.dataclass(frozen=True)
 class LengthChoice:
-    """How target lengths are taken from their distribution: a quantile or the most probable, and how much longer."""
+    """The choice of target lengths from their distribution: a quantile or the most probable, plus a lengthening."""
 
     quantile: float | None = None
     lengthening: float = 0.0
@@ -39,13 +39,13 @@ class LengthChoice:
 MOST_PROBABLE = LengthChoice()
 
 
-def decoded(
+def decode_slots(
     model: SourceLatentModel, memory: EncoderOutput, z: Tensor, choice: LengthChoice = MOST_PROBABLE
 ) -> tuple[Tensor, Tensor]:
-    """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); a `choice` needs p(l|z)."""
+    """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); a `choice` needs a model with p(l|z)."""
     if choice == MOST_PROBABLE:
         return model.decode(memory, z)
-    assert says_lengths(model), "families without p(l|z) refuse settings of lengths"
+    assert predicts_lengths(model), "families without p(l|z) refuse settings of lengths"
     return model.decode(memory, z, model.predict_lengths(memory, z, choice.quantile, choice.lengthening))
 
 
@@ -54,7 +54,7 @@ def on_source(model: LatentModel | SourceLatentModel) -> TypeIs[SourceLatentMode
     return getattr(model, "source_latents", False)
 
 
-def says_lengths(model: LatentModel | SourceLatentModel) -> TypeIs[LatentLengthModel]:
+def predicts_lengths(model: LatentModel | SourceLatentModel) -> TypeIs[LatentLengthModel]:
     """Whether a model predicts the length of the output from latents."""
     return getattr(model, "latent_lengths", False)
 
@@ -69,7 +69,7 @@ def posterior_of(
 ) -> tuple[Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
 
-    The y are tokens (B, N), padded, as `outputs` returns them: where latents are those of the target, its P positions.
+    `tokens` (B, N) are the y, padded, as `outputs` returns them; with latents of target positions, N = P.
     """
     return model.posterior(memory, tokens) if on_source(model) else model.posterior(memory, tokens, mask)
 
@@ -80,18 +80,18 @@ def batch_mask(model: LatentModel | SourceLatentModel, batch: Batch) -> Tensor:
 
 
 def best_tokens(model: LatentModel, memory: EncoderOutput, z: Tensor, target_mask: Tensor) -> Tensor:
-    """argmax p(y|z,x) at every position, (B, T); what stands at padding has no meaning.
+    """argmax p(y|z,x) at every position, (B, T); values at padding are arbitrary.
 
-    Of the special symbols, only the end symbol may be put out, and only by models whose targets have one.
+    Of the special symbols, only the end symbol may be output, and only by models whose targets have one.
     """
     return suppressed(model, model.decode(memory, z, target_mask)).argmax(-1)
 
 
 def suppressed(model: LatentModel, logits: Tensor) -> Tensor:
-    """Logits (B, T, V), overwritten, in which symbols that may not be put out never are the largest."""
+    """Logits (B, T, V), overwritten, in which symbols that may not be output are never the largest."""
     first = first_symbol(model)
     if torch.compiler.is_exporting():
-        # A sum with a constant; writing to a part of a tensor is slow in exported graphs.
+        # A sum with a constant: writing to a slice of a tensor is slow in exported graphs.
         return logits + torch.where(torch.arange(logits.size(-1), device=logits.device) < first, NEVER, 0.0)
     logits[..., :first] = float("-inf")
     return logits
@@ -136,15 +136,15 @@ def outputs(
     scored: bool = True,
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[Tensor, Tensor]:
-    """The best outputs as a posterior reads them: tokens (B, N), padded, and their scores (B,), as `best_ids`.
+    """`best_ids` as tensors: tokens (B, N), padded, as a posterior reads them, and scores (B,).
 
     Where outputs are read off slots, scores are means over slots.
     """
     if on_source(model):
-        logits, slots = decoded(model, memory, z, choice)
+        logits, slots = decode_slots(model, memory, z, choice)
         return read_symbols(model, wide(logits), slots, scored)
     logits = model.decode(memory, z, mask)
-    # What may not be put out keeps its probability in the normaliser.
+    # Symbols that may not be output keep their probability in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
     best, tokens = suppressed(model, logits).max(-1)
     scores = torch.zeros(len(tokens), device=tokens.device)
@@ -159,16 +159,16 @@ def listed(tokens: Tensor) -> list[list[int]]:
 
 
 def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:
-    """Outputs (B, T) as lists without padding and end symbols: a position that puts out an end symbol stays empty."""
+    """Outputs (B, T) as lists of subword ids, without padding and end symbols."""
     return without_ends(tokens.tolist(), mask.sum(1).tolist())
 
 
 def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]:
-    """The first so many ids of each row but for end symbols."""
+    """The first `positions` ids of each row, without end symbols."""
     return [[i for i in row[:count] if i != EOS] for row, count in zip(rows, positions, strict=True)]
 
 
 def draw_noise(batch: Batch, model: LatentModel | SourceLatentModel, generator: torch.Generator) -> None:
-    """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
+    """Draw and drop the noise of a batch of another process, so that later batches get the same noise as there."""
     shape = (*batch_mask(model, batch).shape, model.config.latent_dim)
     torch.randn(shape, generator=generator, device=batch.target.device)

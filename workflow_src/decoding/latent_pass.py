@@ -1,4 +1,4 @@
-"""Latent inference as one function of source ids, for engines that compile: `refinement.translate_batch`."""
+"""`refinement.translate_batch` as one function of source ids, for engines that compile it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.decoding.candidates import read_symbols
-from workflow_src.decoding.latent import LengthChoice, decoded, on_source, suppressed
+from workflow_src.decoding.latent import LengthChoice, decode_slots, on_source, suppressed
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.spec import MODEL, SearchSettings
@@ -51,18 +51,18 @@ class LatentPass(nn.Module):
         return tokens, positions, gains.sum(1) / positions
 
     def slots(self, model: SourceLatentModel, memory: EncoderOutput) -> tuple[Tensor, ...]:
-        """Words that the symbols of slots stand for, padded, from a model with latents of source positions."""
+        """Words read off the slots, padded, from a model with latents of source positions."""
         z, _ = model.prior(memory)
         if self.make_step:
             z = refine(z, self.make_step(memory, memory.mask), self.steps)
-        logits, mask = decoded(model, memory, z, self.choice)
+        logits, mask = decode_slots(model, memory, z, self.choice)
         tokens, scores = read_symbols(model, wide(logits), mask, self.scored)
         positions = (tokens != PAD).sum(1)
         return (tokens, positions, scores) if self.scored else (tokens, positions)
 
 
 def program(networks: Networks, settings: SearchSettings, scored: bool) -> Pass:
-    """The pass of the prior mean, and of searches that move it by steps."""
+    """The pass of a search that decodes the prior mean, refined by steps if it has any."""
     fields = settings.model_dump()
     make_step = registry.step_maker(networks, settings)
     steps = fields["steps"] if make_step else 0

@@ -1,7 +1,7 @@
 """Mask-predict (Ghazvininejad et al. 2019, section 3): the least confident subwords are masked and predicted again.
 
-In the first of T passes all N subwords of an output are masked. Before pass t = 1 … T-1, floor(N (T - t) / T) of them
-are masked again, those with the lowest probability; a subword that is not keeps the probability it was predicted with.
+In the first of T passes all N subwords of an output are masked. Before pass t = 1 … T-1, the floor(N (T - t) / T)
+subwords with the lowest probability are masked again; other subwords keep their probability from earlier passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.passes import fixed
 from workflow_src.types import PAD, EncoderOutput, Hypotheses, MaskedModel, wide
 
-# Called after a pass with the subwords (C, N) and the mask (C, N) of real places.
+# Called after a pass with the subwords (C, N) and the mask (C, N) of real positions.
 Watch = Callable[[Tensor, Tensor], None]
 
 
@@ -26,7 +26,7 @@ def mask_predict(
     iterations: int,
     after: Watch | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Subwords (C, N) of outputs of lengths (C,), their log-probabilities (C, N) and the mask (C, N) of real places.
+    """Subwords (C, N) of outputs of lengths (C,), their log-probabilities (C, N) and the mask (C, N) of real positions.
 
     C is the B of the memory or a multiple (`MaskedModel.states`). `after` is called after every pass.
     """
@@ -36,29 +36,29 @@ def mask_predict(
     if after:
         after(symbols, mask)
     for passes in range(1, iterations):
-        again = least_confident(chances, mask, masked_again(lengths, passes, iterations))
+        masked = least_confident(chances, mask, masked_again(lengths, passes, iterations))
         # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
         if fixed() or mask.size(1) * (iterations - passes) // iterations:
-            hidden = model.states(memory, torch.where(again, model.mask_symbol, symbols), mask)
-            symbols, chances = _predicted(model, hidden, again, symbols, chances)
+            hidden = model.states(memory, torch.where(masked, model.mask_symbol, symbols), mask)
+            symbols, chances = _predicted(model, hidden, masked, symbols, chances)
         if after:
             after(symbols, mask)
     return symbols, chances, mask
 
 
 def masked_again(lengths: Tensor, passes: int, iterations: int) -> Tensor:
-    """How many subwords are masked after `passes` passes, (C,): floor(N (T - t) / T), in whole numbers."""
+    """Number of subwords that are masked after `passes` passes, (C,): floor(N (T - t) / T)."""
     return lengths * (iterations - passes) // iterations
 
 
 def least_confident(chances: Tensor, mask: Tensor, count: Tensor) -> Tensor:
-    """The `count` (C,) places of mask (C, N) with the lowest chances (C, N), (C, N) bool; the first of equal ones."""
+    """A mask (C, N) of the `count` (C,) positions with the lowest chances (C, N); of equal ones, the first."""
     # By comparing pairs: ONNX has no stable sort, and outputs are short.
     chances = chances.masked_fill(~mask, float("inf"))
     place = torch.arange(chances.size(1), device=chances.device)
-    own, other = chances[:, :, None], chances[:, None, :]
-    before = (other < own) | ((other == own) & (place < place[:, None]))
-    return (before.sum(-1) < count[:, None]) & mask
+    chance, other_chance = chances[:, :, None], chances[:, None, :]
+    precedes = (other_chance < chance) | ((other_chance == chance) & (place < place[:, None]))
+    return (precedes.sum(-1) < count[:, None]) & mask
 
 
 def mean_chance(chances: Tensor, mask: Tensor) -> Tensor:
@@ -76,12 +76,12 @@ def best_outputs(model: MaskedModel, source: Tensor, iterations: int) -> Hypothe
 def _predicted(
     model: MaskedModel, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Symbols and their log-probabilities (C, N): at `places` (C, N) those that states (C, N, D) predict."""
+    """Symbols and their log-probabilities (C, N), predicted from states (C, N, D) at `places` (C, N)."""
     if fixed():
         # A graph has one shape for all passes.
         chance, best = _best(model, hidden)
         return torch.where(places, best, symbols), torch.where(places, chance, chances)
-    # The vocabulary is the widest product: it is computed at predicted places only.
+    # The product with the vocabulary is the largest: it is computed at predicted places only.
     chance, best = _best(model, hidden[places])
     return symbols.masked_scatter(places, best), chances.masked_scatter(places, chance)
 

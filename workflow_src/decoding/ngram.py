@@ -2,11 +2,11 @@
 
 Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3): of an n-gram h w with count c,
     p(w|h) = max(c - D(c), 0) / c(h) + g(h) p(w|h'),    g(h) = (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h)
-where h' lacks the first word of h, and N_i(h) counts the words that follow h i times (3: three times or more). Counts
+where h' is h without its first word, and N_i(h) counts the words that follow h i times (3: three times or more). Counts
 of all but the longest n-grams are the numbers of different words before them. Unigrams are interpolated with 1 / V.
 
-The n-grams of one order are sorted by (node of their first n-1 words, last word), so that the words that follow one
-context stand side by side: the arrays are a trie. Logarithms are natural.
+The n-grams of one order are sorted by (node of their first n-1 words, last word), so that the words after one context
+are consecutive: the arrays are a trie. Logarithms are natural.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from workflow_src.errors import InputError
 from workflow_src.types import BOS, EOS, PAD, UNK
 
-# The least probability, of what no text holds.
+# The least probability, which symbols have that no text holds.
 NEVER = 1e-99
 
 
@@ -56,7 +56,7 @@ class NgramModel:
         self.tables = list(tables)
         self.order = len(self.tables)
         self.size = len(self.tables[0])
-        # Plain sequences: one look-up in a NumPy array costs as much as a whole step without one.
+        # Plain sequences: one look-up in a NumPy array takes as long as a step without NumPy.
         self._words = [np.ascontiguousarray(table.words).data for table in self.tables]
         self._logp = [np.ascontiguousarray(table.logp).data for table in self.tables]
         self._backoff = [np.ascontiguousarray(table.backoff).data for table in self.tables]
@@ -75,16 +75,16 @@ class NgramModel:
     def step(self, state: tuple[int, int], word: int) -> tuple[float, tuple[int, int]]:
         """log p(word | state) in nats, and the state after it. EOS ends a sentence.
 
-        Results are not cached; searches that need one again and again keep it.
+        Results are not cached; searches cache them.
         """
         length, row = state
         if not 0 <= word < self.size:
             word = UNK
         total = 0.0
         while length:
-            first = self._first[length - 1]
-            end = first[row + 1]
-            place = bisect.bisect_left(self._words[length], word, first[row], end)
+            first_rows = self._first[length - 1]
+            end = first_rows[row + 1]
+            place = bisect.bisect_left(self._words[length], word, first_rows[row], end)
             if place < end and self._words[length][place] == word:
                 total += self._logp[length][place]
                 length += 1
@@ -119,22 +119,22 @@ def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> 
     """
     if len(tokens) == 0:
         raise InputError("the training text", "is empty, and a language model needs text", "give one with sentences")
-    counted = _count(tokens, offsets, size, order)
+    levels = _count(tokens, offsets, size, order)
     probabilities = np.zeros(0)
     tables: list[Table] = []
-    for n, level in enumerate(counted):
+    for n, level in enumerate(levels):
         discounts = _discounts(level.counts)
-        # What an n-gram leaves to shorter ones, summed over its context; unigrams have one context, nothing.
+        # The discounted mass of each context, which shorter n-grams get; all unigrams have the empty context.
         discounted = discounts[np.minimum(level.counts, 3)]
         totals = np.bincount(level.context, level.counts)
-        shares_left = np.bincount(level.context, discounted) / np.maximum(totals, 1)
+        backoffs = np.bincount(level.context, discounted) / np.maximum(totals, 1)
         shorter = probabilities[level.suffix] if n else _uniform(size)
         probabilities = np.maximum(level.counts - discounted, 0) / np.maximum(totals, 1)[level.context]
-        probabilities = probabilities + shares_left[level.context] * shorter
+        probabilities = probabilities + backoffs[level.context] * shorter
         if n:
             below = tables[-1]
             weights = np.ones(len(below))
-            weights[: len(shares_left)] = np.where(totals > 0, shares_left, 1.0)
+            weights[: len(backoffs)] = np.where(totals > 0, backoffs, 1.0)
             tables[-1] = dataclasses.replace(below, backoff=np.log(weights))
         nothing = np.zeros(len(level.counts))
         tables.append(Table(level.context, level.words, _log(probabilities), nothing, level.suffix))
@@ -153,30 +153,30 @@ class _Level:
 
 def _count(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> list[_Level]:
     text, sentence = _marked(tokens.astype(np.int64), offsets)
-    every = np.arange(size)
+    ids = np.arange(size)
     nothing = np.zeros(size, dtype=np.int64)
     # Row of the n-gram that begins at each place, -1 where the sentence ends before it does.
     rows = text
-    orders = [(nothing, every, nothing, np.bincount(text, minlength=size))]
+    orders = [(nothing, ids, nothing, np.bincount(text, minlength=size))]
     for n in range(2, order + 1):
         begins = np.flatnonzero(sentence[: -(n - 1)] == sentence[n - 1 :])
         keys = rows[begins] * size + text[begins + n - 1]
-        unique, where, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        suffix = rows[begins[where] + 1]
+        unique, indices, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        suffix = rows[begins[indices] + 1]
         orders.append((unique // size, unique % size, suffix, counts))
         rows = np.full(len(text), -1)
         rows[begins] = inverse
     levels = []
-    starts = every == BOS
+    starts = ids == BOS
     for n, (context, words, suffix, counts) in enumerate(orders):
         if n:
             starts = starts[context]
         if n + 1 < len(orders):
-            # Different words before it; nothing stands before the start of a sentence.
-            before = np.bincount(orders[n + 1][2], minlength=len(words))
-            counts = np.where(starts, counts, before)
+            # The number of different words before each n-gram; there are none before the start of a sentence.
+            predecessors = np.bincount(orders[n + 1][2], minlength=len(words))
+            counts = np.where(starts, counts, predecessors)
         if n == 0:
-            counts = np.where(every == BOS, 0, counts)
+            counts = np.where(ids == BOS, 0, counts)
         levels.append(_Level(context, words, suffix, counts))
     return levels
 
@@ -199,15 +199,16 @@ def _discounts(counts: np.ndarray) -> np.ndarray:
 
     Where a text is so small that the formula gives no discount, 0.5, 1 and 1.5 are taken off.
     """
-    of = np.bincount(np.minimum(counts, 5), minlength=5).astype(float)
-    share = of[1] / max(1.0, of[1] + 2 * of[2])
-    discounts = [i - (i + 1) * share * of[i + 1] / of[i] if of[i] else -1.0 for i in (1, 2, 3)]
+    # n[i]: number of n-grams with the count i, as in the equation.
+    n = np.bincount(np.minimum(counts, 5), minlength=5).astype(float)
+    share = n[1] / max(1.0, n[1] + 2 * n[2])
+    discounts = [i - (i + 1) * share * n[i + 1] / n[i] if n[i] else -1.0 for i in (1, 2, 3)]
     usable = all(0 < value <= i for i, value in enumerate(discounts, 1))
     return np.array([0.0, *(discounts if usable else (0.5, 1.0, 1.5))])
 
 
 def _uniform(size: int) -> np.ndarray:
-    """1 / V for each id that a text may hold: all but padding and the start symbol."""
+    """1 / V for each word: all ids but padding and the start symbol."""
     share = np.full(size, 1.0 / max(1, size - 2))
     share[[PAD, BOS]] = 0
     return share

@@ -1,9 +1,9 @@
 """Searches that are one fixed function of source ids, so that an engine can compile them without knowing the family.
 
-A search names a function (networks by role, settings, scored) -> `Pass` as its `program`. Engines ask of the module
-that `torch.export` can follow it, and, for CUDA graphs, that it reads no value and copies nothing from the CPU where
-`fixed()` is true: no Python control flow that depends on values, no boolean index, no assignment to a single element.
-Layers of `nn/layers.py` are replaced by faster operators where an engine has them.
+A search names a function (networks by role, settings, scored) -> `Pass` as its `program`. `torch.export` must be able
+to follow its module. For CUDA graphs, the module must read no value and copy nothing from the CPU where `fixed()` is
+true: no Python control flow that depends on values, no boolean index, no assignment to a single element. Engines may
+replace layers of `nn/layers.py` by faster operators.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def without_end(row: list[int]) -> list[int]:
 class Pass:
     """A search as one function of tensors.
 
-    module  forward(source (B, S) int64) -> tokens (B, T) int64, positions (B,) int64 that count in each row, and, where
-            scores are asked for, scores (B,). Padding of the source must change nothing.
+    module  forward(source (B, S) int64) -> tokens (B, T) int64, numbers of positions (B,) int64 of each row, and, with
+            scores, scores (B,). Padding of the source must change nothing.
     finish  the translation from the first `positions` tokens of a row, such as a collapse of repetitions and blanks
-    steps   refinement steps it takes
-    outputs  names of other outputs that the module has in place of tokens, positions and scores
-    read    then, what makes translations of them: (source (B, S), the outputs as arrays) -> Hypotheses
-    read_tensors  the same of tensors, which need not leave their device; None: they are copied to the CPU
+    steps   number of refinement steps
+    outputs  names of the module's outputs, where these are others than tokens, positions and scores
+    read    makes translations of such outputs: (source (B, S), the outputs as arrays) -> Hypotheses
+    read_tensors  `read` for tensors, which need not leave their device; None: they are copied to the CPU
     """
 
     module: nn.Module
@@ -51,17 +51,18 @@ class Pass:
     read_tensors: Callable[[Tensor, Sequence[Tensor]], Hypotheses] | None = None
 
     def finished(self, tokens: list[list[int]], positions: list[int]) -> list[list[int]]:
-        """Translations from tokens (B, T) and the positions (B,) that count."""
+        """Translations from tokens (B, T) and numbers of positions (B,)."""
         return [self.finish(row[:count]) for row, count in zip(tokens, positions, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """What searches ask of another system's network, as one function of tensors: a role's `program` makes it.
+    """A function of another system's network that searches call, as one function of tensors; see `Role.program`.
 
     module    forward(source (B, S) int64, …) -> one tensor
-    inputs    names of the others, with the places of axes that vary
-    examples  of source and the others, for exporters; any values will do. `alone` has one sentence without padding.
+    inputs    names of the inputs after the source, with the indices of axes that vary
+    alone     example inputs for exporters, with any values: one sentence without padding
+    together  example inputs for several sentences
     """
 
     module: nn.Module
@@ -72,7 +73,7 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A network whose role's function an engine computes: searches get it in the network's place."""
+    """A network and its role's function, computed by an engine; searches get it in place of the network."""
 
     network: nn.Module
     function: Callable[..., Tensor]
@@ -83,10 +84,10 @@ class Compiled:
 
 
 def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> dict[str, nn.Module]:
-    """The networks of a system, by role, that a search works with; `models` are all of them, by family."""
+    """The networks of a system that a search uses, by role; `models` are all its networks by family."""
     families = registry.families()
-    own = [(model, families[family]) for family, model in models.items()]
-    return registry.fill(registry.needs(settings), own, {})
+    trained_networks = [(model, families[family]) for family, model in models.items()]
+    return registry.fill(registry.needs(settings), trained_networks, {})
 
 
 def make_pass(networks: Networks, settings: SearchSettings, scored: bool) -> Pass:
@@ -96,23 +97,23 @@ def make_pass(networks: Networks, settings: SearchSettings, scored: bool) -> Pas
     return registry.import_object(program)(networks, settings, scored)
 
 
-def graph_key(settings: SearchSettings, *more: Any) -> str:
-    """The key of a search's graph among those of a system, as text; `more` is what an engine adds to it."""
+def graph_key(settings: SearchSettings, *parts: Any) -> str:
+    """The key of a search's graph among the graphs of a system, as text; an engine may add `parts`."""
     search = registry.search_of(settings)
     matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
-    return json.dumps([search.name, matters, *more], sort_keys=True)
+    return json.dumps([search.name, matters, *parts], sort_keys=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Width:
-    """The width of outputs (None: as wide as they need), and the widths that they would need, as tensors."""
+    """The fixed width of outputs (None: not fixed), and the widths that outputs need, as tensors."""
 
     size: int | None
     needed: list[Tensor] = dataclasses.field(default_factory=list)
 
     @property
     def most(self) -> Tensor | None:
-        """The widest of all; None where no width depends on values."""
+        """The largest needed width; None where no width depends on values."""
         return torch.stack(self.needed).amax() if self.needed else None
 
 
@@ -121,20 +122,20 @@ _WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", d
 
 @contextlib.contextmanager
 def width_of(size: int | None) -> Iterator[Width]:
-    """Within this context `largest` is `size`, whatever lengths are, so that shapes depend on no value.
+    """A context in which `largest` returns `size` for all lengths, so that shapes depend on no value.
 
-    The widths that outputs would need are kept. Outputs that need more than `size` positions are wrong.
+    The `Width` records the widths that outputs need. Outputs that need more than `size` positions are wrong.
     """
     width = Width(size)
-    before = _WIDTH.set(width)
+    token = _WIDTH.set(width)
     try:
         yield width
     finally:
-        _WIDTH.reset(before)
+        _WIDTH.reset(token)
 
 
 def fixed() -> bool:
-    """Whether no operator may depend on values: in an export, and in a program of static shapes."""
+    """Whether shapes must not depend on values: in an export, and in a program of static shapes."""
     width = _WIDTH.get()
     return torch.compiler.is_exporting() or (width is not None and width.size is not None)
 
@@ -142,7 +143,7 @@ def fixed() -> bool:
 def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
     """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph.
 
-    A `bound` that shapes give takes its place where values must not be read, or the CPU would wait for a GPU.
+    A `bound` known from shapes replaces it where values must not be read, or the CPU would wait for a GPU.
     """
     width = _WIDTH.get()
     if bound is not None and (fixed() or lengths.is_cuda) and not torch.compiler.is_exporting():
@@ -151,17 +152,17 @@ def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
         width.needed.append(lengths.amax())
         if width.size is not None:
             return width.size
-    # While exporting it is a symbol that stands for a number.
+    # In an export this is a symbolic number.
     size = cast(int, values_on_cpu(lengths).max().item())
     if torch.compiler.is_exporting():
-        # An exporter cannot see the value; these give it the range.
+        # The exporter cannot see the value; these checks give its range.
         torch._check(size >= 1)
         torch._check(size <= limit)
     return size
 
 
 def places(lengths: Tensor, limit: int, bound: int | None = None) -> tuple[Tensor, Tensor]:
-    """Places (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of those that an output has.
+    """Positions (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of real positions.
 
     `bound` as in `largest`. Raises ConfigError for a length above `limit`.
     """

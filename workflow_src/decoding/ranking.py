@@ -1,4 +1,4 @@
-"""Ranking candidates: by a model that scores them in one parallel pass, or by the scores that they have."""
+"""Ranking candidates: by a model that scores them in one parallel pass, or by their own scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflow_src.decoding.passes import Compiled, Function
 from workflow_src.runtime.device import on_device
 from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, Rescorer, with_end
 
-# Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
+# Number of candidates whose logits are held at once. It changes memory alone: candidates do not influence each other.
 ROWS = 512
 
 # Scores by output; the first of equal ones wins.
@@ -21,7 +21,7 @@ Candidates = Mapping[tuple[int, ...], float]
 
 
 class Scoring(nn.Module):
-    """log p(y|x) of outputs, ends counted: source (B, S), the sentences of outputs, rows (C,), and outputs, target
+    """log p(y|x) of outputs, end symbols counted: source (B, S), the row of the source of each output (C,), and outputs
     (C, T) -> (C,). Source states are computed once a sentence."""
 
     def __init__(self, rescorer: Rescorer):
@@ -36,12 +36,12 @@ class Scoring(nn.Module):
 
 
 def shares_source(rescorer: Rescorer) -> bool:
-    """Whether the states of one sentence serve several outputs without being repeated."""
+    """Whether the states of one sentence broadcast over several outputs."""
     return getattr(rescorer, "shares_source", False)
 
 
 def scoring(network: Rescorer) -> Function | None:
-    """What ranking asks of a rescorer, for engines that compile it; None where it is no function of fixed operators."""
+    """`Scoring` of a rescorer for engines that compile it; None where it is no function of fixed operators."""
     if not shares_source(network):
         return None
     word, sentences = UNK + 1, torch.tensor([[5, 6, 7, 8, EOS], [9, 6, EOS, PAD, PAD]])
@@ -63,34 +63,33 @@ def rescored(
 ) -> list[dict[tuple[int, ...], float]]:
     """The candidates of each sentence of source (B, S) with the rescorer's log p(y|x) / (|y| + 1) in nats.
 
-    With a `weight`, that times the weight is added to the scores that candidates have. Outputs longer than the rescorer
-    has positions are left out. Where it can score none of a sentence's candidates, or has fewer positions than the
-    sentence, they keep the scores that they have.
-    Unless `scored`, a candidate that is the only one of its sentence keeps its score too: it wins in any case.
+    With a `weight`, weight x rescorer's score is added to the candidates' own scores. Outputs with more subwords than
+    the rescorer's positions are left out. Candidates keep their own scores where the rescorer cannot score the source
+    or any of them, and, unless `scored`, where there is one candidate, which wins in any case.
     """
     if weight == 0:
-        return [dict(before) for before in candidates]
+        return [dict(own_scores) for own_scores in candidates]
     function = rescorer.function if isinstance(rescorer, Compiled) else Scoring(rescorer)
     limit = rescorer.config.max_positions - 1
     lengths = (source != PAD).sum(1).tolist()
     fits = [length <= rescorer.config.max_positions for length in lengths]
     rows_to_score = [row for row, outputs in enumerate(candidates) if fits[row] and (scored or len(outputs) > 1)]
     flat = [(row, output) for row in rows_to_score for output in candidates[row] if len(output) <= limit]
-    after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
+    rescored_scores: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
-        part = flat[start : start + ROWS]
-        # Only sentences of this part are encoded.
-        places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in part))}
-        rows = on_device([places[row] for row, _ in part], source.device)
-        target = pad([output for _, output in part], eos=False).to(source.device, non_blocking=True)
-        # No more columns than the longest has: a sentence by itself is computed without padding.
+        chunk = flat[start : start + ROWS]
+        # Only sentences of this chunk are encoded.
+        places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in chunk))}
+        rows = on_device([places[row] for row, _ in chunk], source.device)
+        target = pad([output for _, output in chunk], eos=False).to(source.device, non_blocking=True)
+        # Cut to the longest source: a single sentence is computed without padding.
         sources = source[on_device(list(places), source.device), : max(lengths[row] for row in places)]
         mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
-        for (row, output), score in zip(part, mean.tolist(), strict=True):
-            after[row][output] = score if weight is None else candidates[row][output] + weight * score
+        for (row, output), score in zip(chunk, mean.tolist(), strict=True):
+            rescored_scores[row][output] = score if weight is None else candidates[row][output] + weight * score
     return [
-        scores if any(map(math.isfinite, scores.values())) else dict(before)
-        for scores, before in zip(after, candidates, strict=True)
+        scores if any(map(math.isfinite, scores.values())) else dict(own_scores)
+        for scores, own_scores in zip(rescored_scores, candidates, strict=True)
     ]
 
 

@@ -18,7 +18,7 @@ from workflow_src.decoding.latent import (
     LengthChoice,
     best_ids,
     best_tokens,
-    decoded,
+    decode_slots,
     latent_mask,
     listed,
     on_source,
@@ -68,7 +68,7 @@ class DeltaStep:
     """One step of delta inference: z -> mean of q(z | argmax p(y|z,x), x).
 
     Where latents are those of source positions, y is the model's `output` of the argmax. Where lengths are predicted
-    from latents too, each step has a length of its own, taken as `choice` says.
+    from latents too, each step has a length of its own, by `choice`.
     """
 
     model: LatentModel | SourceLatentModel
@@ -78,7 +78,7 @@ class DeltaStep:
 
     def __call__(self, z: Tensor) -> Tensor:
         if on_source(self.model):
-            logits, slots = decoded(self.model, self.memory, z, self.choice)
+            logits, slots = decode_slots(self.model, self.memory, z, self.choice)
             return self.after(self.model.output(logits.argmax(-1), slots))
         return self.after(best_tokens(self.model, self.memory, z, self.mask))
 
@@ -93,7 +93,7 @@ def delta_step(
     target_mask: Tensor,
     choice: LengthChoice = MOST_PROBABLE,
 ) -> DeltaStep:
-    """`DeltaStep`, as makers of steps are called."""
+    """A `DeltaStep`."""
     return DeltaStep(model, memory, target_mask, choice)
 
 
@@ -107,7 +107,7 @@ def gradient_step(refiner: Refiner, memory: EncoderOutput, target_mask: Tensor, 
 
 
 def direction_steps(models: Networks, settings: RefinementSettings) -> StepMaker:
-    """A maker of steps along the direction of a search's network: a score's output, or an energy's slope."""
+    """A maker of steps along the direction of a refiner: the output of a score network, or an energy's gradient."""
     return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
 
@@ -134,14 +134,14 @@ def translate_batch(
     lengthening: float = 0.0,
     stop_unchanged: bool = False,
 ) -> Hypotheses:
-    """Translate source (B, S) from the prior mean with `steps` steps that `make_step` makes (None: without steps).
+    """Translate source (B, S) from the prior mean with `steps` steps of `make_step` (None: without steps).
 
     `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, plus `lengthening`
-    times the number of source subwords. With `trace`, the translation after every step is kept. Scores are the model's
-    own mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
-    other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`), with
-    `stop_unchanged` after one that leaves its output as it was (`refine_until_unchanged`); `steps` then is the most it
-    may take, and a trace repeats its last translation.
+    times the number of source subwords. `trace` keeps the translation after every step. Scores are the model's own mean
+    log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each other.
+    With `stop_threshold`, a sentence stops after a shorter step (see `refine_until`), with `stop_unchanged` after a
+    step that does not change its output (`refine_until_unchanged`), at the latest after `steps`; its trace then repeats
+    its last translation.
     """
     memory = model.encode(source)
     choice = LengthChoice(length_quantile, lengthening)
@@ -156,7 +156,7 @@ def translate_batch(
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
     if stop_unchanged and steps:
         return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
-    steps_taken = [steps] * len(source)
+    step_counts = [steps] * len(source)
     traces: list[list[list[int]]] = []
 
     def keep(now: Tensor) -> None:
@@ -166,17 +166,17 @@ def translate_batch(
     if stop_threshold is None:
         z = refine(z, make_step(memory, mask), steps, keep)
     else:
-        # Latents of source positions stand beside source states, which stay as wide as the batch.
+        # Latents of source positions have the width of source states, which is that of the whole batch.
         trim = not on_source(model)
-        z, step_counts = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
-        steps_taken = step_counts.tolist()
+        z, counts = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        step_counts = counts.tolist()
     rows, scores = best_ids(model, memory, z, mask, scored, choice)
-    # Sentences that stopped early keep what they had.
+    # Sentences that stopped early keep their outputs.
     traces += [rows] * (steps + 1 - len(traces))
-    return Hypotheses(rows, scores, steps_taken, traces if trace else None)
+    return Hypotheses(rows, scores, step_counts, traces if trace else None)
 
 
-def refined(
+def translate_refined(
     model: LatentModel | SourceLatentModel,
     source: Tensor,
     make_step: StepMaker,
@@ -184,7 +184,7 @@ def refined(
     scored: bool,
     trace: bool,
 ) -> Hypotheses:
-    """`translate_batch` as the settings of a refining search say: its steps, lengths and when it stops."""
+    """`translate_batch` with the settings of a refining search: its steps, lengths and stopping."""
     return translate_batch(
         model,
         source,
@@ -202,8 +202,8 @@ def refined(
 def search_along_direction(
     models: Networks, source: Tensor, settings: RefinementSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
-    """The search of score and energy networks: `refined` by `direction_steps`."""
-    return refined(models[MODEL], source, direction_steps(models, settings), settings, scored, trace)
+    """The search of score and energy networks: translation refined by `direction_steps`."""
+    return translate_refined(models[MODEL], source, direction_steps(models, settings), settings, scored, trace)
 
 
 def refine_until(
@@ -216,33 +216,33 @@ def refine_until(
     before: Callable[[Tensor], None] | None = None,
     trim: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Refine latents z (B, T, Z) until every sentence stands still; (z, steps taken (B,) int64).
+    """Refine latents z (B, T, Z) until every sentence stops; returns z and numbers of steps (B,) int64.
 
     A sentence stops after a step whose mean length over its positions, (1/T) sum_t |z'_t - z_t|, is below `threshold`,
-    or after `steps` of them. Sentences that have stopped leave the batch. `before(z)` is called before every step that
-    some sentence takes. `trim`: positions that no sentence has any more leave the batch too.
+    or after `steps`. Sentences that have stopped leave the batch. `before(z)` is called before every step of the batch.
+    `trim`: positions that no sentence has any more leave the batch too.
     """
     z = z.clone()
     step_counts = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
     active = torch.arange(z.size(0), device=z.device)
-    step, part, part_mask = make_step(memory, mask), z, mask
+    step, active_z, active_mask = make_step(memory, mask), z, mask
     for _ in range(steps):
         if before:
             before(z)
-        moved = step(part)
-        distance = (wide(moved - part).norm(dim=-1) * part_mask).sum(1) / part_mask.sum(1)
+        moved = step(active_z)
+        distance = (wide(moved - active_z).norm(dim=-1) * active_mask).sum(1) / active_mask.sum(1)
         z[active, : moved.size(1)] = moved.to(z.dtype)
         step_counts[active] += 1
         going = distance >= threshold
         if not bool(going.any()):
             break
         if bool(going.all()):
-            part = moved
+            active_z = moved
             continue
         active = active[going]
         width = int(mask[active].sum(1).max()) if trim else mask.size(1)
-        part, part_mask = moved[going, :width], mask[active, :width]
-        step = make_step(memory.select(active), part_mask)
+        active_z, active_mask = moved[going, :width], mask[active, :width]
+        step = make_step(memory.select(active), active_mask)
     return z, step_counts
 
 
@@ -257,41 +257,41 @@ def refine_until_unchanged(
     trace: bool = False,
     choice: LengthChoice = MOST_PROBABLE,
 ) -> Hypotheses:
-    """Translate from latents z; a sentence stops after a step that leaves its output as it was, or after `steps`.
+    """Translate from latents z; a sentence stops after a step that does not change its output, or after `steps`.
 
-    A delta step depends on the output alone, so that all further ones would change nothing (Shu et al. 2020, algorithm
-    1): results are those of `steps` steps. Sentences that have stopped leave the batch. Each output is decoded once.
+    A delta step depends on the output alone, so that further steps would change nothing (Shu et al. 2020, algorithm 1):
+    results are those of `steps` steps. Sentences that have stopped leave the batch. Each output is decoded once.
     """
     tokens, scores = outputs(model, memory, z, mask, scored, choice)
     rows, values, step_counts = listed(tokens), scores.tolist(), [0] * len(tokens)
     traces = [list(rows)]
     active, step = torch.arange(len(tokens), device=z.device), make_step(memory, mask)
-    part = memory
+    active_memory = memory
     for _ in range(steps):
         z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
-        before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
+        previous, (tokens, scores) = tokens, outputs(model, active_memory, z, mask, scored, choice)
         places, translations = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
         for place, (row, value) in zip(places, translations, strict=True):
             rows[place], values[place], step_counts[place] = row, value, step_counts[place] + 1
         traces.append(list(rows))
-        going = _differ(before, tokens)
+        going = _differ(previous, tokens)
         if not bool(going.any()):
             break
         if bool(going.all()):
             continue
         active, mask = active[going], mask[going]
-        # Latents of source positions stand beside source states, which stay as wide as the batch.
+        # As in `translate_batch`: latents of source positions keep the width of source states.
         width = mask.size(1) if on_source(model) else int(mask.sum(1).max())
         mask, z = mask[:, :width], z[going, :width]
         tokens = tokens[going] if on_source(model) else tokens[going, :width]
-        part = memory.select(active)
-        step = make_step(part, mask)
+        active_memory = memory.select(active)
+        step = make_step(active_memory, mask)
     traces += [list(rows)] * (steps + 1 - len(traces))
     return Hypotheses(rows, values, step_counts, traces if trace else None)
 
 
-def _differ(one: Tensor, other: Tensor) -> Tensor:
-    """Which rows of tokens (B, N) and (B, M), both padded, are not the same, (B,) bool."""
-    width = max(one.size(1), other.size(1))
-    one, other = (torch.nn.functional.pad(x, (0, width - x.size(1)), value=PAD) for x in (one, other))
-    return (one != other).any(1)
+def _differ(tokens: Tensor, others: Tensor) -> Tensor:
+    """Whether rows of tokens (B, N) and (B, M), both padded, differ, (B,) bool."""
+    width = max(tokens.size(1), others.size(1))
+    tokens, others = (torch.nn.functional.pad(x, (0, width - x.size(1)), value=PAD) for x in (tokens, others))
+    return (tokens != others).any(1)

@@ -10,9 +10,9 @@ from pydantic import Field
 from workflow_src.errors import ConfigError
 from workflow_src.spec import MODEL, Option, Search, SearchSettings, Weights
 
-# Roles that settings of searches name systems for: what ranks candidates, and what scores words while outputs grow.
+# Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs.
 RESCORER, LM = "rescorer", "language_model"
-# What ranking asks of a rescorer, for engines that compile it.
+# The function of a rescorer that ranking calls, for engines that compile it.
 SCORING = "workflow_src.decoding.ranking:scoring"
 
 # Settings that count lengths, or lengths and passes of a decoder, which a model limits.
@@ -89,13 +89,13 @@ class RefinementSettings(SearchSettings):
 
 
 def prior_and_decoder(weights: Weights) -> float:
-    """Operations for a position of one candidate without steps, the encoder left out: prior, decoder and output."""
+    """Operations for a position of one candidate without steps: prior, decoder and output, without the encoder."""
     model = weights[MODEL]
     return 2.0 * (model["prior"] + model["decoder"] + model["output"])
 
 
 def refinement_cost(weights: Weights, steps: int, step: float, length: float) -> float:
-    """Operations for a sentence: encoder, prior and decoder once, and steps of `step` operations for a position."""
+    """Operations for a sentence: encoder, prior and decoder once, and `steps` of `step` operations for a position."""
     return length * (2.0 * weights[MODEL]["encoder"] + prior_and_decoder(weights) + steps * step)
 
 
@@ -111,18 +111,18 @@ def varies(settings: RefinementSettings) -> str | None:
 
 
 def ranking_weights(weights: Weights, outputs: int) -> float:
-    """Weights that ranking so many outputs multiplies with: the source is read once; 0 without a rescorer."""
+    """Weights of the rescorer for a source and its `outputs`, which ranking multiplies with; 0 without a rescorer."""
     rescorer = weights.get(RESCORER)
     return rescorer["encoder"] + outputs * (rescorer["decoder"] + rescorer["output"]) if rescorer else 0.0
 
 
 def without_roles(settings: SearchSettings) -> dict[str, Any]:
-    """Settings that a graph depends on where candidates are ranked beside it, such as by another system."""
+    """Settings that a graph of candidates depends on: without those for ranking, which is no part of it."""
     return settings.model_dump(mode="json", exclude={*settings.named("role"), *settings.named("ranks")})
 
 
 def ranked_graph(settings: SearchSettings) -> dict[str, Any]:
-    """`without_roles` where a graph gives candidates no scores if a rescorer ranks them."""
+    """`without_roles` for graphs that output scores of candidates unless a rescorer ranks them."""
     return without_roles(settings) | {"rescored": getattr(settings, RESCORER) is not None}
 
 
@@ -132,7 +132,7 @@ def at_least(search: Search) -> SearchSettings:
 
 
 def iterations_refusal(longest: int, settings: SearchSettings) -> str | None:
-    """Why a model whose outputs have at most so many subwords cannot be decoded so; None where it can."""
+    """Why a model with outputs of at most `longest` subwords cannot be decoded with the settings; None where it can."""
     iterations = getattr(settings, "iterations", 1)
     if iterations <= longest:
         return None
@@ -143,7 +143,7 @@ def iterations_refusal(longest: int, settings: SearchSettings) -> str | None:
 
 
 def lengths_refusal(difference: int, settings: SearchSettings) -> str | None:
-    """Why a model that predicts length differences up to this one cannot be decoded so; None where it can."""
+    """Why a model that predicts length differences up to `difference` cannot be decoded with the settings, or None."""
     most = 2 * difference + 1
     for name in LENGTH_COUNTS:
         if (value := getattr(settings, name, 1)) > most:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from miniatures import cmlm, inat, nat, tokens
 
-from workflow_src.decoding.iterative import passed
+from workflow_src.decoding.iterative import run_passes
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.argmax.search import at_lengths, run
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
@@ -69,7 +69,7 @@ def test_refined_outputs_of_several_lengths_are_ranked_alike():
     model, penalty = MODELS["iterative"](), 3.0
     memory = model.encode(SOURCE)
     lengths = model.length.likely(memory, 4)
-    every = [passed(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
+    every = [run_passes(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
     settings = IterativeRefinementSettings(passes=3, lengths=4, length_penalty=penalty)
     for stop in ("fixed", "adaptive"):
         hypotheses = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))

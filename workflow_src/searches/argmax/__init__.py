@@ -39,7 +39,8 @@ class ArgmaxSettings(SearchSettings):
 
 
 def cost(settings: ArgmaxSettings, weights: Weights, length: float) -> float:
-    """The source is read once, every length is decoded, from the latents' mean if any, and read by the rescorer."""
+    """Operations: the source is read once, every length is decoded, from the latents' mean if any, and read by the
+    rescorer."""
     model = weights[MODEL]
     total = model["encoder"] + settings.lengths * (model.get("prior", 0) + model["decoder"] + model["output"])
     return 2.0 * length * (total + ranking_weights(weights, settings.lengths))

@@ -37,7 +37,7 @@ class ArgmaxPass(nn.Module):
 
 
 def _pass(model: OnePassModel, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
-    """Candidates are ranked by their scores where there is no rescorer."""
+    """The pass, with scores also where they rank several lengths: without a rescorer."""
     return ArgmaxPass(model, settings, (settings.lengths > 1 and settings.rescorer is None) or scored)
 
 
@@ -50,7 +50,7 @@ def program(networks: Networks, settings: ArgmaxSettings, scored: bool) -> Pass:
 def run(
     models: Networks, source: Tensor, settings: ArgmaxSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what outputs were ranked by."""
+    """Translate source (B, S); scores are those of the ranking."""
     outputs, scores = _pass(models[MODEL], settings, scored)(source)
     return winners(outputs, scores, source, models.get(RESCORER), scored, settings.length_penalty)
 

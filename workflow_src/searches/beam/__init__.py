@@ -46,7 +46,7 @@ class BeamSettings(SearchSettings):
 
 
 def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
-    """The rescorer reads the source once, and every hypothesis."""
+    """Operations: model and rescorer read the source once, and every hypothesis."""
     networks = [weights[role] for role in (MODEL, RESCORER) if role in weights]
     each = (network["encoder"] + settings.beam * (network["decoder"] + network["output"]) for network in networks)
     return 2.0 * length * sum(each)
@@ -82,7 +82,7 @@ SEARCH = Search(
     series="beam",
     width=lambda settings: settings.beam,
     held=bytes_held,
-    # What others are compared with: a system by itself, with beam 4, or else the largest.
+    # The row that others are compared with: a system by itself, with beam 4, or else the largest.
     reference=lambda settings: (
         settings.language_model is None and settings.rescorer is None,
         settings.beam == 4,

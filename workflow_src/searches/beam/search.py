@@ -19,9 +19,9 @@ from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, AutoregressiveModel, Hypotheses, LanguageModel, Networks, Ranked, wide
 
 
-def beam_search(model: AutoregressiveModel, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
+def beam_search(model: AutoregressiveModel, source: Tensor, *arguments: Any, **options: Any) -> Hypotheses:
     """The finished hypotheses of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
-    finished = n_best(model, source, *settings, **more)
+    finished = n_best(model, source, *arguments, **options)
     best = [hypotheses[0] for hypotheses in finished]
     return Hypotheses([tokens for _, tokens in best], [score for score, _ in best], ranked=lambda: finished)
 
@@ -38,9 +38,9 @@ def n_best(
 ) -> list[Ranked]:
     """(score, tokens) of finished hypotheses, best first, at most `beam` for each sentence of source (B, S).
 
-    At every position the 2 * beam best continuations are looked at; those among the first `beam` that end are kept as
-    hypotheses, and the first `beam` that do not end go on. A sentence is done when it has `beam` hypotheses; at the
-    longest length every hypothesis ends.
+    Of the 2 * beam best continuations at every position, those among the first `beam` that end become hypotheses, and
+    the first `beam` that do not end continue. A sentence is done when it has `beam` hypotheses; at the longest length
+    every hypothesis ends.
 
     With a language model, lm_weight log p_LM of every subword and of the end is added (shallow fusion, Gulcehre et al.
     2015); continuations then are the best of the FUSED * beam most probable ones of each hypothesis.
@@ -59,12 +59,12 @@ def n_best(
         full = [position >= longest[sentence] for sentence in running]
         scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full, fusion)
         ends = tokens == EOS
-        complete_rows: list[int] = []
+        complete: set[int] = set()
         (ending,) = on_cpu(ends[:, :beam])
         if bool(ending.any()):
             _collect(finished, running, scores, origins, ending, history, (position + 1) ** length_penalty)
-            complete_rows = [i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam]
-            if len(complete_rows) == len(running):
+            complete = {i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam}
+            if len(complete) == len(running):
                 break
             # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end. With a
             # beam near the size of the vocabulary there are fewer candidates: none that ended may go on.
@@ -74,29 +74,28 @@ def n_best(
         else:
             scores, origins, tokens = scores[:, :beam], origins[:, :beam], tokens[:, :beam]
         if fusion:
-            fusion.go_on(origins, tokens)
+            fusion.extend(origins, tokens)
         history = torch.cat([history.gather(1, origins[..., None].expand(-1, -1, position)), tokens[..., None]], 2)
         base = torch.arange(len(running), device=device)[:, None] * width
         decoder.reorder((base + origins).view(-1))
-        if complete_rows:
-            gone = set(complete_rows)
-            remaining = on_device([i for i in range(len(running)) if i not in gone], device)
+        if complete:
+            remaining = on_device([i for i in range(len(running)) if i not in complete], device)
             decoder.keep(remaining)
-            running = [sentence for i, sentence in enumerate(running) if i not in gone]
+            running = [sentence for i, sentence in enumerate(running) if i not in complete]
             if fusion:
-                fusion.states = [states for i, states in enumerate(fusion.states) if i not in gone]
+                fusion.states = [states for i, states in enumerate(fusion.states) if i not in complete]
             scores, tokens, history = scores[remaining], tokens[remaining], history[remaining]
         tokens = tokens.reshape(-1)
-    # Of equal scores the first comes first.
-    return [sorted(of_sentence, key=lambda pair: pair[0], reverse=True)[:beam] for of_sentence in finished]
+    # Sorting is stable: of equal scores, the first comes first.
+    return [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[:beam] for hypotheses in finished]
 
 
-# Continuations of a hypothesis, for each of the beam, that a language model scores.
+# A language model scores FUSED * beam continuations of each hypothesis.
 FUSED = 4
 
 
 class _Fusion:
-    """A language model beside a beam: the state of every hypothesis, `states[sentence][hypothesis]`."""
+    """Shallow fusion with a language model, with its state of every hypothesis, `states[sentence][hypothesis]`."""
 
     def __init__(self, model: LanguageModel, weight: float, sentences: int):
         self.model, self.weight = model, weight
@@ -111,8 +110,8 @@ class _Fusion:
         ]
         return self.weight * torch.tensor(log_probabilities, device=tokens.device)
 
-    def go_on(self, origins: Tensor, tokens: Tensor) -> None:
-        """Hypotheses become those `origins` (B, W) with one more of `tokens` (B, W)."""
+    def extend(self, origins: Tensor, tokens: Tensor) -> None:
+        """Extend the hypotheses `origins` (B, W) by `tokens` (B, W)."""
         self.states = [
             [self.model.step(states[origin], word)[1] for origin, word in zip(row, words, strict=True)]
             for states, row, words in zip(self.states, origins.tolist(), tokens.tolist(), strict=True)
@@ -152,11 +151,11 @@ def _collect(
     history: Tensor,
     divisor: float,
 ) -> None:
-    """Add to `finished` the hypotheses that end now: those at `ends` (B, beam), on the CPU, that are possible."""
+    """Add the possible hypotheses that end at this position (`ends` (B, beam), on the CPU) to `finished`."""
     places = ends.nonzero()
     rows, slots = places.to(scores.device, non_blocking=True).unbind(1)
     ended = on_cpu(scores[rows, slots], history[rows, origins[rows, slots]])
-    for row, score, tokens in zip(places[:, 0].tolist(), *(part.tolist() for part in ended), strict=True):
+    for row, score, tokens in zip(places[:, 0].tolist(), *(column.tolist() for column in ended), strict=True):
         if score > float("-inf"):
             finished[running[row]].append((score / divisor, tokens))
 
@@ -164,7 +163,7 @@ def _collect(
 def run(
     models: Networks, source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what hypotheses were ranked by."""
+    """Translate source (B, S); scores are those of the ranking."""
     arguments = (
         models[MODEL],
         source,

@@ -1,4 +1,4 @@
-"""Prefix beam search over latent alignments, with a language model and a rescorer where they are named."""
+"""Prefix beam search over latent alignments, optionally with a language model and a rescorer."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -65,7 +65,7 @@ class CtcBeamSettings(SearchSettings):
 
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
-    """One pass; the rescorer reads every candidate in one more. Counting words of a beam costs nothing beside them."""
+    """Operations of one pass, and of the rescorer for every candidate. The search over prefixes is not counted."""
     model = weights[MODEL]
     total = model["encoder"] + model.get("prior", 0) + max(1, settings.draws) * (model["decoder"] + model["output"])
     return 2.0 * length * (total + ranking_weights(weights, width(settings)))
@@ -76,8 +76,8 @@ def width(settings: CtcBeamSettings) -> int:
 
 
 def bytes_held(settings: CtcBeamSettings, sizes: Sizes) -> float:
-    """The scores of all symbols at every slot of each draw, and prefixes with all continuations that `min_ratio` lets
-    pass, one sentence after the other; where outputs are compared in the end, those of all."""
+    """Bytes of the scores of all symbols at every slot of each draw; of the prefixes of one sentence with all
+    continuations within `min_ratio`; and of the outputs of all sentences, where these are compared in the end."""
     draws = sizes.sentences * max(1, settings.draws)
     symbols = min(sizes.vocabulary, 1 / settings.min_ratio) if settings.min_ratio else sizes.vocabulary
     compared = draws if settings.draws > 1 or settings.rescorer else 0
@@ -100,7 +100,7 @@ SEARCH = Search(
     run="workflow_src.searches.ctc_beam.search:run",
     program="workflow_src.searches.ctc_beam.search:program",
     origins="workflow_src.searches.ctc_beam.search:origins",
-    # Draws are the only thing that the graph computes otherwise; what reads its outputs stands beside it.
+    # The graph depends on draws alone: its outputs are searched outside of it.
     graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
     logits=True,
     cost=cost,

@@ -1,7 +1,7 @@
-"""Probable symbols and the prefix beam, compiled by Numba: what `slots` and `prefixes` find, in less time.
+"""Probable symbols and the prefix beam, compiled by Numba: the same results as `slots` and `prefixes`, faster.
 
-The steps stand in the same order as there, down to the order in which equal prefixes are kept. A prefix is a row of two
-arrays, a state of the language model a node of its trie.
+The steps are in the same order as there, down to the order of equal prefixes. A prefix is a row of two arrays, a state
+of the language model a node of its trie.
 
 Numba caches compiled code on disk until this file changes; other files do not count. So constants of other modules are
 arguments here. No class is an argument: a cached file that names a class cannot be read after the class is renamed.
@@ -24,14 +24,14 @@ from workflow_src.searches.ctc_beam.prefixes import SMALLEST, Output, vanished
 from workflow_src.searches.ctc_beam.slots import LEAST, Probable, Row, below
 from workflow_src.types import EOS, UNK
 
-# Logits that are compared at once; few parts hold a probable symbol.
+# Number of logits that are compared at once; few such parts hold a probable symbol.
 PART = 256
-# Symbols of a slot that there is room for at first, on average.
+# Average number of symbols of a slot for which there is room at first.
 ROOM = 16
-# Slots of more symbols on average are sorted by NumPy first.
+# With more symbols per slot on average, NumPy sorts them first.
 FEW = 64
-# Continuations that are cached across sentences, a power of two; later ones replace earlier ones.
-REMEMBERED = 2**15
+# Number of continuations that are cached across sentences, a power of two; later ones replace earlier ones.
+CACHED = 2**15
 SPREAD = 7919
 # Columns of a node: integers, and numbers.
 FIRST, SUFFIX = range(2)
@@ -41,16 +41,16 @@ PARENT, LAST, NODE, CHILD, SIBLING, OPENED = range(6)
 EXTRA, MASS = range(2)
 # Columns of the beam.
 SCORE, ENDED, OPEN = range(3)
-# Columns of what may become the beam beside these: a prefix, the symbol that it grows by (-1: it stays as it is), and
-# the node after that. Of a prefix that grows, ENDED holds what the symbol adds to its score.
+# Further columns of continuations: a prefix, the symbol that it grows by (-1: none), and the node after that. For a
+# prefix that grows, ENDED holds the score of the symbol.
 GROWS, BY, AFTER = range(3)
-# Where numbers begin that functions are called with: for the literal 0 these would be compiled once more.
+# The start of counts that are arguments: for the literal 0, functions would be compiled once more.
 ZERO = np.int64(0)
 
 
 # Raises RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
 _compiled: Callable = numba.njit(cache=True, error_model="numpy")
-# Of what allocates nothing. Counting references to its arrays would take most of its time.
+# For functions that allocate nothing: counting references to arrays would take most of their time.
 _WITHOUT_COUNTS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 _plain: Callable = numba.njit(**_WITHOUT_COUNTS)
 
@@ -61,24 +61,25 @@ Trie = tuple[np.ndarray, np.ndarray, np.ndarray, int, int, int]
 
 @functools.lru_cache(maxsize=1)
 def _trie(model: NgramModel | None) -> tuple[Trie, int]:
-    """An n-gram model as a trie (last, nodes, logs, size, longest, unknown), and the node that sentences start at.
+    """An n-gram model as a trie (last_words, nodes, logs, size, longest, unknown), and the start node of sentences.
 
-    Node 0 is the empty context, the n-grams of each order follow. `last` has their last words; `nodes` the first child
-    (the last one is before the first child of the next node) and the node of the n-gram without its first word; `logs`
-    log p(last word | others) and the logarithm of the backoff weight. Nodes from `longest` on have no children. `size`
-    is the number of words, 0 where there is no model: then log p is 0. Others are taken for the word `unknown`.
+    Node 0 is the empty context, the n-grams of each order follow. `last_words` has their last words; `nodes` the first
+    child (children end before the first child of the next node) and the node of the n-gram without its first word;
+    `logs` log p(last word | words before it) and the logarithm of the backoff weight. Nodes from `longest` on have no
+    children. `size` is the number of words, 0 where there is no model: then log p is 0. Ids that are no words count as
+    the word `unknown`.
     """
     if model is None:
         return (np.zeros(UNK + 2, np.int32), np.zeros((UNK + 2, 2), np.int32), np.zeros((UNK + 2, 2)), 0, 0, UNK), 0
     tables = model.tables
     offsets = np.cumsum([1, *map(len, tables)])
-    last, nodes = np.zeros(offsets[-1], np.int32), np.zeros((offsets[-1] + 1, 2), np.int32)
+    last_words, nodes = np.zeros(offsets[-1], np.int32), np.zeros((offsets[-1] + 1, 2), np.int32)
     logs = np.zeros((offsets[-1], 2))
     nodes[0, FIRST] = 1
     nodes[offsets[-2] :, FIRST] = offsets[-1]
     for order, table in enumerate(tables):
         rows = slice(offsets[order], offsets[order + 1])
-        last[rows], logs[rows, LOGP], logs[rows, BACKOFF] = table.words, table.logp, table.backoff
+        last_words[rows], logs[rows, LOGP], logs[rows, BACKOFF] = table.words, table.logp, table.backoff
         if order:
             nodes[rows, SUFFIX] = offsets[order - 1] + table.suffix
         if order + 1 < len(tables):
@@ -86,13 +87,13 @@ def _trie(model: NgramModel | None) -> tuple[Trie, int]:
             nodes[rows, FIRST] = offsets[order + 1] + children
     length, row = model.start
     start = int(offsets[length - 1] + row) if length else 0
-    return (last, nodes, logs, model.size, int(offsets[-2]), UNK), start
+    return (last_words, nodes, logs, model.size, int(offsets[-2]), UNK), start
 
 
 @_plain
 def _step(trie, node, word):
     """log p(word | node), and the node after it, as `NgramModel.step`."""
-    last, nodes, logs, size, longest, unknown = trie
+    last_words, nodes, logs, size, longest, unknown = trie
     if not 0 <= word < size:
         word = unknown
     total = 0.0
@@ -101,11 +102,11 @@ def _step(trie, node, word):
         high = end
         while low < high:
             middle = (low + high) // 2
-            if last[middle] < word:
+            if last_words[middle] < word:
                 low = middle + 1
             else:
                 high = middle
-        if low < end and last[low] == word:
+        if low < end and last_words[low] == word:
             return total + logs[low, LOGP], nodes[low, SUFFIX] if low >= longest else low
         total += logs[node, BACKOFF]
         node = nodes[node, SUFFIX]
@@ -115,52 +116,52 @@ def _step(trie, node, word):
 
 @_plain
 def _added(words, node, word):
-    """What a word adds to a score, and the node after it."""
+    """The score of a word after a node, and the node after it."""
     trie, (keys, gains), weight, bonus = words
     # No lock: compiled code runs alone, because it holds Python's own (no `nogil`).
     place = (node * SPREAD + word) & (len(keys) - 1)
     if keys[place, 0] != node or keys[place, 1] != word:
-        value, following = _step(trie, node, word)
-        keys[place, 0], keys[place, 1], keys[place, 2] = node, word, following
+        value, next_node = _step(trie, node, word)
+        keys[place, 0], keys[place, 1], keys[place, 2] = node, word, next_node
         gains[place] = bonus + weight * value
     return gains[place], keys[place, 2]
 
 
 @_plain
-def _many(part, floor):
-    """Number of entries that are at least `floor`. Only a loop as plain as this compares several numbers at once."""
+def _many(logits, floor):
+    """Number of logits that are at least `floor`. Compilers vectorise only such a plain loop."""
     count = 0
-    for i in range(part.shape[0]):
-        count += part[i] >= floor
+    for i in range(logits.shape[0]):
+        count += logits[i] >= floor
     return count
 
 
 @_plain
 def _probable(logits, best, below, least, counts, symbols, values):
-    """Fills the fields of `slots.Row` and gives the number of symbols, or -1 where there is no room for them."""
+    """Fill the fields of `slots.Row`; returns the number of symbols, or -1 where there is no room for them."""
     total = 0
     for slot in range(logits.shape[0]):
-        floor, before = max(best[slot] + below, least), total
+        floor, previous_total = max(best[slot] + below, least), total
         for begin in range(0, logits.shape[1], PART):
             end = min(logits.shape[1], begin + PART)
-            many = _many(logits[slot, begin:end], floor)
-            if not many:
+            count = _many(logits[slot, begin:end], floor)
+            if not count:
                 continue
-            if total + many > len(symbols):
+            if total + count > len(symbols):
                 return -1
             for i in range(begin, end):
                 if logits[slot, i] >= floor:
                     symbols[total], values[total] = i, logits[slot, i] - best[slot]
                     total += 1
-        counts[slot] = total - before
+        counts[slot] = total - previous_total
     return total
 
 
 @_compiled
 def _sorted(symbols, values, probabilities, blank):
-    """The symbols of a slot, the best first, of equal ones the first; and the blank's values, as `prefixes.Slot`."""
+    """The symbols of a slot, sorted by probability (stable), and the blank's values, as `prefixes.Slot`."""
     size = len(symbols)
-    own, logs, shares = np.empty(size, np.int64), np.empty(size), np.empty(size)
+    sorted_symbols, logs, shares = np.empty(size, np.int64), np.empty(size), np.empty(size)
     log_blank, p_blank, count = -inf, 0.0, 0
     for i in range(size):
         if symbols[i] == blank:
@@ -168,33 +169,37 @@ def _sorted(symbols, values, probabilities, blank):
             continue
         place = count
         while place and logs[place - 1] < values[i]:
-            own[place], logs[place], shares[place] = own[place - 1], logs[place - 1], shares[place - 1]
+            sorted_symbols[place], logs[place], shares[place] = (
+                sorted_symbols[place - 1],
+                logs[place - 1],
+                shares[place - 1],
+            )
             place -= 1
-        own[place], logs[place], shares[place] = symbols[i], values[i], probabilities[i]
+        sorted_symbols[place], logs[place], shares[place] = symbols[i], values[i], probabilities[i]
         count += 1
-    return own[:count], logs[:count], shares[:count], log_blank, p_blank
+    return sorted_symbols[:count], logs[:count], shares[:count], log_blank, p_blank
 
 
 @_plain
-def _before(scores, first, second, i, j):
-    """Whether entry i comes before j where the largest (score, first, second) come first."""
+def _before(scores, primary, secondary, i, j):
+    """Whether entry i is before j in descending order of (score, primary, secondary)."""
     if scores[i] != scores[j]:
         return scores[i] > scores[j]
-    return first[i] > first[j] if first[i] != first[j] else second[i] > second[j]
+    return primary[i] > primary[j] if primary[i] != primary[j] else secondary[i] > secondary[j]
 
 
 @_compiled
-def _best(scores, first, second, count):
-    """The places of the `count` largest (score, first, second), the largest first."""
+def _best(scores, primary, secondary, count):
+    """The indices of the `count` largest (score, primary, secondary), the largest first."""
     order = np.empty(min(count, len(scores)), np.int64)
     filled = 0
     for i in range(len(scores)):
         if filled < len(order):
             filled += 1
-        elif not _before(scores, first, second, i, order[filled - 1]):
+        elif not _before(scores, primary, secondary, i, order[filled - 1]):
             continue
         place = filled - 1
-        while place and _before(scores, first, second, i, order[place - 1]):
+        while place and _before(scores, primary, secondary, i, order[place - 1]):
             order[place] = order[place - 1]
             place -= 1
         order[place] = i
@@ -203,17 +208,17 @@ def _best(scores, first, second, count):
 
 @_compiled
 def _roomy(array, rows):
-    """The array with room for so many rows, at least."""
-    more = np.empty((max(2 * len(array), rows), array.shape[1]), array.dtype)
+    """A copy of the array with room for at least `rows` rows."""
+    larger = np.empty((max(2 * len(array), rows), array.shape[1]), array.dtype)
     for i in range(len(array)):
         for column in range(array.shape[1]):
-            more[i, column] = array[i, column]
-    return more
+            larger[i, column] = array[i, column]
+    return larger
 
 
 @_plain
 def _child(tree, prefix, symbol):
-    """The prefix of one more symbol, or 0."""
+    """The existing prefix of one more symbol, or 0."""
     child = tree[prefix, CHILD]
     while child and tree[child, LAST] != symbol:
         child = tree[child, SIBLING]
@@ -249,13 +254,13 @@ def _one_more(symbol, prefix, beam, tree, masses, size, words):
     """Extend all prefixes by the symbol unless one ends in it; returns (extended, number of prefixes)."""
     grown, added = np.empty(len(prefix), np.int64), np.empty(len(prefix))
     for i in range(len(prefix)):
-        own = prefix[i]
-        if tree[own, LAST] == symbol:
+        parent = prefix[i]
+        if tree[parent, LAST] == symbol:
             return False, size
-        grown[i] = _child(tree, own, symbol)
-        added[i], node = _added(words, tree[own, NODE], symbol)
+        grown[i] = _child(tree, parent, symbol)
+        added[i], node = _added(words, tree[parent, NODE], symbol)
         if not grown[i]:
-            _add(tree, masses, size, own, symbol, masses[own, EXTRA] + added[i], node)
+            _add(tree, masses, size, parent, symbol, masses[parent, EXTRA] + added[i], node)
             grown[i] = size
             size += 1
     for i in range(len(prefix)):
@@ -268,7 +273,7 @@ def _one_more(symbol, prefix, beam, tree, masses, size, words):
 
 @_plain
 def _opened(tree, masses, opened, reached, slot, prefix, probability):
-    """Adds to the probability of alignments that end in the last symbol of a prefix at this slot."""
+    """Add to the probability of alignments that end in the last symbol of a prefix at this slot."""
     if tree[prefix, OPENED] != slot:
         tree[prefix, OPENED], masses[prefix, MASS] = slot, 0.0
         opened[reached] = prefix
@@ -295,16 +300,16 @@ def _continued(
     gap,
     words,
 ):
-    """All prefixes after a slot that are within the gap; fills `entries` and `places`, and gives their number."""
+    """Fill `entries` and `places` with the continuations after a slot that are within the gap; returns their number."""
     beams, choices, number, reached = len(prefix), len(symbols), ZERO, ZERO
     best, most = beam[0, SCORE], max(0.0, words[3])
     for i in range(1, beams):
         best = max(best, beam[i, SCORE])
     least = best + log_blank - gap
     for i in range(beams):
-        parent, own, ended, open_ = prefix[i], beam[i, SCORE], beam[i, ENDED], beam[i, OPEN]
+        parent, parent_score, ended, open_ = prefix[i], beam[i, SCORE], beam[i, ENDED], beam[i, OPEN]
         for j in range(choices):
-            score, probability, symbol = own + values[j], (ended + open_) * probabilities[j], symbols[j]
+            score, probability, symbol = parent_score + values[j], (ended + open_) * probabilities[j], symbols[j]
             if score + most < least:
                 break
             if symbol == tree[parent, LAST]:
@@ -329,18 +334,18 @@ def _continued(
 
 @_plain
 def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, number):
-    """Adds prefixes that exist, after a blank or one more of their last symbol, to `number` continuations."""
+    """Add existing prefixes, after a blank or their last symbol, to `number` continuations; returns their number."""
     for i in range(len(prefix)):
-        parent, again, ended = prefix[i], 0.0, (beam[i, ENDED] + beam[i, OPEN]) * p_blank
+        parent, new_open, ended = prefix[i], 0.0, (beam[i, ENDED] + beam[i, OPEN]) * p_blank
         if tree[parent, OPENED] == slot:
-            again, tree[parent, OPENED] = masses[parent, MASS], -1
-        if again:
-            entries[number, SCORE] = log(ended + again) + masses[parent, EXTRA]
+            new_open, tree[parent, OPENED] = masses[parent, MASS], -1
+        if new_open:
+            entries[number, SCORE] = log(ended + new_open) + masses[parent, EXTRA]
         elif p_blank:
             entries[number, SCORE] = beam[i, SCORE] + log_blank
         else:
             continue
-        entries[number, ENDED], entries[number, OPEN] = ended, again
+        entries[number, ENDED], entries[number, OPEN] = ended, new_open
         places[number, GROWS], places[number, BY] = parent, -1
         number += 1
     for i in range(len(opened)):
@@ -355,7 +360,7 @@ def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, ent
 
 @_plain
 def _within(entries, places, number, gap):
-    """Moves the entries that are within the gap of the best to the front, and gives their number."""
+    """Move the entries that are within the gap of the best to the front; returns their number."""
     best, count = -inf, 0
     for i in range(number):
         best = max(best, entries[i, SCORE])
@@ -369,7 +374,7 @@ def _within(entries, places, number, gap):
 
 @_compiled
 def _chosen(entries, places, number, gap, width):
-    """The places of the `width` best continuations that are within the gap."""
+    """The indices of the `width` best continuations that are within the gap."""
     if gap < inf:
         number = _within(entries, places, number, gap)
     if number > width:
@@ -379,7 +384,7 @@ def _chosen(entries, places, number, gap, width):
 
 @_plain
 def _next(entries, places, order, prefix, beam, tree, masses, size):
-    """Fills the beam with the chosen entries, and gives the number of prefixes."""
+    """Fill the beam with the chosen entries; returns the number of prefixes."""
     for i in range(len(order)):
         place = order[i]
         parent, symbol = places[place, GROWS], places[place, BY]
@@ -397,7 +402,7 @@ def _next(entries, places, order, prefix, beam, tree, masses, size):
 
 @_compiled
 def _outputs(tree, prefix, order):
-    """The symbols of prefixes one after another, and where each begins and the last ends."""
+    """The symbols of prefixes, concatenated, and the offset of each, with the end of the last."""
     ends = np.zeros(len(order) + 1, np.int64)
     for i in range(len(order)):
         ends[i + 1], at = ends[i], prefix[order[i]]
@@ -416,8 +421,8 @@ def _outputs(tree, prefix, order):
 
 @_compiled
 def search(counts, symbols, values, probabilities, blank, width, gap, words, start, end_of_sentence, smallest, limit):
-    """The prefixes after all slots, best first: scores; of the first `limit`, symbols one after another, and where
-    each begins. Nothing where no prefix has a probability any more."""
+    """The prefixes after all slots, best first: scores, and for the first `limit`, concatenated symbols and offsets.
+    Empty where all prefixes have the probability 0."""
     tree, masses = np.zeros((256, 6), np.int64), np.zeros((256, 2))
     tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
@@ -439,7 +444,7 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
             scale = _scaled(beam, scale, smallest)
             if scale == -inf:
                 return beam[:0, SCORE], symbols[:0], counts[:0]
-        # At most so many prefixes are looked at, and may be new.
+        # The largest number of continuations, all of which may be new.
         most = len(prefix) * (counts[slot] + 1)
         if size + most > len(tree):
             tree, masses = _roomy(tree, size + most), _roomy(masses, size + most)
@@ -447,12 +452,12 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
             grown, size = _one_more(certain, prefix, beam, tree, masses, size, words)
             if grown:
                 continue
-        own, logs, shares, log_blank, p_blank = _sorted(
+        sorted_symbols, logs, shares, log_blank, p_blank = _sorted(
             symbols[begin:end], values[begin:end], probabilities[begin:end], blank
         )
         entries, places, opened = np.empty((most, 3)), np.empty((most, 3), np.int64), np.empty(most, np.int64)
-        about = log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, gap, words
-        number = _continued(slot, own, logs, shares, *about)
+        arguments = log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, gap, words
+        number = _continued(slot, sorted_symbols, logs, shares, *arguments)
         if not number:
             return beam[:0, SCORE], symbols[:0], counts[:0]
         order = _chosen(entries, places, number, gap, width)
@@ -467,7 +472,7 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
 
 
 class PrefixBeam:
-    """As `prefixes.PrefixBeam`, of n-gram models alone."""
+    """`prefixes.PrefixBeam` for n-gram models alone."""
 
     def __init__(
         self,
@@ -480,8 +485,8 @@ class PrefixBeam:
     ):
         self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
         trie, self._start = _trie(language_model)
-        self.remembered = np.full((REMEMBERED, 3), -1), np.zeros(REMEMBERED)
-        self._words = trie, self.remembered, float(lm_weight), float(word_bonus)
+        self.cache = np.full((CACHED, 3), -1), np.zeros(CACHED)
+        self._words = trie, self.cache, float(lm_weight), float(word_bonus)
 
     @staticmethod
     def probable(logits: np.ndarray, min_ratio: float) -> Probable:
@@ -503,7 +508,7 @@ class PrefixBeam:
         ]
 
     def best(self, row: Row) -> tuple[Output, int]:
-        """The first of what a call gives, and how many there are."""
+        """The best output, and the number of outputs."""
         scores, words, _ = self._search(row, 1)
         return (scores.item(0), tuple(words.tolist())), len(scores)
 
@@ -512,7 +517,7 @@ class PrefixBeam:
         if len(values) > FEW * len(counts):
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
             symbols, values = symbols[order], values[order]
-        # NumPy's exponential, as in Python: another one may differ in the last digit, which decides between equal ones.
+        # NumPy's exponential, as in `prefixes`: another one may differ in the last digit, which can change the order.
         outputs = search(
             counts,
             symbols,
@@ -539,5 +544,5 @@ def try_out() -> None:
 
 
 def is_cached() -> bool:
-    """Whether an earlier process, perhaps on another processor or of another version, has cached its code."""
+    """Whether an earlier process has cached compiled code, perhaps on another processor or of another version."""
     return any(Path(search.stats.cache_path).glob(f"{Path(__file__).stem}.search-*.nbi"))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import drawn, noise_table
+from workflow_src.decoding.candidates import draw_latents, noise_table
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.passes import Compiled, Pass
@@ -47,7 +47,7 @@ class LogitsPass(nn.Module):
         if self.noise is None:
             logits, mask = slot_logits(self.model, source)
             return logits, mask.sum(1)
-        memory, z = drawn(self.model, self.model.encode(source), self.noise, self.temperature)
+        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.temperature)
         hidden, mask = self.model.hidden(memory, z=z)
         return wide(self.model.logits(hidden)), mask.sum(1)
 
@@ -63,20 +63,20 @@ def _compiled() -> ModuleType | None:
             log.info("compiling the search over prefixes; this takes some ten seconds, once")
         module.try_out()
     except Exception as failure:
-        # Of Numba, LLVM, their cache, or the folder of it: translations are the same without them.
-        what = " ".join(str(failure).split())[:200]
+        # An error of Numba, LLVM, or their cache; translations are the same without them.
+        reason = " ".join(str(failure).split())[:200]
         log.warning(
             "warning: Numba cannot be used (%s: %s), and beams take longer; a folder in NUMBA_CACHE_DIR that can be "
             "written to may help",
             type(failure).__name__,
-            what,
+            reason,
         )
         return None
     return module
 
 
 def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> Beam:
-    """The beam that finds the best outputs of sentences: compiled where possible."""
+    """The beam search of rows: compiled where possible."""
     return _beam(blank, settings.beam, settings.beam_threshold, language_model, settings.lm_weight, settings.word_bonus)
 
 
@@ -84,18 +84,18 @@ def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel
 def _beam(
     blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights: float
 ) -> Beam:
-    """Cached, because the next batch can use what it computed of the language model."""
+    """`beam_of`, cached: the next batch can use cached probabilities of the language model."""
     usable = language_model is None or isinstance(language_model, NgramModel)
     module = (_compiled() if usable else None) or prefixes
     return module.PrefixBeam(blank, width, threshold, language_model, *weights)
 
 
 def _compared(settings: CtcBeamSettings, rescorer: Rescorer | Compiled | None, scored: bool) -> bool:
-    """Whether scores need the part that all outputs of a row share, which comes from the best symbols."""
+    """Whether scores need `Row.base`, which all outputs of a row share."""
     return (scored and rescorer is None) or settings.draws > 1
 
 
-def searched(
+def hypotheses_of_rows(
     rows: Sequence[Row],
     source: Tensor,
     settings: CtcBeamSettings,
@@ -103,25 +103,25 @@ def searched(
     rescorer: Rescorer | Compiled | None = None,
     scored: bool = True,
 ) -> Hypotheses:
-    """The translations of source (B, S) from as many rows, or of K draws from K times as many.
+    """The translations of source (B, S) from B rows, or B * K rows for K draws.
 
-    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer skips
-    sentences whose beam has one output at the end.
+    An output's score is the largest of its draws. Unless `scored`, a rescorer skips sentences whose beam has one output
+    at the end.
     """
-    each = max(1, settings.draws)
-    if rescorer is None and each == 1:
+    draws = max(1, settings.draws)
+    if rescorer is None and draws == 1:
         best = [beam.best(row) for row in rows]
         scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
         return Hypotheses(
             [list(output) for (_, output), _ in best],
             scores,
             candidates=[count for _, count in best],
-            # The search again: reading all outputs takes time that the best alone do not.
+            # Another search: reading all outputs takes longer than reading the best.
             ranked=lambda: [[(score + row.base, list(output)) for score, output in beam(row)] for row in rows],
         )
-    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
+    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // draws)]
     for number, row in enumerate(rows):
-        outputs = candidates[number // each]
+        outputs = candidates[number // draws]
         for score, output in beam(row):
             outputs[output] = max(score + row.base, outputs.get(output, -math.inf))
     if rescorer is not None:
@@ -141,46 +141,46 @@ def ctc_beam(
     """Translate source (B, S).
 
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
-    log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share, and a rescorer gives
-    none to the only candidate of a sentence.
+    log p(y|x) / (|y| + 1). Unless `scored`, the former are without `Row.base`, and a rescorer does not score the only
+    candidate of a sentence.
     """
     logits, slots = LogitsPass(model, settings)(source)
     beam = beam_of(model.blank, settings, language_model)
-    about = settings.min_ratio, _compared(settings, rescorer, scored)
+    options = settings.min_ratio, _compared(settings, rescorer, scored)
     # On a CPU, NumPy takes less time for the few numbers of a sentence.
     rows = (
-        rows_of_tensors(logits, slots, *about)
+        rows_of_tensors(logits, slots, *options)
         if logits.is_cuda
-        else rows_of_arrays(logits.numpy(), slots.numpy(), *about, beam.probable)
+        else rows_of_arrays(logits.numpy(), slots.numpy(), *options, beam.probable)
     )
-    return searched(rows, source, settings, beam, rescorer, scored)
+    return hypotheses_of_rows(rows, source, settings, beam, rescorer, scored)
 
 
-def _others(networks: Networks) -> tuple[LanguageModel | None, Rescorer | None]:
+def _role_models(networks: Networks) -> tuple[LanguageModel | None, Rescorer | None]:
     language_model = networks.get(LM)
     return language_model.scorer if language_model is not None else None, networks.get(RESCORER)
 
 
 def program(networks: Networks, settings: CtcBeamSettings, scored: bool) -> Pass:
-    """The pass in a graph; the prefixes, the language model and the rescorer beside it.
+    """The pass to logits; the search over prefixes, the language model and the rescorer read these.
 
-    The graph puts out all logits: ONNX Runtime's TopK takes longer than looking for the probable symbols here.
+    The graph outputs all logits: ONNX Runtime's TopK takes longer than selecting probable symbols here.
     """
     model: AlignedLatentModel = networks[MODEL]
-    language_model, rescorer = _others(networks)
+    language_model, rescorer = _role_models(networks)
     beam = beam_of(model.blank, settings, language_model)
-    about = settings.min_ratio, _compared(settings, rescorer, scored)
+    options = settings.min_ratio, _compared(settings, rescorer, scored)
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
         logits, slots = outputs
-        rows = rows_of_arrays(logits, slots, *about, beam.probable)
-        return searched(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
+        rows = rows_of_arrays(logits, slots, *options, beam.probable)
+        return hypotheses_of_rows(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
 
     @torch.no_grad()
     def read_tensors(source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         logits, slots = outputs
-        return searched(rows_of_tensors(logits, slots, *about), source, settings, beam, rescorer, scored)
+        return hypotheses_of_rows(rows_of_tensors(logits, slots, *options), source, settings, beam, rescorer, scored)
 
     return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read, read_tensors=read_tensors)
 
@@ -188,7 +188,7 @@ def program(networks: Networks, settings: CtcBeamSettings, scored: bool) -> Pass
 def run(
     models: Networks, source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
-    return ctc_beam(models[MODEL], source, settings, *_others(models), scored)
+    return ctc_beam(models[MODEL], source, settings, *_role_models(models), scored)
 
 
 @torch.no_grad()

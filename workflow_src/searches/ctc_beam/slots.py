@@ -1,4 +1,4 @@
-"""The symbols of slots that are probable enough to be searched, from logits."""
+"""Selection of the probable symbols of slots, which are searched, from logits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from workflow_src.errors import InputError
 
-# Symbols with lower logits may not be put out.
+# Symbols with lower logits may not be output.
 LEAST = -1e30
-# Probable symbols of a slot that are copied from a device, on average; where there are more, these are copied again.
+# Average number of probable symbols of a slot for which there is room in copies from a device; with more, the copy is
+# repeated.
 ROOM = 64
 
 
@@ -24,7 +25,7 @@ class Row(NamedTuple):
     counts  (N,) int64, symbols of each slot
     symbols (K,) int64, ascending within a slot
     values  (K,) float64, log-probabilities relative to the best of the slot
-    base    sum of the log-probabilities of the best, which scores are relative to; 0 where scores are not compared
+    base    sum of the log-probabilities of the best symbols, to which scores are relative; 0 where it is not needed
     """
 
     counts: np.ndarray
@@ -41,8 +42,8 @@ def below(min_ratio: float) -> float:
 
 
 def probable(logits: np.ndarray, min_ratio: float) -> Probable:
-    """Counts, symbols and values as in `Row` of those at least `min_ratio` times as probable as the best of their
-    slot, of logits (N, V)."""
+    """Counts, symbols and values as in `Row`, from logits (N, V), of symbols at least `min_ratio` times as probable as
+    the best of their slot."""
     best = logits.max(-1, keepdims=True)
     places = np.flatnonzero(logits >= np.maximum(best + below(min_ratio), LEAST))
     rows, symbols = np.divmod(places, logits.shape[1])
@@ -61,7 +62,7 @@ def _whole(row: Row) -> Row:
 
 
 def certainty(logits: np.ndarray) -> float:
-    """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
+    """Sum over slots of the log-probability of the best symbol, from logits (N, V)."""
     return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
 
 
@@ -72,13 +73,15 @@ def rows_of_arrays(
     compared: bool,
     probable: Callable[[np.ndarray, float], Probable] = probable,
 ) -> list[Row]:
-    """Sentences from logits (B, N, V) and slots (B,); `base` is 0 unless `compared`."""
-    own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]
-    return [_whole(Row(*probable(row, min_ratio), certainty(row) if compared else 0.0)) for row in own]
+    """Rows of sentences from logits (B, N, V) and numbers of slots (B,); `base` is 0 unless `compared`."""
+    rows = [logits_row[:count] for logits_row, count in zip(logits, slots.tolist(), strict=True)]
+    return [
+        _whole(Row(*probable(logits_row, min_ratio), certainty(logits_row) if compared else 0.0)) for logits_row in rows
+    ]
 
 
 def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: bool) -> list[Row]:
-    """The same of tensors: few numbers leave their device, once for all sentences."""
+    """`rows_of_arrays` for tensors: few numbers are copied from their device, once for all sentences."""
     sentences, width, classes = logits.shape
     best = logits.amax(-1, keepdim=True)
     mask = torch.arange(width, device=logits.device) < slots[:, None]
@@ -89,7 +92,7 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
         # The CPU would wait for the number of cells if it determined the size.
         cells = torch.nonzero_static(probable_enough, size=room, fill_value=0)[:, 0]
         log_ratios = logits.flatten()[cells] - best.flatten()[cells // classes]
-        # Integers of this size are exact in float64, so that all may travel together.
+        # Integers of this size are exact in float64, so that one copy is enough.
         columns = [column.double() for column in (number[None], slots, sums, cells, log_ratios)]
         sizes = np.cumsum([len(column) for column in columns])[:-1]
         total, lengths, bases, places, logs = np.split(torch.cat(columns).cpu().numpy(), sizes)

@@ -1,4 +1,4 @@
-"""The best symbol of every slot, equal neighbours merged, blanks dropped: one pass and no search."""
+"""Greedy decoding of alignments in one pass: the best symbol of every slot, neighbours merged, blanks dropped."""
 
 from typing import Annotated
 

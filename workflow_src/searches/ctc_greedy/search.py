@@ -21,7 +21,7 @@ def ctc_greedy(
     model: AlignedLatentModel, source: Tensor, blank_penalty: float = 0.0, scored: bool = True
 ) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
-    best, slots, *scores = (part.tolist() for part in on_cpu(*GreedyPass(model, blank_penalty, scored)(source)))
+    best, slots, *scores = (output.tolist() for output in on_cpu(*GreedyPass(model, blank_penalty, scored)(source)))
     outputs = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
     return Hypotheses(outputs, scores[0] if scored else [0.0] * len(outputs))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from workflow_src.decoding.latent import LengthChoice
-from workflow_src.decoding.refinement import StepMaker, delta_step, refined
+from workflow_src.decoding.refinement import StepMaker, delta_step, translate_refined
 from workflow_src.searches.delta import DeltaSettings
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses, Networks
@@ -20,4 +20,4 @@ def step(models: Networks, settings: SearchSettings) -> StepMaker:
 def run(
     models: Networks, source: Tensor, settings: DeltaSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
-    return refined(models[MODEL], source, step(models, settings), settings, scored, trace)
+    return translate_refined(models[MODEL], source, step(models, settings), settings, scored, trace)

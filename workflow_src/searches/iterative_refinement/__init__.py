@@ -1,4 +1,4 @@
-"""Passes that refine a guess of all words, so many or until the output repeats (Lee, Mansimov & Cho 2018)."""
+"""Passes that refine a guess of all words, a fixed number or until the output repeats (Lee, Mansimov & Cho 2018)."""
 
 from typing import Annotated, Literal
 
@@ -68,8 +68,7 @@ def step_cost(weights: Weights) -> float:
 
 
 def cost(settings: IterativeRefinementSettings, weights: Weights, length: float) -> float:
-    """The source is read once; every length takes the first pass and the later ones, at most all of them, and is read
-    by the rescorer."""
+    """Operations: the source is read once; every length takes all passes, and is read by the rescorer."""
     model = weights[MODEL]
     passes = 2.0 * (model["decoder"] + model["output"]) + (settings.passes - 1) * step_cost(weights)
     ranking = 2.0 * ranking_weights(weights, settings.lengths)
@@ -84,7 +83,7 @@ def label(settings: IterativeRefinementSettings) -> str:
 
 
 def varies(settings: IterativeRefinementSettings) -> str | None:
-    """Why a search is no fixed function of its source; None where it is."""
+    """Why a search is no fixed function of its source, or None."""
     return "with stop: adaptive" if settings.stop == "adaptive" else None
 
 

@@ -1,4 +1,4 @@
-"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x), so many times or until it repeats; at the likeliest lengths."""
+"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x), a fixed l or until it repeats; at the likeliest lengths."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import followed, likely_lengths, unpadded, winners
-from workflow_src.decoding.iterative import passed, passed_until
+from workflow_src.decoding.candidates import likely_lengths, traces_of_best, unpadded, winners
+from workflow_src.decoding.iterative import run_passes, run_passes_until_repeated
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
@@ -30,7 +30,7 @@ class RefinementPass(nn.Module):
         memory, lengths = likely_lengths(self.model, self.model.encode(source), self.settings)
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if self.settings.lengths > 1 else contextlib.nullcontext():
-            return passed(self.model, memory, lengths, self.settings.passes, self.scored)
+            return run_passes(self.model, memory, lengths, self.settings.passes, self.scored)
 
 
 def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
@@ -59,9 +59,9 @@ def run(
     scored: bool = True,
     trace: bool = False,
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what outputs were ranked by, steps the passes that a sentence took.
+    """Translate source (B, S); scores are those of the ranking, steps the number of passes.
 
-    With several lengths, a sentence has taken the passes of the length that took the most.
+    With several lengths, this is the largest number of passes of a length.
     """
     model: IterativeModel = models[MODEL]
     memory, lengths = likely_lengths(model, model.encode(source), settings)
@@ -69,17 +69,17 @@ def run(
     trace_outputs: list[Tensor] = []
     watch = trace_outputs.append if trace else None
     if settings.stop == "adaptive":
-        outputs, scores, pass_counts = passed_until(
+        outputs, scores, pass_counts = run_passes_until_repeated(
             model, memory, lengths, settings.passes, ranks, watch, settings.patience
         )
     else:
-        outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
+        outputs, scores = run_passes(model, memory, lengths, settings.passes, ranks, watch)
         pass_counts = torch.full_like(lengths, settings.passes)
     best = _best(source, outputs, scores, pass_counts, models.get(RESCORER), scored, settings)
     if trace:
-        # Sentences that stopped early keep what they had.
+        # Sentences that stopped early keep their outputs.
         trace_outputs += [outputs] * (settings.passes - len(trace_outputs))
-        best.traces = followed(best.tokens, [unpadded(part) for part in trace_outputs])
+        best.traces = traces_of_best(best.tokens, [unpadded(outputs_of_pass) for outputs_of_pass in trace_outputs])
     return best
 
 
@@ -92,7 +92,7 @@ def _best(
     scored: bool,
     settings: IterativeRefinementSettings,
 ) -> Hypotheses:
-    """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
+    """The best of the K candidates (B * K, N) of every sentence, and the largest number of passes of a candidate."""
     outputs, scores, pass_counts = on_cpu(outputs, scores, pass_counts)
     best = winners(outputs, scores, source, rescorer, scored, settings.length_penalty)
     best.steps = pass_counts.view(len(source), -1).amax(1).tolist()

@@ -30,7 +30,7 @@ class LatentSearchSettings(SearchSettings):
 
 
 def cost(settings: LatentSearchSettings, weights: Weights, length: float) -> float:
-    """The source is read once; every candidate is drawn, refined, decoded, and ranked by the rescorer."""
+    """Operations: the source is read once; every candidate is drawn, refined, decoded, and ranked by the rescorer."""
     refinement = searches()[settings.refinement] if settings.refinement else None
     step = refinement.step_cost(weights) if refinement and refinement.step_cost and settings.steps else 0.0
     candidate = prior_and_decoder(weights) + settings.steps * step
@@ -44,7 +44,7 @@ def width(settings: LatentSearchSettings) -> int:
 
 
 def label(settings: LatentSearchSettings) -> str:
-    """Its refinement, candidates and steps."""
+    """The refinement, numbers of lengths and samples, and steps."""
     how = searches()[settings.refinement].title if settings.steps and settings.refinement else "prior samples"
     steps = f", L = {settings.steps}" if settings.steps else ""
     return f"{how}, search {settings.lengths:g} × {settings.samples:g}{steps}"

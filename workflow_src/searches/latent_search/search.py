@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols, unpadded
-from workflow_src.decoding.latent import best_ids, latent_mask, says_lengths
+from workflow_src.decoding.latent import best_ids, latent_mask, predicts_lengths
 from workflow_src.decoding.ranking import ROWS, best_of, rescored
 from workflow_src.decoding.refinement import StepMaker, refine
 from workflow_src.decoding.settings import RESCORER
@@ -31,10 +31,10 @@ from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, 
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Which candidates a sentence has: `lengths` of them times `samples` of z, drawn from `seed`.
+    """The candidates of a sentence: `lengths` times `samples` of z, drawn from `seed`.
 
-    With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition). All lengths
-    are longer by `lengthening` times the source's subwords.
+    With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition).
+    `lengthening` times the source's subwords is added to all lengths.
     """
 
     lengths: int = 5
@@ -51,8 +51,8 @@ class Candidates:
 def prior_noise(source: list[int], count: int, length: int, width: int, seed: int) -> Tensor:
     """Standard normal noise (count, length, width) of one sentence.
 
-    It follows from the seed and the sentence's subwords alone, so that neither the batch nor the place in a file
-    changes a translation; and a longer `length` continues a shorter one at every sample.
+    It depends on the seed and the sentence's subwords alone, so that neither the batch nor the position in a file
+    changes a translation. The noise of a shorter `length` is the beginning of that of a longer one.
     """
     digest = hashlib.sha256(np.asarray(source, dtype=np.int64).tobytes()).digest()
     key = int.from_bytes(digest[:8], "little")
@@ -66,7 +66,7 @@ def prior_noise(source: list[int], count: int, length: int, width: int, seed: in
 def run(
     models: Networks, source: Tensor, settings: LatentSearchSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what candidates were ranked by."""
+    """Translate source (B, S); scores are those of the ranking."""
     candidates = Candidates(
         settings.lengths, settings.samples, settings.search_seed, settings.mean_first, settings.lengthening
     )
@@ -87,18 +87,18 @@ def latent_search(
     """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer skips
-    sentences all of whose candidates are equal.
+    log p(y_t|z,x). Of equal scores the first candidate wins. Unless `scored`, a rescorer skips sentences whose
+    candidates are all equal.
     """
     steps = steps if make_step else 0
-    if says_lengths(model):
+    if predicts_lengths(model):
         tokens, scores = _at_source(model, source, make_step, steps, candidates, rescorer)
     else:
         tokens, scores = _at_target(model, source, make_step, steps, candidates, rescorer)
     sentences = source.size(0)
     per_sentence = len(tokens) // sentences
     groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
-    # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
+    # Equal candidates are one, at the position of the first, with the score of the best z.
     distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
     if rescorer is not None:
         distinct = rescored(rescorer, source, distinct, scored=scored)
@@ -106,8 +106,8 @@ def latent_search(
 
 
 def _longest(model: LatentModel | LatentLengthModel, rescorer: Rescorer) -> int:
-    """The longest output that a rescorer can read."""
-    # It also takes an end symbol, and where our end symbol is due a word may stand.
+    """The largest target length whose outputs a rescorer can read."""
+    # It also reads an end symbol, and our output may have a word in place of its end symbol.
     return rescorer.config.max_positions - 1 - model.extra_positions
 
 
@@ -134,14 +134,14 @@ def _at_target(
     for start in range(0, len(rows), ROWS):
         part = slice(start, start + ROWS)
         mask = latent_mask(model, row_lengths[part])
-        own = memory.select(rows[part])
-        mean, deviation = model.prior(own, mask)
+        row_memory = memory.select(rows[part])
+        mean, deviation = model.prior(row_memory, mask)
         z = mean + deviation * noise[part, : mask.size(1)].to(mean)
         if make_step and steps:
-            z = refine(z, make_step(own, mask), steps)
-        rows_of_words, own_scores = best_ids(model, own, z, mask, scored=rescorer is None)
+            z = refine(z, make_step(row_memory, mask), steps)
+        rows_of_words, output_scores = best_ids(model, row_memory, z, mask, scored=rescorer is None)
         tokens += rows_of_words
-        scores += own_scores
+        scores += output_scores
     return tokens, scores
 
 
@@ -153,28 +153,28 @@ def _at_source(
     candidates: Candidates,
     rescorer: Rescorer | None,
 ) -> tuple[list[list[int]], list[float]]:
-    """Candidates and their own scores in the order sentence, sample, length: each sample has lengths of its own, those
-    after its refinement."""
-    memory, each = model.encode(source), candidates.samples
+    """Candidates and their own scores in the order sentence, sample, length: each sample has lengths of its own,
+    predicted after its refinement."""
+    memory, samples = model.encode(source), candidates.samples
     noise = _source_noise(model, source, candidates)
-    rows = torch.arange(source.size(0), device=source.device).repeat_interleave(each)
+    rows = torch.arange(source.size(0), device=source.device).repeat_interleave(samples)
     tokens: list[list[int]] = []
     scores: list[float] = []
-    for part in torch.arange(len(rows), device=source.device).split(max(1, ROWS // candidates.lengths)):
-        own = memory.select(rows[part])
-        mean, deviation = model.prior(own)
-        z = mean + deviation * noise[part].to(mean)
+    for indices in torch.arange(len(rows), device=source.device).split(max(1, ROWS // candidates.lengths)):
+        row_memory = memory.select(rows[indices])
+        mean, deviation = model.prior(row_memory)
+        z = mean + deviation * noise[indices].to(mean)
         if make_step and steps:
-            z = refine(z, make_step(own, own.mask), steps)
-        lengths = model.likely_lengths(own, z, candidates.lengths, candidates.lengthening)
+            z = refine(z, make_step(row_memory, row_memory.mask), steps)
+        lengths = model.likely_lengths(row_memory, z, candidates.lengths, candidates.lengthening)
         if rescorer is not None:
             lengths = lengths.clamp(max=_longest(model, rescorer))
-        every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
-        logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
-        outputs, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
-        outputs, own_scores = on_cpu(outputs, own_scores)
+        sample_rows = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
+        logits, mask = model.decode(row_memory.select(sample_rows), z[sample_rows], lengths.flatten())
+        outputs, output_scores = read_symbols(model, wide(logits), mask, rescorer is None)
+        outputs, output_scores = on_cpu(outputs, output_scores)
         tokens += unpadded(outputs)
-        scores += own_scores.tolist()
+        scores += output_scores.tolist()
     return tokens, scores
 
 

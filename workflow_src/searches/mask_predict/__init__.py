@@ -40,7 +40,7 @@ class MaskPredictSettings(SearchSettings):
 
 
 def cost(settings: MaskPredictSettings, weights: Weights, length: float) -> float:
-    """The source is read once; every length is decoded in every pass, and read by the rescorer once."""
+    """Operations: the source is read once; every length is decoded in every pass, and read by the rescorer once."""
     model = weights[MODEL]
     passes = settings.iterations * settings.length_beam
     total = model["encoder"] + passes * (model["decoder"] + model["output"])
@@ -60,7 +60,7 @@ SEARCH = Search(
     run="workflow_src.searches.mask_predict.search:run",
     program="workflow_src.searches.mask_predict.search:program",
     graph=without_roles,
-    # It predicts all positions in every pass, our own code those that are masked.
+    # A graph predicts all positions in every pass, our own code only masked ones.
     batches=False,
     at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
     cost=cost,

@@ -1,6 +1,6 @@
 """Mask-predict at the most probable lengths, side by side (Ghazvininejad et al. 2019, section 3); the best output wins.
 
-Outputs are ranked by the log-probability of their subwords, each of the pass that predicted it, divided by their number
+Outputs are ranked by the log-probability of their subwords in the passes that predicted them, divided by their number
 ** `length_penalty` (the mean, by default), or by a rescorer.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import followed, joined, unpadded, winners, winners_pass
+from workflow_src.decoding.candidates import join_batches, traces_of_best, unpadded, winners, winners_pass
 from workflow_src.decoding.masked import Watch, mask_predict, mean_chance
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import ROWS
@@ -57,24 +57,24 @@ def run(
     scored: bool = True,
     trace: bool = False,
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what outputs were ranked by.
+    """Translate source (B, S); scores are those of the ranking.
 
-    A trace has what every pass put out at the length that won.
+    A trace has the outputs of every pass at the length of the best output.
     """
     model: MaskedModel = models[MODEL]
-    network, parts = MaskPredictPass(model, settings), []
+    network, chunks = MaskPredictPass(model, settings), []
     outputs_by_pass: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
-    # So many sentences that no more than ROWS candidates are decoded together.
-    for part in source.split(max(1, ROWS // settings.length_beam)):
+    # At most ROWS candidates are decoded together.
+    for chunk in source.split(max(1, ROWS // settings.length_beam)):
         passes = iter(outputs_by_pass)
 
         def watch(symbols: Tensor, mask: Tensor, passes: Iterator[list[list[int]]] = passes) -> None:
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
-        parts.append(network(part, watch if trace else None))
-    best = winners(*joined(parts), source, models.get(RESCORER), scored, settings.length_penalty)
+        chunks.append(network(chunk, watch if trace else None))
+    best = winners(*join_batches(chunks), source, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
-        best.traces = followed(best.tokens, outputs_by_pass)
+        best.traces = traces_of_best(best.tokens, outputs_by_pass)
     return best
 
 

@@ -22,7 +22,7 @@ class NpdSettings(SearchSettings):
 
 
 def cost(settings: NpdSettings, weights: Weights, length: float) -> float:
-    """The source is read once, every draw is decoded, and read by the rescorer."""
+    """Operations: the source is read once, every draw is decoded, and read by the rescorer."""
     model = weights[MODEL]
     total = model["encoder"] + model["prior"] + settings.draws * (model["decoder"] + model["output"])
     return 2.0 * length * (total + ranking_weights(weights, settings.draws))

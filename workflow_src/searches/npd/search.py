@@ -1,4 +1,4 @@
-"""Noisy parallel decoding with latents: z = mean + temperature x deviation x noise, each read by its best symbols."""
+"""Noisy parallel decoding with latents: z = mean + temperature x deviation x noise; each z gives its best symbols."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import drawn, joined, noise_table, read_symbols, winners, winners_pass
-from workflow_src.decoding.latent import says_lengths
+from workflow_src.decoding.candidates import (
+    draw_latents,
+    join_batches,
+    noise_table,
+    read_symbols,
+    winners,
+    winners_pass,
+)
+from workflow_src.decoding.latent import predicts_lengths
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.settings import RESCORER
@@ -27,20 +34,20 @@ class DrawsPass(nn.Module):
         super().__init__()
         self.model, self.settings, self.scored = model, settings, scored
         table = noise_table(settings.draws, model.config.max_positions, model.config.latent_dim, settings.search_seed)
-        # In the model's own precision, so that a graph needs no other.
+        # In the model's own precision, so that a graph needs no cast.
         self.register_buffer("noise", table.to(model.output_bias, non_blocking=True), persistent=False)
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
+        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.settings.temperature)
         # Where latents determine lengths, draws of one sentence differ in length, also in a graph of single sentences.
-        several = self.settings.draws > 1 and says_lengths(self.model)
+        several = self.settings.draws > 1 and predicts_lengths(self.model)
         with with_padding() if several else contextlib.nullcontext():
             logits, mask = self.model.decode(memory, z)
         return read_symbols(self.model, wide(logits), mask, self.scored)
 
 
 def _pass(model: SourceLatentModel, settings: NpdSettings, scored: bool) -> DrawsPass:
-    """Candidates are ranked by their scores where there is no rescorer."""
+    """The pass, with scores also where they rank candidates: without a rescorer."""
     return DrawsPass(model, settings, scored or settings.rescorer is None)
 
 
@@ -52,8 +59,8 @@ def program(networks: Networks, settings: NpdSettings, scored: bool) -> Pass:
 def run(
     models: Networks, source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what outputs were ranked by."""
+    """Translate source (B, S); scores are those of the ranking."""
     network = _pass(models[MODEL], settings, scored)
-    # So many sentences that no more than ROWS candidates are decoded together.
-    parts = [network(part) for part in source.split(max(1, ROWS // settings.draws))]
-    return winners(*joined(parts), source, models.get(RESCORER), scored)
+    # At most ROWS candidates are decoded together.
+    chunks = [network(chunk) for chunk in source.split(max(1, ROWS // settings.draws))]
+    return winners(*join_batches(chunks), source, models.get(RESCORER), scored)

@@ -1,4 +1,4 @@
-"""Decoding the prior mean as it is."""
+"""Decoding the prior mean without refinement."""
 
 from __future__ import annotations
 

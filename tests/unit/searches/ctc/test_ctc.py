@@ -22,7 +22,7 @@ from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
-from workflow_src.searches.ctc_beam.prefixes import Extra
+from workflow_src.searches.ctc_beam.prefixes import WordScores
 from workflow_src.searches.ctc_beam.search import beam_of, ctc_beam
 from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
@@ -224,7 +224,7 @@ def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with
     for _ in range(40):
         row = random_row(generator, 12)
         slots = prefixes.slots_of(row, SIZE - 1)
-        actual, expected = beam(row), textbook(slots, width, Extra(*about))
+        actual, expected = beam(row), textbook(slots, width, WordScores(*about))
         assert [output for _, output in actual] == [output for _, output in expected]
         assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
         kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
@@ -288,9 +288,9 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
     generator, about = np.random.default_rng(7), (SIZE - 1, 6, None, language_model, 0.6, 0.8)
     rows = [random_row(generator, 8) for _ in range(20)]
     alone = [compiled.PrefixBeam(*about)(row) for row in rows]
-    monkeypatch.setattr(compiled, "REMEMBERED", 4)
+    monkeypatch.setattr(compiled, "CACHED", 4)
     beam = compiled.PrefixBeam(*about)
-    assert [beam(row) for row in rows] == alone and len(beam.remembered[0]) == 4
+    assert [beam(row) for row in rows] == alone and len(beam.cache[0]) == 4
 
 
 @pytest.fixture
@@ -425,8 +425,8 @@ def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
 
 
 def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch):
-    monkeypatch.setattr(prefixes, "REMEMBERED", 3)
-    extra = Extra(language_model, 0.5, 2.0)
+    monkeypatch.setattr(prefixes, "CACHED", 3)
+    extra = WordScores(language_model, 0.5, 2.0)
     for sentence in ([3, 4, 5], [5, 4, 3], [4]):
         following, total = extra.start(), 0.0
         for word in sentence:
