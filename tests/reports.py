@@ -12,7 +12,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import FORMAT, Row, row_type
 from workflow_src.evaluation.report.trained import TrainedSystem
-from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
+from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
 from workflow_src.registry import default_metrics
 from workflow_src.serving import bundle
 
@@ -174,13 +174,13 @@ def timed(system: str, name: str, milliseconds: float, **more) -> TimedRow:
 
 def measurement(*rows: TimedRow, **protocol) -> Measurement:
     """What was measured under one protocol."""
-    return Measurement(rows=rows, protocol=Where.model_validate(PROTOCOL | protocol), step_costs=NO_COSTS)
+    return Measurement(rows=rows, protocol=MeasuredProtocol.model_validate(PROTOCOL | protocol), step_costs=NO_COSTS)
 
 
 def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, **protocol) -> Speed:
     """The content of speed.json."""
     of_steps = StepCosts.model_validate(costs) if costs else NO_COSTS
-    where = Where.model_validate(PROTOCOL | protocol)
+    where = MeasuredProtocol.model_validate(PROTOCOL | protocol)
     return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps, provenance={})
 
 

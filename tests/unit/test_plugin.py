@@ -313,4 +313,4 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
     assert list(entries) == ["autoregressive", DELTA, "without repetitions"]
     assert (entries["without repetitions"]["color"], entries["without repetitions"]["marker"]) == ("#a0522d", "h")
-    assert figures_quality.joined_by(groups) == "passes"
+    assert figures_quality.joined_series(groups) == "passes"

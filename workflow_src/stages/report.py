@@ -185,7 +185,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
         "removal_caption": captions.removal_caption(manifest, split, data, notes),
         "crowded": figures_quality.crowded(table),
-        "series": figures_quality.joined_by(table),
+        "series": figures_quality.joined_series(table),
         "manifest": manifest,
         "main_title": manifest.main.title,
         "table": page.table_cells(table, manifest),

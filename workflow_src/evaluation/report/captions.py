@@ -21,7 +21,7 @@ OTHER_TOKENISERS = {*get_args(BleuTokeniser)} - {"13a"}
 
 @dataclasses.dataclass(frozen=True)
 class Caption:
-    """A line, and notes by what they are about; empty notes are left out."""
+    """A line, and notes by their subjects; empty notes are left out."""
 
     line: str
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -37,9 +37,9 @@ class Caption:
 
 
 def main_caption(
-    manifest: Manifest, split: str, sentences: int | None, timed: bool, data: str = "", more: Mapping[str, str] = {}
+    manifest: Manifest, split: str, sentences: int | None, timed: bool, data: str = "", further: Mapping[str, str] = {}
 ) -> Caption:
-    """Caption of the main table. `data` names the corpus; `more` are further notes by what they are about."""
+    """Caption of the main table. `data` names the corpus; `further` notes are by their subjects."""
     removed, seeds = manifest.report.remove_repetitions, len({row.seed for row in manifest.rows})
     count = f", {sentences:,} sentences" if sentences else ""
     measured, direction = "Quality and speed" if timed else "Quality", f"{manifest.source}→{manifest.target}"
@@ -51,16 +51,16 @@ def main_caption(
         **({"±": f"Figures are means ± deviation over {seeds} seeds."} if seeds > 1 else {}),
         "References": reference_words(manifest, split),
     }
-    return Caption(f"{line} {data}".strip(), {**notes, **more, **(speed_notes(manifest, seeds) if timed else {})})
+    return Caption(f"{line} {data}".strip(), {**notes, **further, **(speed_notes(manifest, seeds) if timed else {})})
 
 
 def bold_words(manifest: Manifest) -> str:
-    """What is bold in a table of rows."""
+    """A sentence about bold figures in a table of rows."""
     return f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
 
 
 def reference_words(manifest: Manifest, split: str) -> str:
-    """How several references of a source are scored; empty where there is one."""
+    """A sentence about scoring with several references of a source; empty where there is one."""
     count = manifest.references.get(split, 1)
     if count == 1:
         return ""
@@ -71,7 +71,7 @@ def reference_words(manifest: Manifest, split: str) -> str:
 
 
 def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[str, str]) -> Caption:
-    """Caption of the table of ways to remove repetitions; `data` and `notes` are parts of all captions."""
+    """Caption of the table of ways to remove repetitions; all captions have `data` and `notes`."""
     removed = conventions.removal_words(manifest.report.remove_repetitions, manifest.aligned)
     return Caption(
         f"{manifest.main.title} on {split}, by what is done about repetitions. {data}".strip(),
@@ -85,7 +85,7 @@ def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[st
 
 
 def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
-    """What the columns of speed show."""
+    """Notes on the columns of speed."""
     reference = manifest.reference
     whose = ", with the systems of the first seed" if seeds > 1 else ""
     return {
@@ -97,14 +97,14 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
 
 
 def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], signatures: Mapping[str, str]) -> str:
-    """How metrics are counted and on what text, with a tokeniser of BLEU's that is not sacreBLEU's default."""
+    """Sentences about the metrics and the scored text, with the tokeniser of BLEU where it is not the default."""
     titles: dict[str, list[str]] = {}
     for metric in metrics:
         tokeniser = signature_tokeniser(signatures.get(metric.title, ""))
         by = f", by its tokeniser {tokeniser}" if tokeniser in OTHER_TOKENISERS else ""
         if metric.about:
             titles.setdefault(f"{metric.about}{by}", []).append(metric.title)
-    sentences = [f"{', '.join(named)}: {about}." for about, named in titles.items()]
+    sentences = [f"{', '.join(metric_titles)}: {description}." for description, metric_titles in titles.items()]
     text = "Text is detokenised and cased."
     if normalisation.references == "normalised":
         case = "lowercased" if normalisation.lowercase else "cased"
@@ -113,7 +113,7 @@ def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], 
 
 
 def rival_words(table: Sequence[Group], metrics: Sequence[Metric]) -> str:
-    """What the column of speed-ups over the fastest row that is as good shows; empty where there is none."""
+    """A note on the column of speed-ups over the fastest row that is as good; empty without that column."""
     if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
         return ""
     deciding = " or in ".join(metric.title for metric in metrics if metric.decides)

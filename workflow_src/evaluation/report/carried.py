@@ -1,4 +1,4 @@
-"""What captions of all tables say: the data and their checksum, the seeds, and how the systems were trained.
+"""Text in the captions of all tables: the data and their checksum, the seeds, and the training of systems.
 
 Systems are those of results.json, one for each system and seed.
 """
@@ -16,7 +16,7 @@ SYSTEMS = "The table of systems has their parameters, updates, target tokens see
 
 
 def checksum(sums: dict[str, str] | None) -> str | None:
-    """One SHA-256 for a corpus: of what `sha256sum` prints for its files in the order of their names; None without."""
+    """One SHA-256 for a corpus: that of the output of `sha256sum` for its files, sorted by name; None without files."""
     if not sums:
         return None
     return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()).hexdigest()
@@ -31,22 +31,22 @@ def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str
 
 
 def first_seeds(systems: Sequence[TrainedSystem], names: Collection[str]) -> list[TrainedSystem]:
-    """Each system that is shown once, with its first seed."""
-    first: dict[str, TrainedSystem] = {}
+    """The systems of `names`, each once, with its first seed."""
+    by_name: dict[str, TrainedSystem] = {}
     for system in systems:
         if system.system in names:
-            first.setdefault(system.system, system)
-    return list(first.values())
+            by_name.setdefault(system.system, system)
+    return list(by_name.values())
 
 
 def training(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
-    """Updates and target tokens of the systems that are shown; of several seeds, the first's."""
+    """Updates and target tokens of the systems of `names`, with their first seeds."""
     words = "; ".join(system.trained_words for system in first_seeds(systems, names))
     return f"Trained: {words}." if words else ""
 
 
 def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
-    """A sentence where the networks that are shown differ in their updates, or in target tokens by over 5 %."""
+    """A sentence where the networks of `names` differ in their updates, or in target tokens by over 5 %; else empty."""
     families = network_families()
     networks = [system for system in first_seeds(systems, names) if system.family in families]
     token_counts = [system.target_tokens for system in networks if system.target_tokens is not None]
@@ -57,6 +57,6 @@ def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
 
 
 def notes(systems: Sequence[TrainedSystem], rows: Sequence[Row]) -> dict[str, str]:
-    """Notes on the systems under every table of a report with `rows` as in results.json."""
+    """Notes on the systems for every table of a report with `rows` of results.json."""
     unlike = unequal(systems, {row.system for row in rows})
     return {"Systems": " ".join(filter(None, [SYSTEMS, unlike]))}

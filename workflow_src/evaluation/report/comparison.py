@@ -1,4 +1,4 @@
-"""Several experiments side by side: one column each, means over seeds ± deviation, and the gap to their own teacher."""
+"""Comparison of experiments: one column each, means over seeds ± deviation, and the gap to their own teacher."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from workflow_src.errors import InputError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
-from workflow_src.evaluation.report.results import Results, Row, listed
+from workflow_src.evaluation.report.results import Results, Row, metrics_by_name
 from workflow_src.registry import default_metrics, main_metric, searches
 from workflow_src.spec import Metric
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure that experiments are compared in: `of` a row and the main metric of its reference row, or None."""
+    """A compared figure: `value` is a function of a row and the main metric of its reference row, or None."""
 
     heading: str
-    of: Callable[[Row, float | None], float | None]
+    value: Callable[[Row, float | None], float | None]
     digits: int = 1
 
 
 def figures(experiments: Iterable[Results]) -> list[Figure]:
-    """The main metric and its gap, other metrics that decide or are tested and that some experiment measured, speed."""
+    """The main metric and its gap, measured metrics that decide or have uncertainty, and speed."""
     main = main_metric()
-    names = dict.fromkeys(name for one in experiments for name in one.metrics or (m.name for m in default_metrics()))
-    other_metrics = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
+    default_names = [metric.name for metric in default_metrics()]
+    names = dict.fromkeys(name for results in experiments for name in results.metrics or default_names)
+    other_metrics = [m for m in metrics_by_name(names) if m != main and (m.decides or m.uncertainty)]
     return [
         Figure(main.axis, lambda row, _: row.quality),
         Figure(
@@ -54,7 +55,7 @@ def _metric_figure(metric: Metric) -> Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Mean over seeds, deviation (n - 1; None for one seed), and how many seeds."""
+    """Mean over seeds, deviation (n - 1; None for one seed), and number of seeds."""
 
     mean: float
     deviation: float | None
@@ -73,8 +74,8 @@ class Comparison:
     """`cells[heading][row][column]` of figures by their headings; rows are (system, decode, data), columns the
     experiments, one for each of their test sets.
 
-    `about` says of each experiment on which data and seeds it is; `systems` are lines of text, one for each experiment
-    and system that a row shows.
+    `about` describes the data and seeds of each experiment; `systems` are lines of the table of systems, for each
+    experiment and system with a row.
     """
 
     experiments: tuple[str, ...]
@@ -84,7 +85,7 @@ class Comparison:
     cells: dict[str, dict[Key, list[Cell | None]]]
     about: tuple[str, ...] = ()
     systems: tuple[tuple[str, ...], ...] = ()
-    # Whether outputs that are not autoregressive are read off alignments: all, none, or some of both.
+    # Whether non-autoregressive outputs are read off alignments: {True}, {False}, or both where some are.
     aligned: frozenset[bool] = frozenset()
 
 
@@ -111,12 +112,12 @@ def _cell(values: list[float]) -> Cell | None:
 
 
 def compare(experiments: list[Results], removed: Removal | None = None) -> Comparison:
-    """Rows of all experiments by what they are. `removed`: which repetitions, from what is not autoregressive; by
-    default subwords, and none from outputs that are read off alignments.
+    """The comparison of rows of all experiments by `row_key`. `removed`: the removal of repetitions from
+    non-autoregressive outputs; by default subwords, and none for outputs that are read off alignments.
 
     The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
-    largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises InputError for
-    no experiments, and for one whose results hold its non-autoregressive outputs in other ways only.
+    largest beam where there is none). Rows with equal keys get their decode's name. Raises InputError without
+    experiments, and for results without rows of this removal.
     """
     if not experiments:
         raise InputError("the list of experiments", "is empty", "give at least one")
@@ -134,7 +135,7 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
         for row in chosen:
             system, label, data = row_key(row)
             twins = rows.get((system, label, data), {})
-            if any(other.name != row.name for other in twins.values()):
+            if any(row_of_seed.name != row.name for row_of_seed in twins.values()):
                 label += f" ({row.name})"
             rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
         order |= dict.fromkeys(rows)
@@ -146,7 +147,7 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     for figure in table_figures:
         for key in order:
             for rows, levels in by_experiment:
-                values = [figure.of(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
+                values = [figure.value(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
                 cells[figure.heading][key].append(_cell([value for value in values if value is not None]))
     return Comparison(
         tuple(results.experiment for results in columns),
@@ -161,24 +162,24 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
 
 
 def _by_test_set(results: Results) -> list[Results]:
-    """The results of each test set of an experiment, whose names say which where there are several."""
+    """The results of each test set of an experiment; where there are several, the split is in the experiment's name."""
     if not results.further:
         return [results]
-    sets = [(results.split, results.rows), *((one.split, one.rows) for one in results.further)]
-    named = [{"experiment": f"{results.experiment}, {split}", "split": split, "rows": rows} for split, rows in sets]
-    return [results.model_copy(update=update) for update in named]
+    sets = [(results.split, results.rows), *((test_set.split, test_set.rows) for test_set in results.further)]
+    updates = [{"experiment": f"{results.experiment}, {split}", "split": split, "rows": rows} for split, rows in sets]
+    return [results.model_copy(update=update) for update in updates]
 
 
 SYSTEM_HEADS = (
     *("experiment", "system", "family", "preset", "data", "seeds"),
     *("parameters", "updates", "target tokens seen", "minutes"),
 )
-# Columns of it that hold words; figures follow.
+# Number of its columns of words; figures follow.
 SYSTEM_WORDS = 6
 
 
 def _about(results: Results) -> str:
-    """Data, checksum and seeds of an experiment, and whether its networks were trained equally long."""
+    """Data, checksum and seeds of an experiment, and a sentence where its networks were not trained equally long."""
     sums = (results.provenance.get("corpus") or {}).get("sha256")
     data = carried.data(results.dataset, sums, (row.seed for row in results.rows))
     unequal = carried.unequal(results.systems, {row.system for row in results.rows})
@@ -186,31 +187,31 @@ def _about(results: Results) -> str:
 
 
 def _systems(results: Results) -> list[tuple[str, ...]]:
-    """SYSTEM_HEADS of each system with rows; of several seeds, the first's figures."""
+    """Cells of SYSTEM_HEADS for each system with rows, with the figures of its first seed."""
     lines = []
     for system in carried.first_seeds(results.systems, {row.system for row in results.rows}):
-        seeds = ", ".join(str(other.seed) for other in results.systems if other.system == system.system)
+        seeds = ", ".join(str(s.seed) for s in results.systems if s.system == system.system)
         cells = system.cells() | {"experiment": results.experiment, "seeds": seeds}
         lines.append(tuple(str(cells.get(head, "–")) for head in SYSTEM_HEADS))
     return lines
 
 
 def _check_removal(results: Results, removed: Removal | None) -> None:
-    others = [row for row in results.rows if not row.autoregressive]
-    variants = sorted({row.repetitions_removed for row in others})
-    missing = sorted({row.removal(removed) for row in others} - set(variants))
-    if missing:
+    non_autoregressive = [row for row in results.rows if not row.autoregressive]
+    variants = sorted({row.repetitions_removed for row in non_autoregressive})
+    lacking = sorted({row.removal(removed) for row in non_autoregressive} - set(variants))
+    if lacking:
         raise InputError(
             f"the results of {results.experiment}",
-            f"have no rows with --remove-repetitions {missing[0]}, only {', '.join(variants)}",
+            f"have no rows with --remove-repetitions {lacking[0]}, only {', '.join(variants)}",
             "make its report again, or choose one of these",
         )
 
 
 def _preference(row: Row) -> tuple[Any, ...] | None:
-    """The largest decides, and the first of equal ones: the teacher's own plain reference row where there is one.
+    """A sorting key for the choice of the reference row, the largest first: the teacher's own plain row if possible.
 
-    None for rows that others are not compared with.
+    None for rows that cannot be the reference.
     """
     search = searches().get(row.search)
     if search is None or search.reference is None:
@@ -221,7 +222,7 @@ def _preference(row: Row) -> tuple[Any, ...] | None:
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
-    """(heading, lines of cells as text) for every figure that some experiment has."""
+    """(heading, lines of cells as text) for every figure of at least one experiment."""
     by_heading = []
     for figure in comparison.figures:
         lines = []
@@ -237,7 +238,7 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
 def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
     """Lines of `tables` by system and data, for the page: title of the group, lines of decode and figures.
 
-    On a page the names of systems and data would push the figures out of the frame.
+    Columns for system and data would make tables too wide for a page.
     """
     groups: dict[tuple[str, str], list[list[str]]] = {}
     for system, decode, data, *figures in lines:
@@ -247,18 +248,18 @@ def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
 
 def markdown(comparison: Comparison, removed: Removal | None) -> str:
     """The comparison as Markdown."""
-    parts = [f"# {plain(', '.join(comparison.experiments))}", paragraph(caption(comparison, removed))]
-    parts.append("\n".join(f"- {paragraph(text)}" for text in comparison.about))
+    sections = [f"# {plain(', '.join(comparison.experiments))}", paragraph(caption(comparison, removed))]
+    sections.append("\n".join(f"- {paragraph(text)}" for text in comparison.about))
     heads = ["system", "decode", "data", *comparison.experiments]
     for heading, lines in tables(comparison):
-        parts += [f"## {heading}", markdown_table(heads, lines, left=3)]
+        sections += [f"## {heading}", markdown_table(heads, lines, left=3)]
     if comparison.systems:
-        parts += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=SYSTEM_WORDS)]
-    return "\n\n".join(parts) + "\n"
+        sections += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=SYSTEM_WORDS)]
+    return "\n\n".join(sections) + "\n"
 
 
 def caption(comparison: Comparison, removed: Removal | None) -> str:
-    """What the figures are."""
+    """The caption of the comparison: test sets, seeds, repetitions and speed."""
     named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "

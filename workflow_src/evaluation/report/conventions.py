@@ -1,4 +1,4 @@
-"""How outputs are scored: what is done about repetitions, and the conventions of published figures, in words."""
+"""Words for the scoring of outputs: removal of repetitions, and conventions of published figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
 def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,)) -> str:
-    """What is done about repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
+    """The treatment of repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
 
-    `removed` is the setting of the report, None for the default. `aligned` says whether outputs of the table are read
-    off alignments: from those nothing is removed by default.
+    `removed` is the setting of the report, None for the default. `aligned` tells whether outputs of the table are read
+    off alignments (all, none or some): by default, no repetitions are removed from such outputs.
     """
     if removed is None and True in aligned:
         if False not in aligned:
@@ -27,12 +27,12 @@ def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,))
 
 
 def source_words(report: ReportConfig) -> str:
-    """Where published figures come from, in brackets after a blank; empty where the report does not say it."""
+    """The source of published figures, in brackets after a blank; empty where the report has none."""
     return f" ({report.expected_source})" if report.expected_source else ""
 
 
 def published_words(manifest: Manifest) -> str:
-    """Where published figures come from and how they are counted, in sentences; empty where there are none."""
+    """Sentences about the source and convention of published figures; empty where there are none."""
     report, published, main = manifest.report, manifest.published, manifest.main
     if not report.expected or not published.convention:
         return ""

@@ -1,4 +1,4 @@
-"""The corpus of a report: pairs of every split, and what was left out between the dataset's files and training."""
+"""The corpus of a report: pairs of every split, and pairs left out between the dataset's files and training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflow_src.evaluation.report.page import language
 
 
 def table(corpus: Corpus, monolingual: Monolingual | None) -> list[dict[str, str]]:
-    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train.
+    """Pairs, words and pairs left out of every split, as text. Pairs that splitting train leaves out count for train.
 
     Text of the source language, if any, comes last.
     """
@@ -41,10 +41,10 @@ def table(corpus: Corpus, monolingual: Monolingual | None) -> list[dict[str, str
 
 
 def cleaning(corpus: Corpus, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]) -> list[dict[str, Any]]:
-    """What every filter did, as text: pairs left out and repaired, with shares, and examples.
+    """Pairs that every filter left out and repaired, with shares, as text, and examples.
 
-    Filters of the training text come first, then systems that found encoded `texts` unlikely, then filters of text of
-    the source language.
+    Filters of the training text come first, then systems that selected likely pairs of encoded `texts`, then filters of
+    text of the source language.
     """
     steps = [(step.title, step) for step in corpus.cleaning]
     steps += [(text.likelihood.title, text.likelihood) for text in texts.values() if text.likelihood]
@@ -63,7 +63,7 @@ def cleaning(corpus: Corpus, monolingual: Monolingual | None, texts: Mapping[str
 
 
 def downloads(corpus: Corpus, monolingual: Monolingual | None) -> str:
-    """Which sum of each downloaded file was compared with that of the dataset; empty where nothing was downloaded."""
+    """The kind of checksum that was compared for each downloaded file; empty without downloads."""
     by_check: dict[str, list[str]] = {}
     for name, file in (corpus.downloads | (monolingual.downloads if monolingual else {})).items():
         by_check.setdefault(file.check, []).append(name)
@@ -74,7 +74,7 @@ def downloads(corpus: Corpus, monolingual: Monolingual | None) -> str:
 
 
 def _counted(count: int, read_pairs: int) -> str:
-    """A number of pairs and its share of those that a filter read."""
+    """A number of pairs and its share of the pairs that a filter read."""
     return f"{count:,} ({100 * count / read_pairs:.2f} %)" if count else "–"
 
 
@@ -83,7 +83,7 @@ def sentences(
     texts: Mapping[str, EncodedText],
     mixtures: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> list[str]:
-    """How the splits came about, which sentences they share, what encoding left out, and what mixtures are of.
+    """Sentences about the splits, their common sentences, pairs left out in encoding, and mixtures.
 
     `texts` are descriptions of encoded training texts by name, `mixtures` counts of each text by system.
     """
@@ -163,7 +163,7 @@ def _augmented(texts: Mapping[str, EncodedText]) -> list[str]:
 
 
 def placeholder_outcomes(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
-    """What the translations of each row of a split make of the placeholders of its source, in sentences."""
+    """Sentences about the placeholders in translations of each row of a split."""
     return [
         f"Translations of {split} by {row.system} ({row.name}, seed {row.seed}): "
         f"{placeholders.outcome_words(qualities[row.quality][placeholders.PLACEHOLDERS])}."
@@ -173,9 +173,9 @@ def placeholder_outcomes(rows: Sequence[RowInfo], qualities: Mapping[str, Mappin
 
 
 def _mixed(mixtures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    """Systems that learn from the same mixture share a sentence."""
+    """Sentences about mixtures; systems with the same mixture share one."""
     sentences: dict[str, list[str]] = {}
     for system, counts in mixtures.items():
-        parts = (f"{name} {text['pairs_an_epoch']:,.12g} of {text['pairs']:,}" for name, text in counts.items())
-        sentences.setdefault(f"of each text, in pairs: {', '.join(parts)}.", []).append(system)
+        shares = (f"{name} {text['pairs_an_epoch']:,.12g} of {text['pairs']:,}" for name, text in counts.items())
+        sentences.setdefault(f"of each text, in pairs: {', '.join(shares)}.", []).append(system)
     return [f"An epoch of {', '.join(systems)} has {sentence}" for sentence, systems in sentences.items()]

@@ -1,4 +1,4 @@
-"""What a report may conclude: which rows are as good as others, and which were trained long enough to be compared."""
+"""Evidence for conclusions: rows that are as good as others, and systems that were trained long enough to compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflow_src.evaluation.report.results import Pairs, Row
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
 
-# A test of fewer sentences hardly distinguishes rows: nothing is concluded from differences that it does not find.
+# With fewer sentences, a test hardly distinguishes rows, so rows without a significant difference are not called equal.
 LEAST_SENTENCES = 100
 
 
@@ -30,7 +30,7 @@ class Line(Protocol):
 def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a training ended while it was still improving much, or was too short to show it.
 
-    What is not measured in BLEU while it trains, such as a language model, is not judged.
+    False for systems without BLEU in their validations, such as language models.
     """
     if not any(entry.get("dev_bleu") is not None and entry["step"] > 0 for entry in history):
         return False
@@ -39,10 +39,10 @@ def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What comparisons of a table rest on.
+    """The evidence for comparisons of rows of a table.
 
     `rows` are those of the table, every seed by itself; `pairs` the p-values of rows against autoregressive ones;
-    `unfinished` the systems of which a training was cut short; `sentences` the size of the test set.
+    `unfinished` the systems with a training that was cut short; `sentences` the size of the test set.
     """
 
     rows: Mapping[tuple[str, str], Mapping[int, Row]]
@@ -60,8 +60,8 @@ class Evidence:
         sentences: int = 0,
         metrics: Sequence[Metric] | None = None,
     ) -> Evidence:
-        """The evidence about `rows` of results.json, one of each system, name and seed, in `metrics` (the default ones)
-        that decide."""
+        """The evidence about `rows` of results.json, one of each system, name and seed, by those of `metrics` (the
+        default ones) that decide."""
         by_key: dict[tuple[str, str], dict[int, Row]] = {}
         for row in rows:
             by_key.setdefault((row.system, row.name), {})[row.seed] = row
@@ -77,7 +77,7 @@ class Evidence:
     def as_good(self, line: Line, other: Line) -> bool:
         """Whether no test finds `line` worse than `other`, in any metric that decides and any seed.
 
-        Not where they were not compared, or in too few sentences.
+        False where they were not compared, or on too few sentences.
         """
         if line.decode.key == other.decode.key:
             return True
@@ -93,13 +93,13 @@ class Evidence:
             ours, theirs = row.figure(metric), other.figure(metric)
             if ours is None or theirs is None or metric.sign * ours >= metric.sign * theirs:
                 continue
-            # What was not tested is as good only where it is no worse.
+            # An untested difference counts as significant.
             if p_values.get(metric.name, 0.0) < LEVEL:
                 return False
         return True
 
-    def lacking(self, line: Line) -> str | None:
-        """Why nothing is concluded about a line: a figure, or its training; None where something may be."""
+    def why_inconclusive(self, line: Line) -> str | None:
+        """Why nothing is concluded about a line: its figures or its training are too bad; None otherwise."""
         for metric in self.metrics:
             figure = line.figures.get(metric.name)
             if metric.least is None or figure is None:

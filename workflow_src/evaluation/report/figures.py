@@ -1,4 +1,4 @@
-"""Pictures of the report with matplotlib: refinement, stopping; and what the other pictures share.
+"""Pictures of the report with matplotlib: refinement, stopping; and helpers of the other pictures.
 
 Colours are those of Okabe and Ito, which are distinct to people with any colour vision; lines also differ in marker and
 are labelled where they end. Files carry text as shapes; the copies for the page carry text as text and colours as
@@ -31,11 +31,11 @@ from workflow_src.spec import Look, Metric
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
 VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"}
-# Of the files that are not vectors.
+# Resolution of PNG files.
 DPI = 200
 DASHES = ["-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (5, 1.5, 1.2, 1.5))]
 
-# Nothing of a user's matplotlibrc changes a figure, and no text is parsed: names and subwords are any characters.
+# A user's matplotlibrc changes no figure, and no text is parsed as math: names and subwords have any characters.
 STYLE = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")} | {
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
@@ -66,9 +66,9 @@ STYLE = {key: value for key, value in matplotlib.rcParamsDefault.items() if not 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Lines of a group that differ in the series of their search only, by its value.
+    """Lines of a group that differ only in the series of their search, sorted by its value.
 
-    `twin` is the number of the group among those of the same family.
+    `twin` is the number of the group among groups of the same family.
     """
 
     twin: int
@@ -85,7 +85,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def stacked(figure: Figure, heights: tuple[float, float]) -> tuple[SubFigure, SubFigure]:
-    """A figure in two parts, the upper and the lower one."""
+    """The upper and the lower part of a figure that is cut in two."""
     grid = figure.add_gridspec(2, 1, height_ratios=heights)
     return figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
 
@@ -95,14 +95,13 @@ DIGITS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
 
 
 def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], Any], most: int | None = None) -> None:
-    """Few round ticks in plain figures on a log axis, and its limits (set by `limit`) around `values`.
+    """Set a few round ticks in plain figures on a log axis, and its limits (by `limit`) around `values`.
 
-    `most` bounds how many there are, as far as powers of ten do.
+    There are at most `most` ticks, if there are not more powers of ten.
     """
     low, high = min(values) / 1.25, max(values) * 1.5
     limit(low, high)
-    every = ([m * 10.0**e for e in range(-4, 7) for m in digits if low <= m * 10.0**e <= high] for digits in DIGITS)
-    choices = list(every)
+    choices = [[m * 10.0**e for e in range(-4, 7) for m in digits if low <= m * 10.0**e <= high] for digits in DIGITS]
     axis.set_major_locator(FixedLocator(next((c for c in choices if most is None or len(c) <= most), choices[-1])))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
@@ -115,23 +114,23 @@ def finite(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, fl
 
 
 def is_curve(points: Iterable[tuple[float, float | None]]) -> bool:
-    """Whether points are a line, and not one point or none. Panels without any line are left out."""
+    """Whether points at several x can be drawn. Panels without any curve are left out."""
     return len({x for x, _ in finite(points)}) > 1
 
 
-def apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions moved as little as can be, so that neighbours are `gap` apart or more in the same order.
+def spread_apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions in the same order, moved so that neighbours are at least `gap` apart.
 
-    The sum of squared moves is the least possible. They stay within [low, high] if they fit, else they begin at `low`.
+    The sum of squared moves is minimal. They stay within [low, high] if they fit, else they begin at `low`.
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
-    # Without their gaps the places must not fall: neighbours that would are pooled at their mean.
+    # Positions less their gaps must not decrease: neighbours that would are pooled at their mean.
     pools: list[tuple[float, int]] = []
     for place, index in enumerate(order):
         total, count = positions[index] - place * gap, 1
         while pools and pools[-1][0] / pools[-1][1] > total / count:
-            before = pools.pop()
-            total, count = total + before[0], count + before[1]
+            pool = pools.pop()
+            total, count = total + pool[0], count + pool[1]
         pools.append((total, count))
     levels = [total / count for total, count in pools for _ in range(count)]
     highest = high - (len(positions) - 1) * gap
@@ -142,7 +141,7 @@ def apart(positions: list[float], gap: float, low: float, high: float) -> list[f
 
 
 def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Which of these spans overlap, directly or by others between them: their numbers in groups, from left to right."""
+    """Groups of spans that overlap, directly or through others: their indices, from left to right."""
     groups: list[list[int]] = []
     end = float("-inf")
     for i in sorted(range(len(spans)), key=lambda i: spans[i]):
@@ -153,37 +152,37 @@ def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-# Of more curves than this, labels stand in a column beside the panel: inside of it they would cover other curves.
+# With more curves than this, labels are in a column beside the panel: inside they would cover other curves.
 MOST_INSIDE = 4
 
 
 def label_ends(figure: Figure, panels: list[tuple[Axes, list[tuple[float, float, str, str]]]], size: float = 7) -> None:
     """Write labels right of (x, y) ends in their colours, moved apart where they would touch.
 
-    Labels take room from their panels and so move them: they are placed twice, the second time for good.
+    Labels take room from their panels and so move the ends: they are placed twice.
     """
     for _ in range(2):
         figure.draw_without_rendering()
         for axes, ends in panels:
             for label in list(axes.texts):
                 label.remove()
-            # In points, so that any scale of the axis will do.
+            # In points, for axes of any scale.
             frame, point = axes.get_window_extent(), figure.dpi / 72
             spots = [axes.transData.transform((x, y)) / point for x, y, _, _ in ends]
             widths = [0.6 * size * len(text) for _, _, text, _ in ends]
-            beside = len(ends) > MOST_INSIDE
+            in_column = len(ends) > MOST_INSIDE
             spans = [(x, x + width) for (x, _), width in zip(spots, widths, strict=True)]
-            for group in [list(range(len(ends)))] if beside else columns(spans):
+            for group in [list(range(len(ends)))] if in_column else columns(spans):
                 heights = [spots[i][1] for i in group]
-                places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
+                places = spread_apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
                 for i, height, at in zip(group, heights, places, strict=True):
                     x, y, text, colour = ends[i]
-                    # A thin line leads from an end to a label that stands away from it.
-                    away = beside and (frame.x1 / point - spots[i][0] > 2 * size or abs(at - height) > size)
+                    # A thin line leads from an end to a distant label.
+                    away = in_column and (frame.x1 / point - spots[i][0] > 2 * size or abs(at - height) > size)
                     line = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 1, "shrinkB": 1.5}
                     # Baselines, unlike centres, do not depend on which letters a label has.
-                    place = (1.03 if beside else 5, at - height - 0.36 * size)
-                    units = ("axes fraction" if beside else "offset points", "offset points")
+                    place = (1.03 if in_column else 5, at - height - 0.36 * size)
+                    units = ("axes fraction" if in_column else "offset points", "offset points")
                     style: dict[str, Any] = {
                         "color": colour,
                         "fontsize": size,
@@ -205,7 +204,7 @@ def style_of(look: Look, twin: int = 0) -> dict[str, Any]:
 
 
 def curves_of(groups: Iterable[Group]) -> list[Curve]:
-    """The lines of a table as curves; a line whose search has no series is one by itself."""
+    """The lines of a table as curves; a line whose search has no series is a curve of its own."""
     curves = []
     counts: dict[str, int] = {}
     for group in groups:
@@ -230,7 +229,7 @@ def _steps(line: Line) -> float:
 def refinement(groups: list[Group]) -> Figure | None:
     """The main metric, and others that decide, against refinement steps; None where no search has two points.
 
-    What refinement starts from is step 0, and the row that others are compared with a dotted line.
+    The start of refinement is step 0; the reference row is a dotted line.
     """
     # Rows with settings of their own are curves only where there are several.
     curves = [
@@ -258,11 +257,11 @@ def refinement(groups: list[Group]) -> Figure | None:
         for axes, metric in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             ends = [_refined(axes, groups, metric, curve) for curve in curves]
             right = max(_steps(line) for curve in curves for line in curve.lines)
-            first = next(iter(references), None)
-            if first and (value := first.figures[metric.name]) is not None:
-                level, colour = metric.factor * value, first.decode.colour
+            reference = next(iter(references), None)
+            if reference and (value := reference.figures[metric.name]) is not None:
+                level, colour = metric.factor * value, reference.decode.colour
                 axes.plot([0, right], [level] * 2, color=colour, linestyle=(0, (1, 2)), linewidth=1)
-                ends.append((right, level, f"{first.system} {first.label}", colour))
+                ends.append((right, level, f"{reference.system} {reference.label}", colour))
             axes.set_title(metric.axis)
             axes.set_xlabel("refinement steps L")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
@@ -298,8 +297,8 @@ def _refined(axes: Axes, groups: list[Group], metric: Metric, curve: Curve) -> t
 
 
 def stopping(choices: Iterable[Choice]) -> Figure | None:
-    """The main metric on dev against mean refinement steps, a point a stopping threshold; None where no decode tried
-    several."""
+    """The main metric on dev against mean refinement steps, one point for each stopping threshold; None where no decode
+    tried several."""
     main = main_metric()
     drawn = [
         choice
@@ -337,11 +336,11 @@ def _tried_stops(choice: Choice) -> bool:
 def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -> str:
     """Write NAME.svg and NAME.png into `folder`; returns the SVG element for the page. The bytes are reproducible.
 
-    `colours` (hexadecimal) are those that the page replaces.
+    `colours` (hexadecimal) become CSS variables on the page.
     """
     with matplotlib.rc_context(STYLE):
-        # Once for all formats: every `savefig` would lay the figure out again, which takes longer than drawing it. Text
-        # is narrower with fewer pixels, so they are those of the file.
+        # The layout is computed once for all formats: it takes longer than drawing. The width of text depends on the
+        # resolution, which is that of the file.
         figure.set_dpi(DPI)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -378,5 +377,5 @@ def for_page(svg: str, name: str, colours: Iterable[str] = ()) -> str:
             text = text.replace(colour, f"var({variable})")
         return text
 
-    # Tags alone: text between them may look the same.
+    # Only in tags: text between them may look the same.
     return re.sub(r"<[^>]*>", changed, svg)

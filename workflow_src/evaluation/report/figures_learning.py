@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from workflow_src.config.manifest import OTHER, SystemInfo
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure
 
-# Curves of a panel: key in the training log, line style, and what the label adds.
+# Curves of a panel: key in the training log, line style, and addition to the label.
 Curves = Sequence[tuple[str, int, str]]
 # Panels of the learning curves: those after the first training loss, and those after all others.
 PANELS: list[tuple[str, Curves]] = [
@@ -27,7 +27,7 @@ PANELS: list[tuple[str, Curves]] = [
 LAST_PANELS: list[tuple[str, Curves]] = [
     ("Cosine with delta on dev", [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")])
 ]
-# Figures of validation that have no panel; any other that a family logs has one of its own.
+# Figures of validation without a panel; every other figure that a family logs has a panel.
 UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "dev_squared_error_noise0"}
 
 
@@ -50,19 +50,20 @@ class Log:
 
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
-    """Title, logs and curves of every panel that has something to draw."""
+    """Title, logs and curves of every panel with at least one curve."""
     by_order = sorted(logs, key=lambda log: log.system.order)
     losses = list(dict.fromkeys(log.system.loss_title for log in by_order))
     keys_without_own_panel = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
     logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
-    own = [key for key in logged if key.startswith("dev_") and key not in keys_without_own_panel]
-    words = {key: key.removeprefix("dev_").replace("_", " ") for key in own}
-    titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own]
+    own_keys = [key for key in logged if key.startswith("dev_") and key not in keys_without_own_panel]
+    words = {key: key.removeprefix("dev_").replace("_", " ") for key in own_keys}
+    titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own_keys]
     loss: Curves = [("loss", 0, "")]
     panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
-    others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
-    every = [*panels[:1], *others[0], *panels[1:], *others[1]]
-    return [panel for panel in every if any(log.has_curve(key) for log in panel[1] for key, _, _ in panel[2])]
+    common = [(title, list(logs), curves) for title, curves in PANELS]
+    last = [(title, list(logs), curves) for title, curves in [*LAST_PANELS, *titled]]
+    all_panels = [*panels[:1], *common, *panels[1:], *last]
+    return [panel for panel in all_panels if any(log.has_curve(key) for log in panel[1] for key, _, _ in panel[2])]
 
 
 def learning_curves(logs: Sequence[Log]) -> Figure | None:
@@ -70,17 +71,17 @@ def learning_curves(logs: Sequence[Log]) -> Figure | None:
 
     Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
     """
-    # What was counted at once has no curve.
+    # Systems without updates, such as n-gram models, have no curve.
     panels = _panels([log for log in logs if any(entry["step"] for entry in log.entries)])
     if not panels:
         return None
-    wide = min(3, len(panels))
-    # As high as the labels beside its curves.
-    needed = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
-    heights = [max(needed[first : first + wide]) for first in range(0, len(panels), wide)]
+    columns = min(3, len(panels))
+    # High enough for the labels of the curves.
+    panel_heights = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
+    heights = [max(panel_heights[first : first + columns]) for first in range(0, len(panels), columns)]
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(2.55 * wide, sum(heights))
-        grid = figure.subplots(len(heights), wide, squeeze=False, height_ratios=heights).flatten()
+        figure = new_figure(2.55 * columns, sum(heights))
+        grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights).flatten()
         labels = []
         for axes, (title, chosen, curves) in zip(grid, panels, strict=False):
             labels.append((axes, _curves(axes, chosen, curves, logs)))
@@ -97,22 +98,22 @@ def learning_curves(logs: Sequence[Log]) -> Figure | None:
 
 
 def _labels(chosen: Sequence[Log], curves: Curves) -> int:
-    """Curves with a label of their own in a panel."""
+    """The number of labels in a panel."""
     keys = [key for key, *_ in curves]
     return len({(log.system.name, key) for log in chosen for key in keys if any(key in e for e in log.entries)})
 
 
 def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:
-    of_family: dict[str, list[str]] = {}
+    names_by_family: dict[str, list[str]] = {}
     for log in logs:
-        names = of_family.setdefault(log.system.family, [])
+        names = names_by_family.setdefault(log.system.family, [])
         if log.system.name not in names:
             names.append(log.system.name)
     ends, labelled = [], set()
     several = len({log.seed for log in chosen}) > 1
     for log in chosen:
         name, colour = log.system.name, log.system.look.colour or OTHER.colour
-        twin = of_family[log.system.family].index(name)
+        twin = names_by_family[log.system.family].index(name)
         for key, dash, addition in curves:
             points = log.points(key)
             if not points:

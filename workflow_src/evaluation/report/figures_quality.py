@@ -29,18 +29,18 @@ from workflow_src.evaluation.report.figures import (
 )
 from workflow_src.evaluation.report.tables import Group, Line
 
-# Of more rows than this, only those that no other row beats have numbers.
+# With more rows than this, only those that no other row beats have numbers.
 CROWDED = 24
-# Inches of a line of the list below a picture, and letters that it takes.
+# Height in inches of a line of the list below a picture, and its width in letters.
 LINE, LETTERS = 0.15, 112
-# Inches that a letter of the legend takes at most, on average.
+# Inches of a letter of the legend: an upper bound of the average.
 LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
 Times = Mapping[Key, float]
 
 
 class Labelled(Protocol):
-    """What has a label in a figure: a line of a table, or a row that was timed."""
+    """An item with a label in a figure: a line of a table, or a row that was timed."""
 
     @property
     def system(self) -> str: ...
@@ -53,7 +53,7 @@ class Labelled(Protocol):
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
-    """Indices of the (milliseconds, goodness) points that no other point is faster and at least as good as, by speed.
+    """Indices of the (milliseconds, goodness) points without a faster point that is at least as good, by speed.
 
     Of equal points the first counts.
     """
@@ -65,9 +65,9 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
 
 
 def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
-    """Looks by what they mean: searches of our own engine by their titles, then other engines.
+    """Styles by label: searches of our own engine by their titles, then other engines.
 
-    Autoregressive searches share an entry as far as they share a look.
+    Autoregressive searches with the same style share an entry.
     """
     entries: dict[str, dict[str, Any]] = {}
     for line in lines:
@@ -89,7 +89,7 @@ def legend(axes: Axes, lines: list[Line]) -> None:
     """Draw the legend of colours and markers below the figure."""
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
-    # As many columns as fit: all are at most as wide as the longest label and its marker.
+    # As many columns as fit, each as wide as the longest label and its marker.
     inches = axes.figure.bbox.width / axes.figure.dpi
     across = int(inches / (0.45 + LETTER * max(map(len, entries), default=0)))
     style = {"frameon": False, "fontsize": 7, "handletextpad": 0.2, "columnspacing": 1.2}
@@ -117,8 +117,8 @@ def timed_curves(groups: list[Group], times: Times) -> list[Curve]:
     return [curve for curve in timed if curve.lines]
 
 
-def joined_by(groups: list[Group]) -> str:
-    """The series of the curves that join several points, in words; "steps" where there are none."""
+def joined_series(groups: list[Group]) -> str:
+    """The series of curves with several points, in words; "steps" where there are none."""
     joining = (
         curve.decode.search.series for curve in timed_curves(groups, table_times(groups)) if len(curve.lines) > 1
     )
@@ -128,23 +128,22 @@ def joined_by(groups: list[Group]) -> str:
 def quality_speed(groups: list[Group]) -> Figure | None:
     """The main metric against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
-    None where fewer than two rows were timed.
-
-    A grey line joins the rows that no other row is faster and at least as good as. Points have numbers, and a list
-    below names their rows, the best first. Of many rows, only those on the grey line have numbers.
+    None where fewer than two rows were timed. A grey line joins the rows without a faster row that is at least as good.
+    Points have numbers, and a list below names their rows, the best first. With many rows, only those on the grey line
+    have numbers.
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
     if sum(len(curve.lines) for curve in curves) < 2:
         return None
     with matplotlib.rc_context(STYLE):
-        every = [line for curve in curves for line in curve.lines]
-        texts, best = short_labels(every), best_first(every, times)
+        lines = [line for curve in curves for line in curve.lines]
+        texts, best = short_labels(lines), best_first(lines, times)
         on_line = set(map(id, best))
-        beaten = [] if crowded(groups) else [line for line in every if id(line) not in on_line]
+        beaten = [] if crowded(groups) else [line for line in lines if id(line) not in on_line]
         numbered = sorted([*best, *beaten], key=lambda line: (-line.goodness, times[line.decode.key]))
         reached = _reached(numbered, times)
-        entries = listed(
+        entries = list_lines(
             [(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(numbered, reached, strict=True)]
         )
         heights = (4.8, LINE * (len(entries) + 1))
@@ -156,16 +155,16 @@ def quality_speed(groups: list[Group]) -> Figure | None:
             draw_curve(axes, curve, times)
         for number, line in enumerate(numbered, 1):
             write_number(axes, line, times, number, beaten=id(line) not in on_line)
-        legend(axes, every)
+        legend(axes, lines)
         write_list(lower, entries)
-        scale(axes, [times[line.decode.key] for line in every])
+        scale(axes, [times[line.decode.key] for line in lines])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
-        axes.set_title(every[0].main.axis)
+        axes.set_title(lines[0].main.axis)
     return figure
 
 
 def best_first(lines: list[Line], times: Times) -> list[Line]:
-    """The rows that no other row is faster and at least as good as, the best first."""
+    """The rows without a faster row that is at least as good, the best first."""
     return [lines[i] for i in reversed(undominated([(times[line.decode.key], line.goodness) for line in lines]))]
 
 
@@ -174,7 +173,7 @@ def _point(line: Line, times: Times) -> tuple[float, float]:
 
 
 def _reached(lines: list[Line], times: Times) -> list[str]:
-    """Quality and milliseconds of lines, with as many digits of quality as make them differ, two at most."""
+    """Quality and milliseconds of lines; quality has two digits where it is equal with one."""
     digits = 1 if len({f"{line.quality:.1f}" for line in lines}) == len(lines) else 2
     return [f"{line.quality:.{digits}f} {line.main.title} in {times[line.decode.key]:.3g} ms" for line in lines]
 
@@ -187,8 +186,8 @@ def draw_best(axes: Axes, best: list[Line], times: Times) -> None:
 def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool = False) -> None:
     """Write the number of a row beside its point.
 
-    It stands above on the left, where a row that no other row beats has no point of another row; that of a row that is
-    `beaten` stands below on the right.
+    It is above on the left, where there are no points of rows that beat this one; for a row that is `beaten`, it is
+    below on the right.
     """
     side = 1 if beaten else -1
     annotation = axes.annotate(
@@ -209,24 +208,24 @@ def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool
     annotation.set_in_layout(False)
 
 
-def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
+def list_lines(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
     """Lines of a list of rows with the numbers 1, 2, …: the number, the system with a text, and the colour.
 
-    What is too wide for the picture goes on in a line without a number.
+    Text that is too wide for the picture continues in a line without a number.
     """
     entries = []
     for number, (line, text) in enumerate(rows, 1):
-        parts = textwrap.wrap(f"{line.system}: {text}", LETTERS)
-        entries += [("" if more else str(number), part, line.decode.colour) for more, part in enumerate(parts)]
+        pieces = textwrap.wrap(f"{line.system}: {text}", LETTERS)
+        entries += [("" if i else str(number), piece, line.decode.colour) for i, piece in enumerate(pieces)]
     return entries
 
 
-def write_list(part: Any, lines: list[tuple[str, str, str]]) -> None:
-    """Write the lines of a list into a part of a figure that is `LINE` high for each and one more."""
+def write_list(panel: Any, lines: list[tuple[str, str, str]]) -> None:
+    """Write the lines of a list into a panel that is high enough for one line more."""
     for row, (number, text, colour) in enumerate(lines, 1):
         height, style = 1 - (row - 0.5) / (len(lines) + 1), {"fontsize": 7, "va": "center", "color": colour}
-        part.text(0.045, height, number, ha="right", **style)
-        part.text(0.06, height, text, **style)
+        panel.text(0.045, height, number, ha="right", **style)
+        panel.text(0.06, height, text, **style)
 
 
 def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> None:
@@ -238,9 +237,9 @@ def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> Non
 
 
 def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
-    """Labels by identity, with so much in brackets as distinguishes a row from others of its system.
+    """Labels by identity, with the settings in brackets that distinguish a row from others of its system.
 
-    Where settings that not all of them have are not enough, labels are those of tables.
+    Where these are not enough, labels are those of tables.
     """
     alike: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for line in lines:
@@ -248,9 +247,9 @@ def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
     texts: dict[int, str] = {}
     for twins in alike.values():
         shared = set.intersection(*(set(line.decode.own) for line in twins))
-        short = [line.decode.short([part for part in line.decode.own if part not in shared]) for line in twins]
-        apart = len(set(short)) == len(short)
-        texts |= {id(line): text if apart else line.label for line, text in zip(twins, short, strict=True)}
+        short = [line.decode.short([setting for setting in line.decode.own if setting not in shared]) for line in twins]
+        distinct = len(set(short)) == len(short)
+        texts |= {id(line): text if distinct else line.label for line, text in zip(twins, short, strict=True)}
     return texts
 
 

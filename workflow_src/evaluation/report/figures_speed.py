@@ -18,8 +18,8 @@ CROWDED = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
-    """A decode with its median milliseconds, also of groups of sentences of similar length: (mean length, ms)."""
+class TimedDecode:
+    """A decode with its median milliseconds, and by group of sentences of similar length: (mean length, ms)."""
 
     decode: DecodeInfo
     milliseconds: float
@@ -34,18 +34,18 @@ class Timed:
         return self.decode.label()
 
 
-def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
-    """The rows of speed.json that the experiment has, those with times by length."""
+def timed_rows(speed: Speed | None, manifest: Manifest) -> list[TimedDecode]:
+    """The rows of speed.json with times by length that belong to the experiment."""
     timed = []
     for row in speed.rows if speed else ():
         decode = manifest.find_decode(*row.key)
         if decode and row.by_length:
             groups = tuple((group.mean_length, group.latency_ms) for group in row.by_length)
-            timed.append(Timed(decode, row.latency_ms, groups))
+            timed.append(TimedDecode(decode, row.latency_ms, groups))
     return timed
 
 
-def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
+def rows_to_draw(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
     """Rows of the picture: of those that differ in steps only, the one with the fewest steps.
 
     Where these are many, only the fastest of each system, search and library.
@@ -53,7 +53,7 @@ def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
     fewest = _fewest_steps(rows)
     if len(fewest) <= CROWDED:
         return fewest
-    best: dict[tuple[str, str, str], Timed] = {}
+    best: dict[tuple[str, str, str], TimedDecode] = {}
     for row in fewest:
         key = (row.decode.system.name, row.decode.search.name, row.decode.engine.library)
         if key not in best or row.milliseconds < best[key].milliseconds:
@@ -61,7 +61,7 @@ def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
     return [row for row in fewest if row in best.values()]
 
 
-def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
+def _fewest_steps(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
     least: dict[tuple[str, str], float] = {}
     for row in rows:
         if row.decode.search.traceable and row.decode.value is not None:
@@ -79,7 +79,7 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
 
     None where no row has times of two lengths.
     """
-    # What dev chose takes the time of the plain row, which is drawn.
+    # Rows with settings chosen on dev take the time of the plain row, which is drawn.
     rows = rows_to_draw([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
     if not any(is_curve(row.by_length) for row in rows):
         return None

@@ -1,4 +1,4 @@
-"""What a report reads of files that other stages wrote about texts and examples."""
+"""Contents of files of other stages about texts and examples, as far as a report reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read_file(model: type[Content], path: Path) -> Content:
 
 
 class CleaningStep(Lenient):
-    """What a filter did with the pairs, or lines, that it read."""
+    """Counts of the pairs, or lines, that a filter read, dropped and repaired."""
 
     title: str
     read: int
@@ -26,12 +26,12 @@ class CleaningStep(Lenient):
 
 
 class Downloaded(Lenient):
-    # The kind of the sum that was compared, or none.
+    # The kind of the compared checksum, or none.
     check: str
 
 
 class Corpus(Lenient):
-    """`corpus.json`: counts by split, and of pairs left out by reason."""
+    """`corpus.json`: counts by split, and pairs left out by reason."""
 
     pairs: dict[str, int] = {}
     words: dict[str, dict[str, int]] = {}
@@ -63,19 +63,20 @@ class EncodedText(Lenient):
     pairs: int
     max_length: int
     dropped: dict[str, int]
-    # Of pairs that a system finds likely.
+    # The selection of likely pairs by a system.
     likelihood: CleaningStep | None = None
     placeholders: dict[str, int] | None = None
     augmented: dict[str, int] | None = None
 
 
-class Followed(Lenient):
+class FollowedSearch(Lenient):
     system: str
     search: str
 
 
 class Example(Lenient):
-    """A sentence, its translation by the teacher and by searches beside, and those of searches after every step."""
+    """A sentence with its translations: of the teacher, of other searches (`beside`), and of followed searches after
+    every step."""
 
     index: int
     source: str
@@ -86,8 +87,8 @@ class Example(Lenient):
 
 
 class Traces(Lenient):
-    """`traces.json`: sentences that refinement changes, out of a `pool`, and which searches are followed, by title."""
+    """`traces.json`: sentences that refinement changes, from a `pool`, and the followed searches by title."""
 
     pool: int
-    searches: dict[str, Followed]
+    searches: dict[str, FollowedSearch]
     examples: tuple[Example, ...]

@@ -23,12 +23,12 @@ def tables(
     data: str = "",
     notes: Mapping[str, str] = {},
 ) -> list[dict[str, Any]]:
-    """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; in `published` the same of published figures,
-    or None. `data` and `notes` are parts of all captions.
+    """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; `published` is such a table of published
+    figures, or None. All captions have `data` and `notes`.
 
     A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
-    the system was measured there; else the main metric of the first line of the system in `table`, over the seeds in
-    `rows`, which are those of results.json. It is counted by `report.expected_convention`.
+    the system was measured there; else the main metric of the system's first line in `table`, over the seeds in `rows`
+    of results.json. The metric follows `report.expected_convention`.
     """
     counted = manifest.published
     at_lengths: dict[str, AtReferenceLengths] = {}
@@ -39,15 +39,15 @@ def tables(
         lines.setdefault(line.system, (line.system, line.name))
     chosen = variant_rows(rows, manifest, manifest.report.remove_repetitions)
 
-    def cell(one: GridCell | None) -> str:
-        if one is None:
+    def cell(grid_cell: GridCell | None) -> str:
+        if grid_cell is None:
             return "–"
-        if energies and one.system in at_lengths:
-            entry = at_lengths[one.system]
-            under = energies.by_scorer(entry).get(energies.scorer_of(one))
-            energy, bleu = under.per_sentence if under else None, entry.bleu.get(counted.name)
+        if energies and grid_cell.system in at_lengths:
+            entry = at_lengths[grid_cell.system]
+            scorer_energies = energies.by_scorer(entry).get(energies.scorer_of(grid_cell))
+            energy, bleu = scorer_energies.per_sentence if scorer_energies else None, entry.bleu.get(counted.name)
             return f"{decimal(energy)} ({decimal(bleu)})"
-        figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(one.system)]
+        figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(grid_cell.system)]
         numbers = [figure for figure in figures if figure is not None]
         return decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
 
@@ -94,7 +94,7 @@ def _caption(
             f"brackets {counted}; {removed}."
         )
     if len(measured) < len(cells):
-        what = "A figure alone is" if measured else "Figures are"
-        sentences.append(f"{what} {counted} of a system's first row in the main table; {removed}.")
+        subject = "A figure alone is" if measured else "Figures are"
+        sentences.append(f"{subject} {counted} of a system's first row in the main table; {removed}.")
     line = f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."
     return Caption(f"{line} {data}".strip(), {"Cells": " ".join(sentences), **notes})

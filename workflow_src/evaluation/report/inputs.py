@@ -56,7 +56,7 @@ def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[st
 def read_systems(
     manifest: Manifest,
 ) -> tuple[list[figures_learning.Log], list[TrainedSystem], dict[str, dict[str, dict[str, float]]]]:
-    """Training logs for the curves, what is known of each trained system, and counts of texts of mixtures by system."""
+    """Training logs for the curves, descriptions of the trained systems, and counts of texts of mixtures by system."""
     logs, systems, mixtures = [], [], {}
     for entry in manifest.training:
         system = manifest.system(entry.system)
@@ -70,9 +70,9 @@ def read_systems(
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Everything that a report is made of, read and checked; what an experiment lacks is None or empty.
+    """All inputs of a report, read and checked; None or empty where an experiment has none.
 
-    `qualities` are by path; `files` are all inputs by what they are, for provenance.
+    `qualities` are by path; `files` are all inputs by title, for provenance.
     """
 
     manifest: Manifest
@@ -89,9 +89,9 @@ class Inputs:
     traces: Traces | None
     corpus: Corpus
     monolingual: Monolingual | None
-    # By the name of the text: `raw` or what its targets are distilled by.
+    # By the name of the text: `raw` or the system that distilled its targets.
     encoded: dict[str, EncodedText]
-    # Of systems that learn from several texts: pairs of each text, and how many of them an epoch has.
+    # By system, if it learns from several texts: pairs of each text, and their number in an epoch.
     mixtures: dict[str, dict[str, dict[str, float]]]
     files: dict[str, Any]
 
@@ -112,7 +112,7 @@ def load(
     encoded: Sequence[Path] = (),
     analysed: Sequence[Path] = (),
 ) -> Inputs:
-    """Read and check the inputs of a report: the manifest in `settings`, and files; `analysed` are of analyses.
+    """Read and check the inputs of a report: the manifest in `settings`, and files (`analysed`: those of analyses).
 
     `significance` has a file for each test set, in the order of the manifest.
     """
@@ -124,9 +124,9 @@ def load(
     files |= {f"analysis {path.stem}": path for path in analysed}
     files |= {f"encoded {path.parent.name}": path for path in encoded}
     for entry in manifest.training:
-        of = f"of {entry.system} {entry.seed}"
-        files |= {f"config {of}": entry.config, f"log {of}": entry.log}
-    # Dev and test of a decode share what was chosen.
+        words = f"of {entry.system} {entry.seed}"
+        files |= {f"config {words}": entry.config, f"log {words}": entry.log}
+    # Dev and test of a decode share the file of chosen settings.
     tuned = {row.chosen: row for row in manifest.rows if row.chosen}
     files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
     qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
@@ -155,16 +155,18 @@ def load(
 
 def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifest) -> None:
     """Raises ArtifactError where two files of a split were scored by one metric in different ways."""
-    first: dict[tuple[str, str], tuple[str, str]] = {}
+    first_signatures: dict[tuple[str, str], tuple[str, str]] = {}
     for row in manifest.rows:
         path = row.quality
         for title, signature in signatures(qualities[path], manifest.metrics).items():
             # Releases of sacreBLEU count alike.
-            counted = "|".join(part for part in signature.split("|") if not part.startswith("version:"))
-            other, other_path = first.setdefault((row.split, title), (counted, path))
-            if other != counted:
+            relevant = "|".join(part for part in signature.split("|") if not part.startswith("version:"))
+            first_signature, first_path = first_signatures.setdefault((row.split, title), (relevant, path))
+            if first_signature != relevant:
                 raise ArtifactError(
-                    other_path, f"has {title} by {other}, {path} by {counted}", "score the translations again"
+                    first_path,
+                    f"has {title} by {first_signature}, {path} by {relevant}",
+                    "score the translations again",
                 )
 
 

@@ -29,22 +29,22 @@ COLUMNS = (
     *SCORES,
     *"latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit signature".split(),
 )
-# What rows of one run have in common: rows that are read later take the place of all rows of another run.
+# Columns that identify a run: rows of a run that are read later replace all its earlier rows.
 RUN = ("experiment", "corpus", "source", "target")
 NUMBERS = (*SCORES, "latency_ms", "sentences_per_second")
-# Figures are rounded once more in tables: with so many digits that changes nothing.
+# Digits of figures, enough that rounding them again in tables changes nothing.
 DIGITS = 4
 Row = Mapping[str, str]
 
 
 def rows_of(results: Results) -> list[dict[str, str]]:
-    """The rows of an experiment's results, by COLUMNS, those of the main test set first; what is not known is empty."""
+    """The rows of an experiment's results, by COLUMNS, those of the main test set first; unknown values are empty."""
     systems = {(system.system, system.seed): system for system in results.systems}
     provenance = results.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
-    # Figures of one program are comparable only by one model, which its signature says.
+    # Figures of a program are comparable only under the same model, which its signature names.
     signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
-    about = {
+    experiment_cells = {
         "experiment": results.experiment,
         "corpus": results.dataset,
         "source": results.source,
@@ -53,15 +53,15 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         "commit": provenance.get("commit") or "",
     }
     sets = [(results.split, provenance.get("signatures") or {}, results.rows)]
-    sets += [(one.split, one.signatures, one.rows) for one in results.further]
+    sets += [(test_set.split, test_set.signatures, test_set.rows) for test_set in results.further]
     cells = []
     for split, signatures, rows in sets:
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
         test_set = f"{split}:{digest[:12]}" if digest else split
         signature = "; ".join(signatures[title] for title in signed if title in signatures)
-        of_set = about | {"test_set": test_set, "signature": signature}
+        test_set_cells = experiment_cells | {"test_set": test_set, "signature": signature}
         chosen = [row for row in rows if row.repetitions_removed == row.removal()]
-        cells += [_cells(of_set | _figures(row, systems.get((row.system, row.seed)))) for row in chosen]
+        cells += [_cells(test_set_cells | _figures(row, systems.get((row.system, row.seed)))) for row in chosen]
     return cells
 
 
@@ -71,9 +71,9 @@ def _figures(row: results.Row, system: TrainedSystem | None) -> dict[str, Any]:
         low, high = row.interval(metric) or (None, None)
         ends = {"": row.figure(metric), "_low": low, "_high": high}
         scores |= {f"{metric.name}{end}": _fixed(value) for end, value in ends.items()}
-    alike = ("system", "family", "preset", "search", "engine", "seed", "threads", "batch")
+    copied = ("system", "family", "preset", "search", "engine", "seed", "threads", "batch")
     return {
-        **{name: getattr(row, name) for name in alike},
+        **{name: getattr(row, name) for name in copied},
         "data": system.data if system else row.data,
         "settings": settings_text(row.settings),
         **scores,
@@ -118,10 +118,10 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError, csv.Error) as failure:
         raise ArtifactError(path, f"cannot be read as a leaderboard: {failure}", "name another file") from failure
     if heads != COLUMNS:
-        other = sorted(set(heads) ^ set(COLUMNS)) or ["their order"]
+        differing = sorted(set(heads) ^ set(COLUMNS)) or ["their order"]
         raise ArtifactError(
             path,
-            f"has other columns than a leaderboard ({', '.join(other)})",
+            f"has other columns than a leaderboard ({', '.join(differing)})",
             "name a CSV file that `continuum leaderboard` wrote",
         )
     for number, row in enumerate(rows, 2):
@@ -142,14 +142,14 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def merge(parts: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]:
-    """All rows in the order of their experiments; those of a run take the place of all rows of it in earlier parts."""
+def merge(row_lists: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]:
+    """All rows in the order of their experiments; rows of a run replace all its rows in earlier lists."""
     runs: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for part in parts:
-        read_now: dict[tuple[str, ...], list[dict[str, str]]] = {}
-        for row in part:
-            read_now.setdefault(tuple(row[name] for name in RUN), []).append(row)
-        runs |= read_now
+    for rows in row_lists:
+        current_runs: dict[tuple[str, ...], list[dict[str, str]]] = {}
+        for row in rows:
+            current_runs.setdefault(tuple(row[name] for name in RUN), []).append(row)
+        runs |= current_runs
     return [row for _, rows in sorted(runs.items()) for row in rows]
 
 

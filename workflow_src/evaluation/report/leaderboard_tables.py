@@ -1,4 +1,4 @@
-"""Tables that pages show of the leaderboard: means over seeds, the best of every kind, what serves which need."""
+"""Tables of the leaderboard for pages: means over seeds, the best systems of every kind, and the best for each need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
 from workflow_src.spec import Search, SearchSettings
 
-# Of rows whose quality lies this close to the best of their kind, the fastest stands for the kind.
+# Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
 LEVEL = 0.3
 MOST_ROWS = 15
 MARK = re.compile(
@@ -64,12 +64,12 @@ class Entry:
 
     @property
     def helpers(self) -> dict[str, str]:
-        """Other systems that the search works with, by role."""
+        """Other systems of the search, by role."""
         return named_systems(self.settings) if self.settings else {}
 
     @property
     def kind(self) -> tuple[str, bool, tuple[str, ...]]:
-        """Family, whether it refines anything, and the roles of other systems that it works with."""
+        """Family, whether the search refines, and the roles of other systems."""
         return self.row["family"], self.refines, tuple(sorted(self.helpers))
 
     @property
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def changed(self) -> str:
-        """Settings in words that are not the default ones, but for those in the label."""
+        """Settings that are neither the default ones nor in the label, in words."""
         if self.search and self.settings:
             return words(changed(self.search, self.settings))
         return self.row["settings"]
@@ -108,8 +108,8 @@ def _values(text: str) -> dict[str, Any]:
 def entries(rows: Iterable[Row]) -> list[Entry]:
     """One entry for each system and decode, on the main test set, whose rows come first in a run.
 
-    Dev chooses settings for each seed, so rows of one decode may differ in settings that it can choose. Where several
-    decodes of a system differ in these alone, they have the same order with every seed.
+    Settings are chosen on dev for each seed, so rows of one decode may differ in tuned settings. Several decodes of a
+    system that differ in these alone have the same order for every seed.
     """
     alike: dict[tuple, dict[str, list[Row]]] = {}
     main: dict[tuple, str] = {}
@@ -119,8 +119,8 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
         search = searches().get(row["search"])
         free = set(search.settings.named("tune")) if search else set()
         fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))
-        same = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
-        alike.setdefault((*same, fixed), {}).setdefault(row["seed"], []).append(row)
+        key = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
+        alike.setdefault((*key, fixed), {}).setdefault(row["seed"], []).append(row)
     return [
         _entry([row for row in decode if row])
         for seeds in alike.values()
@@ -147,15 +147,15 @@ def _fastest(candidates: Iterable[Entry]) -> Entry | None:
 
 
 def best(candidates: Sequence[Entry]) -> Entry | None:
-    """The fastest of those whose quality is within LEVEL of the highest of them; None without any."""
+    """The fastest entry whose quality is within LEVEL of the highest; None without entries."""
     if not candidates:
         return None
     highest = max(candidates, key=lambda entry: entry.quality)
     return _fastest(entry for entry in candidates if entry.quality >= highest.quality - LEVEL) or highest
 
 
-def of(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
-    """The entries with a value in a column, but for some experiments. Raises ArtifactError where there are none."""
+def entries_with(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
+    """Entries with a value in a column, without some experiments. Raises ArtifactError where there are none."""
     matching = [entry for entry in every if entry.row[column] == value and entry.row["experiment"] not in without]
     if not matching:
         raise ArtifactError("the leaderboard", f"has no rows of the {column} {value}", "name one that it has")
@@ -165,8 +165,8 @@ def of(every: Iterable[Entry], column: str, value: str, without: Collection[str]
 def selection(candidates: Sequence[Entry]) -> list[Entry]:
     """At most MOST_ROWS entries of a corpus, unless it has more families; autoregressive ones first, then by quality.
 
-    Of every family the best that works without other systems, and the fastest of the best autoregressive system; then
-    what readers need (`needs`), then the best of every other kind, as long as there is room, by quality.
+    First the best entry of every family without other systems, and the fastest of the best autoregressive system; then
+    those of `needs`; then the best of every other kind, by quality, as long as there is room.
     """
     kinds: dict[tuple, list[Entry]] = {}
     alone: dict[str, list[Entry]] = {}
@@ -174,16 +174,16 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
         kinds.setdefault(entry.kind, []).append(entry)
         if not entry.helpers:
             alone.setdefault(entry.row["family"], []).append(entry)
-    first = [top for members in alone.values() if (top := best(members))]
-    rival = max((entry for entry in first if entry.autoregressive), key=lambda entry: entry.quality, default=None)
+    leading = [top for members in alone.values() if (top := best(members))]
+    rival = max((entry for entry in leading if entry.autoregressive), key=lambda entry: entry.quality, default=None)
     if rival:
-        same = [*RUN, "system"]
-        of_rival = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in same))
-        first.append(_fastest(of_rival) or rival)
+        columns = [*RUN, "system"]
+        same_system = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in columns))
+        leading.append(_fastest(same_system) or rival)
     by_need = sorted((entry for _, entry in needs(candidates)), key=_by_quality)
     by_kind = sorted((top for members in kinds.values() if (top := best(members))), key=_by_quality)
     most = max(MOST_ROWS, len(alone))
-    table = list({id(entry): entry for entry in (*first, *by_need, *by_kind)}.values())[:most]
+    table = list({id(entry): entry for entry in (*leading, *by_need, *by_kind)}.values())[:most]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
 
 
@@ -192,7 +192,7 @@ def _by_quality(entry: Entry) -> float:
 
 
 def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
-    """What a reader may need of a corpus, and the entry that serves it; needs that no entry serves are left out."""
+    """Needs of readers, each with the entry of a corpus that serves it; needs without an entry are left out."""
     alone = [entry for entry in candidates if not entry.helpers]
     in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
     with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
@@ -207,7 +207,7 @@ def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
 
 
 def _raw(entry: Entry) -> bool:
-    """True for a system that learns from raw text alone, augmented or not."""
+    """Whether a system learns from raw text alone, augmented or not."""
     data = entry.row["data"]
     return base_of(data) == RAW and " " not in data
 
@@ -255,7 +255,7 @@ def _data(entry: Entry) -> str:
 
 
 def corpus_table(candidates: Sequence[Entry]) -> str:
-    """What the systems of a corpus reach, in Markdown: `selection` with figures and commands."""
+    """The `selection` of a corpus with figures and commands, in Markdown."""
     lines = [
         [
             f"{entry.row['system']} ({entry.row['family']})",
@@ -286,7 +286,7 @@ def experiment_table(candidates: Sequence[Entry]) -> str:
 
 
 def needs_table(candidates: Sequence[Entry]) -> str:
-    """Which system to take for which need, in Markdown."""
+    """The system for each need, in Markdown."""
     lines = [
         [need, f"{entry.row['system']}: {entry.label}", entry.row["experiment"], *_figure_cells(entry)[:2]]
         for need, entry in needs(candidates)
@@ -295,12 +295,12 @@ def needs_table(candidates: Sequence[Entry]) -> str:
 
 
 def _compact(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
-    """A table without padding, because cells with commands are long; as mdformat has it with compact tables."""
+    """A Markdown table without padding, because cells with commands are long, as mdformat writes compact tables."""
     cells = [heads, ["--"] * left + ["-:"] * (len(heads) - left), *(map(plain, line) for line in lines)]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-# By the name in a page's mark: the column that the word after it is a value of, and the table.
+# By the name in a page's mark: the column of the word after it, and the function that makes the table.
 TABLES = {
     "rows": ("corpus", corpus_table),
     "needs": ("corpus", needs_table),
@@ -308,25 +308,25 @@ TABLES = {
 }
 
 
-def fill(page: str, every: Sequence[Entry], where: str) -> str:
+def fill(page: str, entries: Sequence[Entry], place: str) -> str:
     """`page` with fresh tables between `<!-- leaderboard: TABLE ABOUT -->` and `<!-- /leaderboard -->`.
 
     TABLE is a key of TABLES; `without EXPERIMENT ...` after ABOUT leaves experiments out. Raises ArtifactError, which
-    names the page as `where`, for one without such marks, with a mark alone or with an unknown table.
+    names the page as `place`, for a page without such marks, with an unpaired mark or with an unknown table.
     """
 
     def fresh(mark: re.Match) -> str:
         if mark["table"] not in TABLES:
-            raise ArtifactError(where, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
+            raise ArtifactError(place, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
         column, table = TABLES[mark["table"]]
-        entries_shown = of(every, column, mark["about"], (mark["without"] or "").split())
+        entries_shown = entries_with(entries, column, mark["about"], (mark["without"] or "").split())
         start = mark[0][: mark.start("content") - mark.start()]
         return f"{start}\n{table(entries_shown)}\n\n"
 
     filled, tables = MARK.subn(fresh, page)
     if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):
         raise ArtifactError(
-            where,
+            place,
             "has no place for a table, or a mark without its pair",
             "write the lines <!-- leaderboard: rows CORPUS --> and <!-- /leaderboard --> there",
         )

@@ -16,12 +16,12 @@ from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
-from workflow_src.evaluation.report.files import Corpus, Followed, Traces
+from workflow_src.evaluation.report.files import Corpus, FollowedSearch, Traces
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.report.trained import UNREACHABLE
-from workflow_src.evaluation.speed.measured import Speed, Where
+from workflow_src.evaluation.speed.measured import MeasuredProtocol, Speed
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric
 
@@ -31,7 +31,7 @@ NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "ei
 
 def language(code: str) -> str:
     """The English name of a language by its ISO 639 code of two or three letters; the code where it has none."""
-    # Reading its tables takes a moment, which other commands need not wait for.
+    # Imported here, because it reads its tables on import.
     from iso639 import Language, LanguageNotFoundError
 
     for language_of in (Language.from_part1, Language.from_part3, Language.from_part2b):
@@ -75,35 +75,34 @@ def changed_words(before: list[str], after: list[str]) -> list[bool]:
 
 
 def marked(before: str, after: str) -> markupsafe.Markup:
-    """`after` as HTML, neighbouring words that are new against `before` inside one <mark>."""
+    """`after` as HTML, with a <mark> around each run of words that are not in `before`."""
     words = after.split()
-    parts = []
+    runs = []
     flags = changed_words(before.split(), words)
-    for new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
+    for is_new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
         text = markupsafe.escape(" ".join(word for word, _ in run))
-        parts.append(markupsafe.Markup("<mark>{}</mark>").format(text) if new else text)
-    return markupsafe.Markup(" ").join(parts)
+        runs.append(markupsafe.Markup("<mark>{}</mark>").format(text) if is_new else text)
+    return markupsafe.Markup(" ").join(runs)
 
 
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
-    """Steps of a trace after its first text, which is that of step `first`: label ("1", or "2–4" for steps that change
-    nothing more), HTML, and whether it changed."""
+    """Steps of a trace after its first text, that of step `first`: label ("1", or "2–4" for steps without a change),
+    HTML, and whether it changed."""
     steps: list[dict[str, Any]] = []
     for step in range(1, len(texts)):
-        same = texts[step] == texts[step - 1]
-        if same and steps and steps[-1]["same"]:
+        unchanged = texts[step] == texts[step - 1]
+        if unchanged and steps and steps[-1]["same"]:
             steps[-1]["last"] = first + step
             continue
-        steps.append(
-            {"first": first + step, "last": first + step, "same": same, "html": marked(texts[step - 1], texts[step])}
-        )
+        number, html = first + step, marked(texts[step - 1], texts[step])
+        steps.append({"first": number, "last": number, "same": unchanged, "html": html})
     for entry in steps:
         entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
     return steps
 
 
 def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
-    """Example sentences for the page. What all searches start from stands once where it is the same text."""
+    """Example sentences for the page. The start of all searches is given once where it is the same text."""
     if traces is None:
         return []
     example_blocks, followed = [], traces.searches
@@ -135,7 +134,7 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
     return example_blocks
 
 
-def _first_value(followed: Followed, manifest: Manifest) -> int:
+def _first_value(followed: FollowedSearch, manifest: Manifest) -> int:
     """The number of the first text of a trace."""
     return {search.name: search.first_value for search in manifest.searches}.get(followed.search, 0)
 
@@ -155,7 +154,7 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
 
 
 def round_trip_words(corpus: Corpus) -> str:
-    """What normalisation alone costs, from `corpus.json`; "" where that does not say."""
+    """BLEU of normalised references, from `corpus.json`, in words; "" where it is not there."""
     if not corpus.round_trip_bleu:
         return ""
     figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in corpus.round_trip_bleu.items())
@@ -180,23 +179,23 @@ def protocol_words(speed: Speed | None) -> str:
     """How speed was measured, in sentences."""
     if not speed:
         return "Speed was not measured in this run."
-    p = speed.protocol
-    where = p.device_name or speed.processor or p.device
-    load = p.other_load_cores or (0.0,)
-    disturbed, redone = (in_words(number) if number else "none" for number in (p.disturbed_rounds, p.redone_rounds))
-    threads = f"{in_words(p.threads)} CPU thread{'s' * (p.threads != 1)}"
+    protocol = speed.protocol
+    device = protocol.device_name or speed.processor or protocol.device
+    load = protocol.other_load_cores or (0.0,)
+    disturbed, redone = (in_words(n) if n else "none" for n in (protocol.disturbed_rounds, protocol.redone_rounds))
+    threads = f"{in_words(protocol.threads)} CPU thread{'s' * (protocol.threads != 1)}"
     text = (
-        f"All rows were timed in one run on {where} with {threads} ({_precisions(p)}), each engine in a process of "
-        f"its own, from text in to text out, on the same {p.sentences:,} sentences, in "
-        f"{in_words(p.repeats)} rounds that alternate between the rows, each after {p.warmup} untimed sentences. "
-        f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
-        f"with batches of {_batches(speed)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
-        f"during the rounds kept; rounds above {p.disturbed_above_cores:.2f} were redone "
+        f"All rows were timed in one run on {device} with {threads} ({_precisions(protocol)}), each engine in a "
+        f"process of its own, from text in to text out, on the same {protocol.sentences:,} sentences, in "
+        f"{in_words(protocol.repeats)} rounds that alternate between the rows, each after {protocol.warmup} untimed "
+        f"sentences. One at a time, a sentence's time is its median over rounds; throughput is that of the median "
+        f"round with batches of {_batches(speed)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
+        f"during the rounds kept; rounds above {protocol.disturbed_above_cores:.2f} were redone "
         f"({redone} in all), and {disturbed} of those kept stayed above it."
     )
-    if p.baseline:
-        text += f" Speed-ups compare median latencies with {p.baseline.system} {p.baseline.name}."
-    for engine, reason in p.left_out.items():
+    if protocol.baseline:
+        text += f" Speed-ups compare median latencies with {protocol.baseline.system} {protocol.baseline.name}."
+    for engine, reason in protocol.left_out.items():
         text += f" {engine_info(engine).label} was left out ({reason.rstrip('.')})."
     shares = [row.subword_share for row in speed.rows if row.subword_share is not None]
     if shares:
@@ -206,9 +205,9 @@ def protocol_words(speed: Speed | None) -> str:
 
 
 def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    """For every decode that chose settings on dev: what it is, what it chose, and each choice with its figures.
+    """For every decode that chose settings on dev: its title, the chosen settings, and all tried ones with figures.
 
-    These are the main metric, and the one that decided where that is another.
+    Figures are those of the main metric, and of the metric that decided where it is another.
     """
     return [
         {
@@ -238,8 +237,8 @@ def _dev_metrics(choice: Choice) -> list[Metric]:
 
 
 def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str) -> dict[str, Any] | None:
-    """The main metric of every row by the conventions of papers, beside its own: `title`, `line`, `heads` and `rows`;
-    None where there is no other convention, or nothing was scored so."""
+    """The main metric of every row by its own convention and those of papers: `title`, `line`, `heads` and `rows`; None
+    where there is no other convention, or no row was scored by all."""
     by_title = {metric.convention.title: metric for metric in manifest.metrics if metric.convention}
     rows = []
     for row in manifest.rows:
@@ -259,14 +258,14 @@ def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]]
     }
 
 
-def _precisions(protocol: Where) -> str:
+def _precisions(protocol: MeasuredProtocol) -> str:
     """The precision, or each engine's where there are several engines."""
     precisions = protocol.engines
     if len(precisions) < 2:
         return protocol.precision
     engines = [engine_info(key) for key in precisions]
-    own = next((precisions[engine.key] for engine in engines if engine.own), protocol.precision)
-    return f"{own}; {', '.join(engine.label for engine in engines if not engine.own)}"
+    own_precision = next((precisions[engine.key] for engine in engines if engine.own), protocol.precision)
+    return f"{own_precision}; {', '.join(engine.label for engine in engines if not engine.own)}"
 
 
 def _batches(speed: Speed) -> str:
@@ -276,7 +275,7 @@ def _batches(speed: Speed) -> str:
 
 
 def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
-    """What one refinement step costs, in a sentence; empty when it is not known."""
+    """The time of one refinement step, in sentences; empty when it is unknown."""
     if speed is None or not speed.step_costs.costs:
         return ""
     costs = speed.step_costs
@@ -343,49 +342,49 @@ def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
 
 
 def markdown(context: dict[str, Any]) -> str:
-    """results.md: title, table, what removing repetitions is worth, and provenance."""
+    """results.md: title, tables, gains from removing repetitions, speed, analyses and provenance."""
     points = "".join(f"- {paragraph(point)}\n" for point in context["summary"])
-    parts = [f"# {plain(context['title'])}", paragraph(context["description"]), points]
+    sections = [f"# {plain(context['title'])}", paragraph(context["description"]), points]
     table = tables.markdown(context["groups"], context["manifest"])
-    parts += ["## Quality and speed", context["caption"].around(table)]
+    sections += ["## Quality and speed", context["caption"].around(table)]
     if context["removals"]:
         removals = conventions.removal_table(context["removals"])
-        parts += ["### Repetitions", context["removal_caption"].around(removals)]
-    for one in context["further"]:
-        further = tables.markdown(one["groups"], one["manifest"])
-        parts += [f"### {plain(one['title'])}", one["caption"].around(further)]
-    for one in (*context["control_tables"], *context["grids"]):
-        parts += [f"### {plain(one['title'])}", one["caption"].around(speed_page.markdown(one))]
-        if published := one.get("published"):
-            parts.append(published["caption"].around(speed_page.markdown(published)))
+        sections += ["### Repetitions", context["removal_caption"].around(removals)]
+    for entry in context["further"]:
+        further = tables.markdown(entry["groups"], entry["manifest"])
+        sections += [f"### {plain(entry['title'])}", entry["caption"].around(further)]
+    for entry in (*context["control_tables"], *context["grids"]):
+        sections += [f"### {plain(entry['title'])}", entry["caption"].around(speed_page.markdown(entry))]
+        if published := entry.get("published"):
+            sections.append(published["caption"].around(speed_page.markdown(published)))
     if context["unmatched"]:
         unmatched = ", ".join(f"{name} {value}" for name, value in context["unmatched"].items())
-        parts.append(paragraph(f"Published, without a row here: {unmatched}"))
-    if one := context["conventions"]:
-        table = markdown_table(one["heads"], one["rows"], left=2)
-        parts += [f"### {plain(one['title'])}", one["caption"].around(table)]
+        sections.append(paragraph(f"Published, without a row here: {unmatched}"))
+    if entry := context["conventions"]:
+        table = markdown_table(entry["heads"], entry["rows"], left=2)
+        sections += [f"### {plain(entry['title'])}", entry["caption"].around(table)]
     if context["chosen"]:
         chosen = "\n\n".join(map(_chosen_table, context["chosen"]))
-        parts += ["## Chosen on dev", context["data_caption"].around(chosen)]
-    parts += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
-    for one in context["protocols"]:
-        parts += [f"### {plain(one['title'])}", context["data_caption"].around(speed_page.markdown(one))]
-    parts += [context["analyses_markdown"], "## Provenance"]
-    parts.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
-    parts += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
-    parts += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
-    parts.append(context["usage_markdown"])
-    return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
+        sections += ["## Chosen on dev", context["data_caption"].around(chosen)]
+    sections += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
+    for entry in context["protocols"]:
+        sections += [f"### {plain(entry['title'])}", context["data_caption"].around(speed_page.markdown(entry))]
+    sections += [context["analyses_markdown"], "## Provenance"]
+    sections.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
+    sections += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
+    sections += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
+    sections.append(context["usage_markdown"])
+    return "\n\n".join(section.strip() for section in sections if section and section.strip()) + "\n"
 
 
-def _chosen_table(entry: dict[str, Any]) -> str:
+def _chosen_table(choice: dict[str, Any]) -> str:
     rows = [
         [point["settings"], *(map(bold, point["figures"]) if point["chosen"] else point["figures"]), point["steps"]]
-        for point in entry["points"]
+        for point in choice["points"]
     ]
-    edge = f" ({entry['at_edge']})" if entry["at_edge"] else ""
-    heading = paragraph(f"{entry['title']}: {entry['chosen']}{edge}")
-    return f"{heading}\n\n{markdown_table(['tried', *entry['heads'], 'mean steps'], rows)}"
+    edge = f" ({choice['at_edge']})" if choice["at_edge"] else ""
+    heading = paragraph(f"{choice['title']}: {choice['chosen']}{edge}")
+    return f"{heading}\n\n{markdown_table(['tried', *choice['heads'], 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
@@ -394,7 +393,7 @@ def _system_table(systems: list[dict[str, Any]]) -> str:
     return markdown_table([*heads, "still improving (BLEU)"], rows, left=SYSTEM_WORDS) + "\n"
 
 
-# Columns of the table of systems that hold words; figures follow.
+# Number of columns of words in the table of systems; figures follow.
 SYSTEM_WORDS = 4
 
 

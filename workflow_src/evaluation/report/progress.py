@@ -8,8 +8,8 @@ from typing import Any
 
 from workflow_src.evaluation.report.markdown import signed
 
-# A training was still improving where the last part of its updates added more than so much BLEU on dev. Less than that
-# is also what one validation differs from the next by chance.
+# A training was still improving where the last part of its updates added more than this gain in BLEU on dev. Smaller
+# differences between validations also arise by chance.
 LAST_PART = 0.2
 LARGEST_GAIN = 1.0
 
@@ -19,13 +19,13 @@ RULE = (
 ).replace("%", " %")
 
 
-def gained_last(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """BLEU on dev that the last fifth of a training's updates added: the best of it less the best before; may be < 0.
+def last_gain(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """Gain in BLEU on dev of the last fifth of a training's updates: its best less the best before; may be negative.
 
     `history` has the entries of a training.jsonl. Two bests are compared and not the last two validations, because one
-    validation may be better or worse by chance, and because steps that a schedule makes small change little whether or
-    not more updates would help. The mean of several weights is left out: it is better than each without any update.
-    None where there is no validation in either part, or none has BLEU.
+    validation may be better or worse by chance, and because small steps of a schedule change little whether or not more
+    updates would help. Validations of averaged weights are left out: averaging helps without any update. None where
+    either part has no validation with BLEU.
     """
     measured = [
         (entry["step"], entry["dev_bleu"])
@@ -35,18 +35,18 @@ def gained_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     if not measured:
         return None
     border = (1 - LAST_PART) * max(step for step, _ in measured)
-    before, last = ([bleu for step, bleu in measured if (step > border) == late] for late in (False, True))
-    return max(last) - max(before) if before and last else None
+    earlier_bleu, last_bleu = ([bleu for step, bleu in measured if (step > border) == late] for late in (False, True))
+    return max(last_bleu) - max(earlier_bleu) if earlier_bleu and last_bleu else None
 
 
 def still_improving(history: Sequence[Mapping[str, Any]]) -> bool | None:
     """Whether a training was still improving when it ended; None where its validations do not show it."""
-    gain = gained_last(history)
+    gain = last_gain(history)
     return None if gain is None else gain > LARGEST_GAIN
 
 
 def gain_words(gain: float | None) -> str:
-    """Whether a training was still improving, with the gain in BLEU of `gained_last`, for a cell of a table."""
+    """A cell of a table: whether a training was still improving, with its `last_gain` in BLEU."""
     if gain is None:
         return "–"
     # Without the sign of a zero.
@@ -54,7 +54,7 @@ def gain_words(gain: float | None) -> str:
 
 
 def advice(histories: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """The rule, and what to do about the systems that were still improving; empty where no training shows it.
+    """The rule, and advice for systems that were still improving; empty where no training can be judged.
 
     `histories` are names of systems with the entries of a training.jsonl, one for each seed.
     """
@@ -64,5 +64,5 @@ def advice(histories: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:
     names = list(dict.fromkeys(name for name, improving in judged if improving))
     if not names:
         return f"{RULE} None was."
-    named = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{RULE} Raise training.max_steps of {named} for a better result."
+    words = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{RULE} Raise training.max_steps of {words} for a better result."

@@ -1,4 +1,4 @@
-"""The one schema of results: what `results.json` holds, how its rows come from measurements, and its checks."""
+"""The schema of `results.json`, its rows from measurements, and its checks."""
 
 from __future__ import annotations
 
@@ -34,41 +34,41 @@ FORMAT = 1
 
 
 class Row(Strict):
-    """One system, seed, search and variant. What does not apply is null.
+    """One system, seed, search and variant. Values that do not apply are null.
 
-    `row_type` adds the figure of each metric NAME: NAME, and where that is uncertain `NAME_ci` and, but for the main
-    metric, `NAME_p_value`.
+    `row_type` adds the figure of each metric as NAME, and for a metric with uncertainty `NAME_ci` and, unless it is the
+    main metric, `NAME_p_value`.
     """
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
-    autoregressive: bool = Field(description="whether the family is")
+    autoregressive: bool = Field(description="whether the family is autoregressive")
     aligned: bool = Field(description="whether outputs are read off alignments")
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled", "monolingual", "mixed", "none"] = Field(
         description="none: the model was made elsewhere"
     )
     seed: int
-    name: str = Field(description="of the decode; distinguishes rows that differ in other settings")
+    name: str = Field(description="name of the decode; distinguishes rows that differ in other settings")
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
-    title: str = Field(description="of the search")
-    settings: dict[str, bool | int | float | str | None] = Field(description="all of the search's")
+    title: str = Field(description="title of the search")
+    settings: dict[str, bool | int | float | str | None] = Field(description="all settings of the search")
     series: str | None = Field(None, description="the setting that curves of the search run over")
-    value: float | None = Field(None, description="of the series")
+    value: float | None = Field(None, description="value of the series")
     engine: str = Field(min_length=1)
-    mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
+    mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="where sentences may stop earlier")
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: Removal
-    p_value: Share | None = Field(description="of the difference from the baseline in the main metric")
+    p_value: Share | None = Field(description="for the difference from the baseline in the main metric")
     control_difference: float | None = Field(
-        None, description="in the main metric from the row of the base that differs in nothing but what refines"
+        None, description="in the main metric from the control row, which differs in the refining search alone"
     )
-    control_p_value: Share | None = Field(None, description="of that difference")
+    control_p_value: Share | None = Field(None, description="for the difference from the control row")
     energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, where an analysis measured it")
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
+    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="standard deviation over sentences")
     latency_rounds: tuple[Positive, ...] | None = Field(description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
@@ -77,7 +77,7 @@ class Row(Strict):
     batch: Annotated[int, Field(ge=1)] | None
 
     def removal(self, removed: Removal | None = None) -> Removal:
-        """The repetitions that are removed from such a row, see `config.experiment.removal`."""
+        """The repetitions that are removed in tables with the setting `removed`, see `config.experiment.removal`."""
         return removal(self.autoregressive, self.aligned, removed)
 
     def figure(self, metric: Metric) -> float | None:
@@ -131,7 +131,7 @@ def score_keys(measured: Iterable[Metric]) -> dict[str, Any]:
 
 @functools.cache
 def row_type(measured: tuple[Metric, ...]) -> type[Row]:
-    """Rows with figures of metrics."""
+    """A class of rows with figures of metrics."""
     return pydantic.create_model("ScoredRow", __base__=Row, **score_keys(measured))
 
 
@@ -139,7 +139,7 @@ TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", 
 
 
 class TestSetResults(Strict):
-    """Rows of a test set that is not the main one. Speed is not measured on it."""
+    """Rows of a test set other than the main one, without speed."""
 
     split: str = Field(min_length=1)
     signatures: dict[str, str] = Field(description="of metrics, by their titles")
@@ -147,24 +147,24 @@ class TestSetResults(Strict):
 
 
 class Results(Strict):
-    """The content of results.json. `results_type` says which figures its rows have."""
+    """The content of results.json. `results_type` adds the figures of metrics to its rows."""
 
     rows: tuple[SerializeAsAny[Row], ...]
-    metrics: tuple[str, ...] | None = Field(None, description="that rows have figures of; null: the default ones")
-    further: tuple[SerializeAsAny[TestSetResults], ...] = Field((), description="of test sets after the main one")
+    metrics: tuple[str, ...] | None = Field(None, description="metrics of figures in rows; null: the default ones")
+    further: tuple[SerializeAsAny[TestSetResults], ...] = Field((), description="rows of further test sets")
 
     format: int
     experiment: str = Field(min_length=1)
     dataset: str = Field(min_length=1)
     source: str = Field(min_length=1, description="code of the language")
     target: str = Field(min_length=1, description="code of the language")
-    split: str = Field(min_length=1, description="that rows are of")
-    systems: tuple[TrainedSystem, ...] = Field(description="each with each of its seeds")
+    split: str = Field(min_length=1, description="split of the rows")
+    systems: tuple[TrainedSystem, ...] = Field(description="one for each system and seed")
     provenance: dict[str, Any]
 
 
 RowKey = tuple[str, str, int]
-# p-values by figure, of a row (system, name, seed) against an autoregressive one.
+# p-values by metric, for pairs of a row (system, name, seed) and an autoregressive one.
 Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, float]]
 
 
@@ -172,8 +172,8 @@ Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, float]]
 class Significance:
     """The content of significance.json: the test, and comparisons by system, name and seed of a row.
 
-    `rows` are against baselines, `controls` against the row of the base that differs in nothing but what refines,
-    `pairs` against every autoregressive row. `sentences` is the size of the test set.
+    `rows` are comparisons with baselines, `controls` with control rows, which differ in the refining search alone,
+    `pairs` with every autoregressive row. `sentences` is the size of the test set.
     """
 
     test: dict[str, Any]
@@ -185,9 +185,9 @@ class Significance:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What dev chose for a decode and seed, and the points that were tried: settings, figures and `mean_steps`.
+    """The settings chosen on dev for a decode and seed, and the tried points: settings, figures and `mean_steps`.
 
-    `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` decided.
+    `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` is the deciding one.
     """
 
     decode: DecodeInfo
@@ -199,13 +199,13 @@ class Choice:
 
     @property
     def quality(self) -> float:
-        """The main metric of what was chosen."""
+        """The main metric of the chosen settings."""
         figure: float = chosen_point(self.points, self.chosen)[main_metric().name]
         return figure
 
 
 def read_significance(path: str | Path) -> Significance:
-    """significance.json. Raises ArtifactError for one of another format, or without the test or the pairs of rows."""
+    """The content of significance.json. Raises ArtifactError for another format, or without the test or the pairs."""
     content = read_json(path)
     check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
     if not {"test", "sentences", "against_autoregressive"} <= content.keys():
@@ -226,22 +226,22 @@ def read_significance(path: str | Path) -> Significance:
 
 
 def signature_tokeniser(signature: str) -> str:
-    """The tokeniser in a signature of sacreBLEU's."""
+    """The tokeniser in a signature of sacreBLEU."""
     return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
 
 
-def listed(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Metrics by name; one that is not declared has its name as its title."""
-    every = metrics()
-    return tuple(every.get(name) or Metric(name, name, segments="") for name in names)
+def metrics_by_name(names: Iterable[str]) -> tuple[Metric, ...]:
+    """The metrics of the names; one that is not declared has its name as its title."""
+    declared = metrics()
+    return tuple(declared.get(name) or Metric(name, name, segments="") for name in names)
 
 
 @functools.cache
 def results_type(measured: tuple[Metric, ...]) -> type[Results]:
-    """Results whose rows have figures of metrics."""
+    """A class of results whose rows have figures of metrics."""
     rows = rows_field(measured)
-    of_set: Any = pydantic.create_model("ScoredTestSetResults", __base__=TestSetResults, rows=rows)
-    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows, further=(tuple[of_set, ...], ()))
+    test_set_type: Any = pydantic.create_model("ScoredTestSetResults", __base__=TestSetResults, rows=rows)
+    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows, further=(tuple[test_set_type, ...], ()))
 
 
 def rows_field(measured: tuple[Metric, ...]) -> Any:
@@ -251,11 +251,11 @@ def rows_field(measured: tuple[Metric, ...]) -> Any:
 
 
 def validate(content: Any, where: str) -> Results:
-    """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
+    """`content` as checked Results. Raises ArtifactError that names the first wrong key and its value."""
     check_format(content, FORMAT, where, AGAIN)
     names = content.get("metrics")
     are_names = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    measured = listed(names) if are_names else default_metrics()
+    measured = metrics_by_name(names) if are_names else default_metrics()
     return checked(results_type(measured), content, where, AGAIN)
 
 
@@ -273,7 +273,7 @@ def read_results(path: str | Path) -> Results:
 
 
 def results_path(named: str | Path) -> Path:
-    """The results.json of an experiment that is named by itself, by its folder, by its report's folder, or by the file.
+    """The results.json of an experiment, from its name, its folder, its report's folder, or the file's path.
 
     Raises ArtifactError where there is none.
     """
@@ -286,7 +286,7 @@ def results_path(named: str | Path) -> Path:
 
 
 def table_split(manifest: Manifest) -> str:
-    """The split that tables are made of: the main test set, or dev where the experiment decodes nothing else."""
+    """The split of the tables: the main test set, or dev where the experiment decodes nothing else."""
     return manifest.test_sets[0] if any(row.split == manifest.test_sets[0] for row in manifest.rows) else "dev"
 
 
@@ -301,10 +301,10 @@ def build_rows(
 ) -> tuple[Row, ...]:
     """Schema rows, in the experiment's order.
 
-    `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
-    each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of a test set, against the row's baseline, and of networks against their control. `energies` are of one split and
-    of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
+    `qualities` maps quality files to their contents. There is one row of an autoregressive decode, with repetitions,
+    and one for each of REMOVALS of others. Speed is measured once for a system and decode, and is in the rows of all
+    seeds; p-values are those of a test set, against the row's baseline and control. `energies` are those of one split
+    and of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
     """
     tested = significance if split in manifest.test_sets else None
     times = {row.key: row for row in speed.rows} if speed else {}
@@ -333,7 +333,7 @@ def build_rows(
 
 
 def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
-    """Energies of rows, by system, name, seed and removal; nothing where it is of another split."""
+    """Energies of rows, by system, name, seed and removal; empty for another split."""
     rows = energies.rows if energies and energies.split == split else ()
     return {
         (row.system, row.name, row.seed, row.repetitions_removed): {
@@ -344,20 +344,20 @@ def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, 
     }
 
 
-def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
+def _described(row: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
     """Entries that describe a row, without its figures."""
     system, search = decode.system, decode.search
-    stops = any(name in entry.settings for name in search.stops)
+    stops = any(name in row.settings for name in search.stops)
     return {
-        "name": entry.name,
+        "name": row.name,
         "system": system.name,
         "family": system.family,
         "autoregressive": system.autoregressive,
         "aligned": decode.aligned,
         "preset": system.preset,
         "data": system.data_kind,
-        "seed": entry.seed,
-        "chosen": entry.picked,
+        "seed": row.seed,
+        "chosen": row.picked,
         "search": search.name,
         "title": search.title,
         "series": search.series,
@@ -365,21 +365,21 @@ def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> d
         "engine": decode.engine.key,
         "mean_steps": quality.get("mean_steps") if stops else None,
         "candidates": decode.candidates,
-        "settings": settings_of(entry.settings).model_dump(mode="json"),
+        "settings": settings_of(row.settings).model_dump(mode="json"),
     }
 
 
 def _compared(
     significance: Significance | None, key: RowKey, variant: str, measured: Sequence[Metric]
 ) -> dict[str, float | None]:
-    """A row's p-values against its baseline, and its difference to its control with the p-value of that."""
-    main, others = measured[0], [metric for metric in measured[1:] if metric.uncertainty]
+    """A row's p-values against its baseline, and its difference from its control with its p-value."""
+    main, other_metrics = measured[0], [metric for metric in measured[1:] if metric.uncertainty]
     if significance is None:
-        unknown = [*(p_key(metric) for metric in (main, *others)), "control_difference", "control_p_value"]
-        untested: dict[str, float | None] = dict.fromkeys(unknown)
+        keys = [*(p_key(metric) for metric in (main, *other_metrics)), "control_difference", "control_p_value"]
+        untested: dict[str, float | None] = dict.fromkeys(keys)
         return untested
     baseline, control = significance.rows.get(key, {}), significance.controls.get(key, {})
-    by_metric = {metric: baseline.get("metrics", {}).get(metric.name, {}) for metric in others} | {main: baseline}
+    by_metric = {m: baseline.get("metrics", {}).get(m.name, {}) for m in other_metrics} | {main: baseline}
     return {
         **{p_key(metric): tested.get("p_value", {}).get(variant) for metric, tested in by_metric.items()},
         "control_difference": control.get("difference", {}).get(variant),

@@ -1,4 +1,4 @@
-"""p-values in the report: what a caption says about them, and tables of networks against their controls."""
+"""p-values in the report: sentences for captions, and tables of networks against their controls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from workflow_src.spec import Metric
 
 
 def _words(test: dict[str, Any], measured: Sequence[Metric]) -> str:
-    """The test, and the metrics that it is of."""
+    """The test and its metrics, in words."""
     sides = "Two-sided " if test["two_sided"] else ""
     titles = " and of ".join(metric.title for metric in measured)
     return f"{sides}{test['name']} of corpus {titles}, {test['trials']:,} trials"
 
 
 def _corrected(comparisons: int) -> str:
-    """How many comparisons a table makes, and the threshold that keeps its level for all of them together."""
+    """The number of comparisons of a table, and the threshold that keeps the level for all of them, in a sentence."""
     if comparisons == 1:
         return f" One comparison: the threshold is p < {LEVEL:g}."
     return (
@@ -33,20 +33,20 @@ def _corrected(comparisons: int) -> str:
 
 
 def compared_words(significance: Significance | None, comparisons: int, manifest: Manifest) -> str:
-    """What p is in the main table, and how many it has; empty where it has none."""
+    """Sentences about the p-values of the main table and their number; empty where it has none."""
     if not significance or not comparisons:
         return ""
     starts, reference = _starts(manifest), manifest.reference
     against = [f"of refined rows against the {' or the '.join(starts)} of their model"] if starts else []
     if reference:
-        others = "all others" if starts else "all rows"
-        against.append(f"of {others} against the {reference.system.name}'s {reference.search.title} search")
+        other_rows = "all others" if starts else "all rows"
+        against.append(f"of {other_rows} against the {reference.system.name}'s {reference.search.title} search")
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
     return f"{_words(significance.test, tested)}, {' and '.join(against)}.{_corrected(comparisons)}"
 
 
 def _starts(manifest: Manifest) -> list[str]:
-    """Titles of the searches, with a row of the same model, that refined rows are compared with."""
+    """Titles of the baselines of refined rows that have a row of the same model."""
     decoded = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
     names = [
         baseline
@@ -64,10 +64,10 @@ def control_tables(
     data: str = "",
     notes: Mapping[str, str] = {},
 ) -> list[dict[str, Any]]:
-    """Networks against each control that some have: `title`, `caption`, `heads`, and `rows` of cells as text.
+    """A table of networks for each control: `title`, `caption`, `heads`, and `rows` of cells as text.
 
-    `data` and `notes` are parts of all captions. `rows` are those of results.json; those count that the main table
-    shows, each seed by itself.
+    All captions have `data` and `notes`. `rows` are those of results.json; tables have the variants of the main table,
+    each seed by itself.
     """
     tested: dict[str, list[tuple[Row, DecodeInfo]]] = {}
     for row in variant_rows(rows, manifest, manifest.report.remove_repetitions):

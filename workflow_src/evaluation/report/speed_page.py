@@ -7,7 +7,7 @@ from typing import Any
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.tables import span
-from workflow_src.evaluation.speed.measured import LengthGroup, Speed, TimedRow, Where
+from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, Speed, TimedRow
 
 HEADS = (
     *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
@@ -16,39 +16,39 @@ HEADS = (
 
 
 def label(row: TimedRow, manifest: Manifest) -> str:
-    """A timed row in words, with its system; one that the experiment has no more has its name."""
+    """A timed row in words, with its system; the name of the decode where the experiment no longer has the row."""
     decode = manifest.find_decode(*row.key)
     return f"{row.system}: {decode.label() if decode else row.name}"
 
 
-def title(protocol: Where) -> str:
+def title(protocol: MeasuredProtocol) -> str:
     """A protocol in words."""
     load = max(protocol.other_load_cores, default=0.0)
-    return f"Speed on {where(protocol)}; other load up to {load:.2f} cores"
+    return f"Speed on {device_words(protocol)}; other load up to {load:.2f} cores"
 
 
-def where(protocol: Where) -> str:
-    """What a protocol computes on: CPU threads, or a GPU by its name."""
+def device_words(protocol: MeasuredProtocol) -> str:
+    """The device of a protocol in words: CPU threads, or the name of the GPU."""
     if protocol.device == "cuda":
         return protocol.device_name or "GPU"
     return f"{protocol.threads} CPU thread{'s' * (protocol.threads != 1)}"
 
 
 def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, Any]]:
-    """For every protocol: `title`, `heads`, and `rows` of cells as text; of lengths, one column a group."""
+    """For every protocol: `title`, `heads`, and `rows` of cells as text, with one column for each group of lengths."""
     tables = []
-    for one in speed.protocols if speed else ():
-        groups = one.rows[0].by_length if one.rows else ()
+    for measurement in speed.protocols if speed else ():
+        groups = measurement.rows[0].by_length if measurement.rows else ()
         heads = [*HEADS, *(f"{_span(group)}, ms" for group in groups)]
         rows = []
-        for row in one.rows:
+        for row in measurement.rows:
             cells = [label(row, manifest), _ms(row.latency_ms)]
             cells.append(span(row.latency_rounds))
             cells.append(f"{_ms(row.latency_mean)} ± {_ms(row.latency_std)}")
             cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
             cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")
             rows.append(cells + [_ms(group.latency_ms) for group in row.by_length])
-        tables.append({"title": title(one.protocol), "heads": heads, "rows": rows})
+        tables.append({"title": title(measurement.protocol), "heads": heads, "rows": rows})
     return tables
 
 

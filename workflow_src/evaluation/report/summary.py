@@ -1,4 +1,4 @@
-"""What a table shows, in at most three short points."""
+"""The summary of a table in at most three short points."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from workflow_src.evaluation.speed.measured import Reference
 
 
 def summary(table: list[Group], evidence: Evidence, reference: Reference | None) -> list[str]:
-    """Points of one or two sentences; only of what was measured and tested.
+    """Points of one or two sentences about measured and tested figures.
 
-    First the best trade of quality and speed, then how many autoregressive rows are beaten, then what refinement
-    gains. `reference` is the row that speed-ups compare with.
+    First the best trade of quality and speed, then the number of beaten autoregressive rows, then the gain of
+    refinement. `reference` is the row that speed-ups compare with.
     """
     lines = [line for group in table for line in group.lines]
     return [*_trade(lines, evidence), *_refined(table, lines, evidence, reference)]
@@ -25,21 +25,21 @@ NO_TRADE = "No non-autoregressive row is faster than an autoregressive one and a
 
 
 def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
-    """The best trade among rows that were timed on the same kind of engine, and how many autoregressive rows have a
-    faster one that is as good; or why nothing is concluded."""
+    """The best trade among rows that were timed on the same kind of engine, and the number of autoregressive rows with
+    a faster row that is as good; or why nothing is concluded."""
     timed = [line for line in lines if line.figures["latency_ms"] is not None]
     rivals = [line for line in timed if line.decode.system.autoregressive]
-    others = [line for line in timed if not line.decode.system.autoregressive]
-    if not rivals or not others or not evidence.pairs:
+    candidates = [line for line in timed if not line.decode.system.autoregressive]
+    if not rivals or not candidates or not evidence.pairs:
         return []
     if evidence.sentences < LEAST_SENTENCES:
         return [
             f"Nothing is concluded about equal quality: {evidence.sentences:,} test sentences hardly tell rows apart."
         ]
-    usable = [line for line in others if not evidence.lacking(line)]
-    reasons = [reason for line in rivals if (reason := evidence.lacking(line))]
+    usable = [line for line in candidates if not evidence.why_inconclusive(line)]
+    reasons = [reason for line in rivals if (reason := evidence.why_inconclusive(line))]
     if reasons or not usable:
-        reasons = reasons or [reason for line in others if (reason := evidence.lacking(line))]
+        reasons = reasons or [reason for line in candidates if (reason := evidence.why_inconclusive(line))]
         return [f"Nothing is concluded about equal quality: {_listed(list(dict.fromkeys(reasons)))}."]
     beaten = sum(
         any(_comparable(line, rival) and _faster(line, rival) and evidence.as_good(line, rival) for line in usable)
@@ -57,8 +57,8 @@ def beaten_words(beaten: int, rivals: int) -> str:
 
 
 def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
-    """The fastest row as good as every autoregressive one and faster than the best of them, or else the largest gain
-    at equal quality."""
+    """A sentence about the fastest row that is as good as every autoregressive one and faster than the best of them, or
+    else about the largest gain in speed at equal quality."""
     as_good = [
         (line, best)
         for line in usable
@@ -91,7 +91,7 @@ def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
 
 
 def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
-    """What the refinement with the most steps gains over what it starts from, and how it stands to the reference."""
+    """The gain of the refinement with the most steps over its start, and its difference from the reference row."""
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
     if not refined:
         return []
@@ -100,7 +100,7 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
     group = next(group for group in table if best in group.lines)
     start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
     teacher = _reference(lines, reference)
-    if any(line and evidence.lacking(line) for line in (best, start, teacher)):
+    if any(line and evidence.why_inconclusive(line) for line in (best, start, teacher)):
         return []
     text = f"Refined by {_steps_words(best)}: {_figures(best)}"
     if start:
@@ -109,15 +109,15 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
         text += f", {abs(gain):.1f} {best.main.title} {relation} than the {start.decode.search.title}"
     if teacher:
         gap = teacher.quality - best.quality
-        where = f"{abs(gap):.1f} {'less' if gap >= 0 else 'more'} than {teacher.decode.search.title} search"
-        text += f" and {where}" if start else f", {where}"
+        difference = f"{abs(gap):.1f} {'less' if gap >= 0 else 'more'} than {teacher.decode.search.title} search"
+        text += f" and {difference}" if start else f", {difference}"
         if speedup := best.figures["speedup"]:
             text += f", in {1 / speedup:.2g} of its time" if speedup >= 1 else f", in {1 / speedup:.1f} times its time"
     return [f"{text}."]
 
 
 def _reference(lines: Iterable[Line], reference: Reference | None) -> Line | None:
-    """The row that others are compared with: the one that was timed as such, or the teacher's."""
+    """The reference row: that of the speed measurement, or the teacher's."""
     references = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
     named = [line for line in references if reference and line.decode.key == (reference.system, reference.name)]
     return next(iter(named or sorted(references, key=lambda line: line.system != "teacher")), None)
@@ -132,7 +132,7 @@ def _faster(line: Line, other: Line) -> bool:
 
 
 def _beside(line: Line, other: Line, evidence: Evidence) -> str:
-    """Two lines with their figures and times, and the test's p-values."""
+    """Two lines with their figures, times and p-values, in words."""
     tested = evidence.p_words(line, other)
     return (
         f"{_named(line)}, {_figures(line)} in {_milliseconds(line)} a sentence, beside {_named(other)}, "
@@ -142,8 +142,8 @@ def _beside(line: Line, other: Line, evidence: Evidence) -> str:
 
 def _listed(reasons: list[str]) -> str:
     """At most three reasons."""
-    more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return "; ".join(reasons[:3]) + more
+    further = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + further
 
 
 def _named(line: Line) -> str:
@@ -155,7 +155,8 @@ def _milliseconds(line: Line) -> str:
 
 
 def _preference(line: Line) -> tuple[bool, int, float]:
-    """Trained networks before what a model does by itself, in the order of their families; then the most steps."""
+    """A sorting key: trained refiners before refinement without one, in the order of their families; then the most
+    steps."""
     search, value = line.decode.search, line.decode.value
     return search.control is None, line.decode.system.order, -(value or 0)
 
@@ -172,8 +173,8 @@ def _steps_words(line: Line) -> str:
 
 def _figures(line: Line) -> str:
     """The main metric of a line, and others that decide."""
-    main, *others = (
+    main, *other_figures = (
         f"{metric.factor * value:.1f} {metric.unit and f'{metric.unit} '}{metric.title}"
         for metric, value in line.deciding
     )
-    return f"{main} with {' and '.join(others)}" if others else main
+    return f"{main} with {' and '.join(other_figures)}" if other_figures else main

@@ -27,8 +27,7 @@ ENERGIES = ("energy_per_sentence", "energy_per_token")
 class Line:
     """One line of a table: figures are means over seeds, `spread` their deviations (n - 1), None for one seed.
 
-    `metrics` are those that it was scored with, the main one first. `intervals` and `p_values` are by metric, of one
-    seed.
+    `metrics` are those of its scores, the main one first. `intervals` and `p_values` are by metric, for one seed.
     """
 
     decode: DecodeInfo
@@ -67,14 +66,14 @@ class Line:
 
     @property
     def milliseconds(self) -> float:
-        """Median latency of a line that was timed."""
+        """Median latency; the line must have been timed."""
         value = self.figures["latency_ms"]
         assert value is not None, "the line was timed"
         return value
 
     @property
     def goodness(self) -> float:
-        """A figure that is higher the better the line is in the main metric."""
+        """The figure of the main metric, with a sign such that higher is better."""
         return self.main.sign * self.quality
 
     @property
@@ -86,7 +85,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Lines that belong together: one system, or one model and what refines it, named by the system `head`."""
+    """Lines of one system, or of one model and its refiners, named by the system `head`."""
 
     title: str
     head: SystemInfo
@@ -101,12 +100,12 @@ class Group:
         return self.head.autoregressive
 
 
-def _expected(decode: DecodeInfo, first: dict[str, str], expected: dict[str, float]) -> float | None:
+def _expected(decode: DecodeInfo, first_systems: dict[str, str], expected: dict[str, float]) -> float | None:
     """The published figure of a row: by `system/name`, or by `name` for the first group that has it."""
     exact = expected.get("/".join(decode.key))
     if exact is not None:
         return exact
-    return expected.get(decode.name) if first.get(decode.name) == decode.system.name else None
+    return expected.get(decode.name) if first_systems.get(decode.name) == decode.system.name else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -115,13 +114,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
-    first = rows[0]
-    decode = manifest.decode(first.system, first.name)
+    first_row = rows[0]
+    decode = manifest.decode(first_row.system, first_row.name)
     qualities = (*(metric.name for metric in manifest.metrics), *ENERGIES)
     keys = (*qualities, "latency_ms", "sentences_per_second", "speedup")
-    # What stands beside a published figure is counted as that is.
-    alike = None if expected is None else _mean(row.figure(manifest.published) for row in rows)
-    others = {"against_fastest": None, "as_published": alike}
+    # Our figure beside a published one follows the same convention.
+    as_published = None if expected is None else _mean(row.figure(manifest.published) for row in rows)
+    further_figures = {"against_fastest": None, "as_published": as_published}
     spread = None
     if len(rows) > 1:
         spread = {
@@ -129,26 +128,26 @@ def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
             for key in qualities
             if all(getattr(row, key) is not None for row in rows)
         }
-    rounds = first.latency_rounds
+    rounds = first_row.latency_rounds
     uncertain = [metric for metric in manifest.metrics if metric.uncertainty and len(rows) == 1]
     return Line(
         decode=decode,
-        label=decode.label(first.mean_steps),
+        label=decode.label(first_row.mean_steps),
         metrics=manifest.metrics,
-        figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | others,
+        figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | further_figures,
         spread=spread,
-        intervals={m.name: interval for m in uncertain if (interval := first.interval(m))},
-        latency_std=first.latency_std,
+        intervals={m.name: interval for m in uncertain if (interval := first_row.interval(m))},
+        latency_std=first_row.latency_std,
         latency_rounds=(min(rounds), max(rounds)) if rounds else None,
-        p_values={m.name: p for m in uncertain if (p := first.p_of(m)) is not None},
+        p_values={m.name: p for m in uncertain if (p := first_row.p_of(m)) is not None},
         expected=expected,
         seeds=len(rows),
     )
 
 
 def _order(line: Line) -> tuple[bool, int, bool, float]:
-    """Autoregressive lines stay as they are; others go by family, the group's own system first, then by the series of
-    their search."""
+    """A sorting key: autoregressive lines keep their order; others are sorted by family, the group's own system first,
+    then by the series of their search."""
     system, search = line.decode.system, line.decode.search
     value = 0 if system.autoregressive else line.decode.value or 0
     return system.name != system.group, system.order, search.borrows, value
@@ -160,9 +159,9 @@ def group_title(head: SystemInfo) -> str:
 
 
 def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
-    """Rows of one variant: autoregressive ones, and others from which `removed` was removed.
+    """Autoregressive rows, and other rows of one variant, without the repetitions `removed`.
 
-    None: of each decode the variant that stands for it (`config.experiment.removal`).
+    None: the variant of each decode that tables show (`config.experiment.removal`).
     """
 
     def is_of_variant(row: Row) -> bool:
@@ -175,7 +174,7 @@ def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | Non
 def groups(
     rows: Iterable[Row], manifest: Manifest, removed: Removal | None, evidence: Evidence | None = None
 ) -> list[Group]:
-    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `variant_rows`.
+    """The groups of a table of `variant_rows`.
 
     With `evidence` lines are compared with the fastest autoregressive one that is as good.
 
@@ -183,24 +182,24 @@ def groups(
     that of the families, the model's own first, then of the search's series, then the experiment's.
     """
     by_line: dict[tuple[str, str], list[Row]] = {}
-    first: dict[str, str] = {}
+    first_systems: dict[str, str] = {}
     for row in variant_rows(rows, manifest, removed):
         by_line.setdefault((row.system, row.name), []).append(row)
-        first.setdefault(row.name, row.system)
+        first_systems.setdefault(row.name, row.system)
     collected: dict[str, list[Line]] = {}
     for key, seeds in by_line.items():
         decode = manifest.decode(*key)
-        line = _line(seeds, manifest, _expected(decode, first, manifest.report.expected))
+        line = _line(seeds, manifest, _expected(decode, first_systems, manifest.report.expected))
         collected.setdefault(decode.system.group, []).append(line)
     heads = [(manifest.system(name), lines) for name, lines in collected.items()]
-    every = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads]
-    table = sorted(every, key=lambda group: (not group.autoregressive, group.head.order))
+    all_groups = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads]
+    table = sorted(all_groups, key=lambda group: (not group.autoregressive, group.head.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
 def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
     """The table with each line's speed-up, in median latency, over the fastest autoregressive line that is as good, on
-    the same kind of engine. No speed-up without such a rival, or where no conclusion is allowed."""
+    the same kind of engine. There is none without such a rival, or where the evidence is inconclusive."""
     peers = [
         line
         for group in table
@@ -211,11 +210,11 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
 
     def compared(line: Line) -> Line:
         latency, kind = line.figures["latency_ms"], line.decode.engine.kind
-        if latency is None or evidence.lacking(line):
+        if latency is None or evidence.why_inconclusive(line):
             return line
         rivals = [peer for peer in peers if peer.decode.engine.kind == kind and evidence.as_good(peer, line)]
         rival = min(rivals, key=lambda peer: peer.milliseconds, default=None)
-        if rival is None or evidence.lacking(rival):
+        if rival is None or evidence.why_inconclusive(rival):
             return line
         gain = rival.milliseconds / latency
         return dataclasses.replace(line, figures=line.figures | {"against_fastest": gain}, rival=rival)
@@ -230,28 +229,31 @@ def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[s
 
 
 def published_order(table: list[Group]) -> str:
-    """How many pairs of rows stand in the order of their published figures, in a sentence; empty without such pairs.
+    """The number of pairs of rows in the order of their published figures, in a sentence; empty without such pairs.
 
-    Ours are counted by the same convention. Kendall's tau is the pairs in that order less those in the opposite one,
-    over all pairs whose published figures differ.
+    Our figures follow the same convention. Kendall's tau is the number of pairs in that order less that of pairs in the
+    opposite order, over all pairs with different published figures.
     """
-    every = [(line.expected, line.figures["as_published"]) for group in table for line in group.lines]
-    rows = [(published, ours) for published, ours in every if published is not None and ours is not None]
+    figures = [(line.expected, line.figures["as_published"]) for group in table for line in group.lines]
+    rows = [(published, ours) for published, ours in figures if published is not None and ours is not None]
     signs = [
-        (published - other) * (ours - others)
-        for (published, ours), (other, others) in itertools.combinations(rows, 2)
-        if published != other
+        (published - other_published) * (ours - other_ours)
+        for (published, ours), (other_published, other_ours) in itertools.combinations(rows, 2)
+        if published != other_published
     ]
     if not signs:
         return ""
-    same, opposite = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
-    counted = f"{same:,} stand in the published order (Kendall's τ {signed((same - opposite) / len(signs))})"
-    return f"Of {len(signs):,} pairs of these {len(rows)} rows, {counted}."
+    same_order, opposite_order = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
+    tau = signed((same_order - opposite_order) / len(signs))
+    return (
+        f"Of {len(signs):,} pairs of these {len(rows)} rows, {same_order:,} stand in the published order (Kendall's τ "
+        f"{tau})."
+    )
 
 
 def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:
-    """What removing repetitions is worth: titles of non-autoregressive groups, and for each of their lines its label
-    and the main metric ± deviation over seeds, in the order of REMOVALS."""
+    """The main metric by way of removing repetitions: titles of non-autoregressive groups, and for each of their lines
+    its label and figures ± deviation over seeds, in the order of REMOVALS."""
     quality: dict[tuple[str, str], list[str]] = {}
     table: list[Group] = []
     for removal in REMOVALS:
@@ -265,31 +267,31 @@ def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[li
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column of the main table: its heading, and of a line what its cell shows: a figure and the small note beside
-    it; None where there is nothing to show. `kind` is a CSS class."""
+    """A column of the main table. `cell` of a line is a figure and the small note beside it; None where it is empty.
+    `kind` is a CSS class."""
 
     kind: str
     heading: str
     cell: Callable[[Line], tuple[str, str] | None]
 
     def cell_or_dash(self, line: Line) -> tuple[str, str]:
-        """The cell of a line; an en dash where there is nothing to show."""
+        """The cell of a line; an en dash where it is empty."""
         return self.cell(line) or ("–", "")
 
 
 def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     """Columns that have at least one figure.
 
-    Published figures stand beside the main metric, and ours in the same convention, unless that is the main metric's.
+    Published figures are beside the main metric, with ours in the same convention unless that is the main metric's.
     """
     main, published = manifest.main, manifest.published
-    others = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
-    counted = published.convention.title if published.convention else published.title
-    every = [
+    other_metrics = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
+    convention_title = published.convention.title if published.convention else published.title
+    all_columns = [
         *_metric_columns(main, manifest),
-        Column("expected", f"published ({counted})", lambda line: _fixed(line.expected)),
+        Column("expected", f"published ({convention_title})", lambda line: _fixed(line.expected)),
         *([_plain("as_published", "ours, same convention")] if published is not main else []),
-        *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in others),
+        *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in other_metrics),
         _with_spread("energy_per_sentence", "energy, nats"),
         _with_spread("energy_per_token", "a token", digits=2),
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
@@ -299,7 +301,7 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
         Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
     ]
     lines = [line for group in table for line in group.lines]
-    return [column for column in every if any(column.cell(line) for line in lines)]
+    return [column for column in all_columns if any(column.cell(line) for line in lines)]
 
 
 def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
@@ -363,13 +365,13 @@ def p_digits(value: float) -> str:
 
 
 def span(values: Sequence[float]) -> str:
-    """The lowest and the highest of some figures, or one where both read alike."""
+    """The lowest and the highest of some figures, or one where both have the same digits."""
     low, high = _digits(min(values)), _digits(max(values))
     return low if low == high else f"{low}–{high}"
 
 
 def _digits(value: float) -> str:
-    """Three digits at most after the first: 0.62, 12.4, 310."""
+    """A figure with about three digits: 0.62, 12.4, 310."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -386,9 +388,9 @@ def markdown(table: Sequence[Group], manifest: Manifest) -> str:
 
 
 def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] = (), split: str = "") -> str:
-    """All rows, one a line, keys as in results.json; with rows of `further` test sets each says its `split` first.
+    """All rows as CSV, with the keys of results.json; with `further` test sets, the first column is the `split`.
 
-    Intervals are in two columns each, the settings, what was chosen and the rounds in one each, null is nothing.
+    An interval has two columns; settings, chosen settings and rounds have one column each; null is empty.
     """
     flat = []
     sets = [(split, rows), *further]
@@ -405,18 +407,18 @@ def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] =
 
 
 def _csv_columns(row: Mapping[str, Any]) -> list[str]:
-    """Columns of table.csv: what a row is, the main metric as it is counted, tests of it, other metrics, speed."""
-    counted = [metric.name for metric in conventions().values() if metric.name in row]
+    """Columns of table.csv: the row, the main metric by all conventions, its tests, other metrics, speed."""
+    convention_names = [metric.name for metric in conventions().values() if metric.name in row]
     fields = [name for name in ("split", *Row.model_fields) if name in row]
-    tests, rest = fields.index("p_value"), fields.index("energy_per_sentence")
-    others = [name for name in row if name not in {*counted, *fields}]
-    ends = [name for name in others if name.endswith(("_low", "_high"))]
-    scores = [name for name in others if name not in ends]
-    return [*fields[:tests], *counted, *fields[tests:rest], *scores, *fields[rest:], *ends]
+    tests, speed = fields.index("p_value"), fields.index("energy_per_sentence")
+    other_names = [name for name in row if name not in {*convention_names, *fields}]
+    ends = [name for name in other_names if name.endswith(("_low", "_high"))]
+    scores = [name for name in other_names if name not in ends]
+    return [*fields[:tests], *convention_names, *fields[tests:speed], *scores, *fields[speed:], *ends]
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows by column as the text of a CSV file with a line of heads."""
+    """Rows as the text of a CSV file with a line of headings."""
     file = io.StringIO()
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
@@ -425,7 +427,7 @@ def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:
-    """Settings in a cell of a CSV file: `name=value` with blanks between, without those that are null."""
+    """Settings in a cell of a CSV file: `name=value` separated by blanks, without null values."""
     return " ".join(f"{name}={_short(value)}" for name, value in settings.items() if value is not None)
 
 

@@ -1,4 +1,4 @@
-"""What is known of each trained system: as data in results.json, and as cells of the table of systems."""
+"""Descriptions of trained systems: as data in results.json, and as cells of the table of systems."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from workflow_src.evaluation.report import progress
 from workflow_src.records.checked import Strict
 
 Count = Annotated[int, Field(ge=0)]
-# The column of the table of systems: targets that a system cannot put out, as shares of training pairs and of dev.
+# The column of the table of systems: targets that a system cannot output, as shares of training pairs and of dev.
 UNREACHABLE = "unreachable targets, % of train / dev"
-# Figures of validation that show how a training went, with their titles.
+# Figures of the last validation in the table of systems, with their titles.
 VALIDATED = {
     "dev_bleu": "BLEU",
     "dev_bleu_posterior": "BLEU from the posterior",
@@ -27,7 +27,7 @@ VALIDATED = {
 
 
 class TrainedSystem(Strict):
-    """One system and seed. What is unknown or does not apply is null."""
+    """One system and seed. Values that are unknown or do not apply are null."""
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
@@ -41,9 +41,9 @@ class TrainedSystem(Strict):
     updates: Count | None
     target_tokens: Count | None = Field(description="seen in training")
     minutes: Annotated[float, Field(ge=0)] | None
-    last_gain: float | None = Field(description="BLEU on dev that the last fifth of the updates added")
+    last_gain: float | None = Field(description="gain in BLEU on dev of the last fifth of the updates")
     unreachable: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        description="share of training targets that it cannot put out"
+        description="share of training targets that it cannot output"
     )
     dev_unreachable: Annotated[float, Field(ge=0, le=1)] | None
     last_validation: dict[str, float]
@@ -85,7 +85,7 @@ def describe_system(
 ) -> TrainedSystem:
     """A trained system from its config.json and the entries of its training.jsonl."""
     sizes = config.get("sizes") or {}
-    last = history[-1] if history else {}
+    last_entry = history[-1] if history else {}
     reached = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
     return TrainedSystem(
         system=system.name,
@@ -100,10 +100,10 @@ def describe_system(
         updates=config.get("steps"),
         target_tokens=config.get("target_tokens_seen"),
         minutes=config.get("minutes"),
-        last_gain=progress.gained_last(history),
+        last_gain=progress.last_gain(history),
         unreachable=reached.get("unreachable"),
         dev_unreachable=reached.get("dev_unreachable"),
-        last_validation={key: last[key] for key in VALIDATED if last.get(key) is not None},
+        last_validation={key: last_entry[key] for key in VALIDATED if last_entry.get(key) is not None},
     )
 
 

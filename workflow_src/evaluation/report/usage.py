@@ -1,4 +1,4 @@
-"""The report's last section: the system to take, the command that translates with it, and what it puts out."""
+"""The report's last section: the recommended system, the command that translates with it, and its outputs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ EXAMPLES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Recommended:
-    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; the main metric on the
-    split of the tables (`figure`), and on dev where known.
+    """The recommended row: its `entry` in the plan, its `row` in the manifest, and its main metric on the split of the
+    tables (`figure`) and on dev, if measured.
 
-    `measured` of `rows` rows were measured on dev. `above`: the best row on the split of the tables that was not, where
-    it is above this one.
+    `measured` of `rows` rows were measured on dev. `above` is the best of the other rows on the split of the tables,
+    where it is better than this one.
     """
 
     entry: Mapping[str, Any]
@@ -49,28 +49,28 @@ class Recommended:
 
 
 def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
-    """The row of `usage` with the best figure of the main metric on dev, of equal ones the fastest.
+    """The row of `usage` with the best figure of the main metric on dev; of equal ones, the fastest.
 
     Where no row was decoded on dev, the figure on the split of the tables decides.
     """
     sign = inputs.manifest.main.sign
     rows = {(row.key, row.split): row for row in reversed(inputs.manifest.rows)}
     times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
-    chosen = {(one.decode.key, one.seed): one.quality for one in inputs.choices}
+    chosen = {(candidate.decode.key, candidate.seed): candidate.quality for candidate in inputs.choices}
     candidates = []
     for entry in usage["rows"]:
         key = entry["system"], entry["name"]
         row, on_dev = rows[key, usage["split"]], rows.get((key, "dev"))
         dev = _figure(inputs, on_dev) if on_dev else chosen.get((key, row.seed))
         candidates.append(Recommended(entry, row, dev, _figure(inputs, row)))
-    measured = [one for one in candidates if one.dev_figure is not None]
+    measured = [candidate for candidate in candidates if candidate.dev_figure is not None]
 
-    def goodness(one: Recommended) -> tuple[float, float]:
-        return sign * (one.figure if one.dev_figure is None else one.dev_figure), -times.get(one.row.key, float("inf"))
+    def goodness(row: Recommended) -> tuple[float, float]:
+        return sign * (row.figure if row.dev_figure is None else row.dev_figure), -times.get(row.row.key, float("inf"))
 
     best = max(measured or candidates, key=goodness)
-    others = [one for one in candidates if one.dev_figure is None and sign * (one.figure - best.figure) > 0]
-    above = max(others, key=lambda one: sign * one.figure, default=None)
+    better = [c for c in candidates if c.dev_figure is None and sign * (c.figure - best.figure) > 0]
+    above = max(better, key=lambda candidate: sign * candidate.figure, default=None)
     return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
 
 
@@ -80,8 +80,9 @@ def _figure(inputs: Inputs, row: RowInfo) -> float:
     return figure
 
 
-def outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
-    """The first translations of a row, without the repetitions that its scores are without: what its bundle gives."""
+def recommended_outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
+    """The first translations of a row, without repetitions where its scores are without them, as its bundle gives
+    them."""
     removal = inputs.manifest.decode(*recommended.row.key).removal(inputs.manifest.report.remove_repetitions)
     path = Path(recommended.entry["translations"])
     texts = _first(path)
@@ -96,7 +97,7 @@ def _first(path: str | Path) -> list[str]:
 
 
 def inputs_of(recommended: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
-    """Files that the section is made of, by what they are, for provenance."""
+    """Files that the section reads, by their role in it, for provenance."""
     texts = {f"{usage['split']} {side}": usage[side] for side in ("source", "reference")}
     return texts | {"recommended translations": recommended.entry["translations"]}
 
@@ -104,7 +105,7 @@ def inputs_of(recommended: Recommended, usage: Mapping[str, Any]) -> dict[str, s
 def context_of(
     recommended: Recommended, inputs: Inputs, usage: Mapping[str, Any], device: str = "auto", precision: str = "auto"
 ) -> dict[str, Any]:
-    """What the section says. `device` and `precision` are those that the workflow computed with.
+    """The content of the section. `device` and `precision` are those of the workflow.
 
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
@@ -118,7 +119,7 @@ def context_of(
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.
     option = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
     detokenised = [normaliser.detokenise(line) for line in sources]
-    examples = zip(detokenised, _first(usage["reference"]), outputs(recommended, inputs), strict=True)
+    examples = zip(detokenised, _first(usage["reference"]), recommended_outputs(recommended, inputs), strict=True)
     return {
         "title": f"{row.system} {row.name}",
         "why": _why(recommended, split, inputs.manifest.main),
@@ -138,17 +139,17 @@ def _why(recommended: Recommended, split: str, metric: Metric) -> str:
             f"No row was decoded on dev, so this is the row with the {title} on {split}, {recommended.figure:.2f}; "
             "of equal rows, the fastest."
         )
-    counted = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
+    rows = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
     were = "was" if recommended.measured == 1 else "were"
     some = recommended.measured < recommended.rows
-    among = f" of the {counted} (of {recommended.rows}) that {were} measured there" if some else ""
-    also = f" It has {recommended.figure:.2f} on {split}." if split != "dev" else ""
+    among = f" of the {rows} (of {recommended.rows}) that {were} measured there" if some else ""
+    more = f" It has {recommended.figure:.2f} on {split}." if split != "dev" else ""
     if above := recommended.above:
-        also += (
+        more += (
             f" {above.row.system} {above.row.name} has {above.figure:.2f} there and was not measured on dev; decode it "
             "on dev to compare them."
         )
-    return f"It has the {title} on dev, {recommended.dev_figure:.2f}{among}; of equal rows, it is the fastest.{also}"
+    return f"It has the {title} on dev, {recommended.dev_figure:.2f}{among}; of equal rows, it is the fastest.{more}"
 
 
 def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:
@@ -158,8 +159,8 @@ def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe
     )
     source, target = languages
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    more = {"source_code": source, "target_code": target}
-    return markupsafe.Markup(template.render({**context, **more}))
+    codes = {"source_code": source, "target_code": target}
+    return markupsafe.Markup(template.render({**context, **codes}))
 
 
 def markdown(context: Mapping[str, Any]) -> str:

@@ -23,9 +23,9 @@ class LengthGroup(Lenient):
 
 
 class TimedRow(Lenient):
-    """A decode of a system and its figures (`summary.summarise`); what is None was not measured.
+    """A decode of a system and its figures (`summary.summarise`); None where they were not measured.
 
-    The settings that it was timed with are not read again.
+    Its settings in the file are not read.
     """
 
     system: str
@@ -52,8 +52,8 @@ class Reference(Lenient):
     name: str
 
 
-class Where(Lenient):
-    """A protocol as it was carried out."""
+class MeasuredProtocol(Lenient):
+    """A protocol with the circumstances of its measurement."""
 
     name: str
     device: str
@@ -80,7 +80,7 @@ class StepCost(Lenient):
 
 
 class Ratio(Lenient):
-    """What a step of `control` takes, in steps of `search`: as measured, and as operations predict."""
+    """The time of a step of `control`, in steps of `search`: as measured, and as predicted from operations."""
 
     control: str
     search: str
@@ -94,15 +94,15 @@ class StepCosts(Lenient):
 
 
 class Measurement(Lenient):
-    """Everything that was measured under one protocol."""
+    """All figures under one protocol."""
 
     rows: tuple[TimedRow, ...]
-    protocol: Where
+    protocol: MeasuredProtocol
     step_costs: StepCosts
 
 
 class Speed(Measurement):
-    """The file: its own rows are those of the first protocol."""
+    """The content of speed.json: `rows` are those of the first protocol."""
 
     protocols: tuple[Measurement, ...]
     provenance: dict[str, Any]
@@ -112,20 +112,20 @@ class Speed(Measurement):
         return self.provenance.get("hardware", {}).get("processor")
 
 
-class Read(NamedTuple):
-    """The file as it is checked, and as it is."""
+class SpeedFile(NamedTuple):
+    """The file as checked classes, and its raw content."""
 
     speed: Speed
     content: dict[str, Any]
 
 
 def check(content: Any, where: str | Path) -> Speed:
-    """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
+    """`content` as checked figures. Raises ArtifactError that names the first wrong key, and `where`."""
     check_format(content, FORMAT, str(where), AGAIN)
     return checked(Speed, content, str(where), AGAIN)
 
 
-def read_speed(path: str | Path) -> Read:
-    """Raises ArtifactError for a file that is missing, damaged or not of this kind."""
+def read_speed(path: str | Path) -> SpeedFile:
+    """Read speed.json. Raises ArtifactError for a file that is missing, damaged or of another kind."""
     content = read_json(path)
-    return Read(check(content, path), content)
+    return SpeedFile(check(content, path), content)

@@ -1,8 +1,8 @@
-"""Timing in processes of their own: each has one engine and its number of threads, and gets calls over a pipe.
+"""Timing in worker processes: each has one engine and its number of threads, and gets calls over a pipe.
 
 Thread pools of different libraries in one process disturb each other, and their sizes are fixed when a library is
 loaded; a worker's environment is therefore set before it starts. `ProcessPoolExecutor` would give all its processes one
-environment, and does not say which of them computes a row.
+environment, and does not control which process computes a row.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from workflow_src.errors import InputError
-from workflow_src.evaluation.speed.rows import About, Order, SpeedRow, Timing
+from workflow_src.evaluation.speed.rows import DeviceInfo, Order, SpeedRow, Timing
 from workflow_src.evaluation.speed.timing import RowTimes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# Threads that wait for each other spin, as to wake one that sleeps takes longer than a product. They do so for a
-# millisecond or a few: between two products, and not while another engine's process is timed.
+# Waiting threads spin, because waking a sleeping one takes longer than a product. They spin for a few milliseconds:
+# between two products, but not while another engine's process is timed.
 WAITING = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "100000", "KMP_BLOCKTIME": "1"}
-# From a worker's order: the timer of the process, and a description of the device.
-Make = Callable[[Order], tuple[Any, About]]
+# Makes the timer of the process, and a description of the device, from a worker's order.
+Make = Callable[[Order], tuple[Any, DeviceInfo]]
 
 
 @contextlib.contextmanager
 def _environment(threads: int) -> Iterator[None]:
-    """The environment of a process to be started, for the time being."""
+    """Set the environment of processes that start in this context."""
     variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | (WAITING if threads > 1 else {})
-    before = {name: os.environ.get(name) for name in variables}
+    previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 del os.environ[name]
             else:
@@ -42,19 +42,19 @@ def _environment(threads: int) -> Iterator[None]:
 
 
 def _refusal(failure: Exception) -> ValueError:
-    """What `Worker` raises for it: errors of input keep their fields.
+    """The error that `Worker` raises for `failure`: errors of input keep their fields.
 
-    Others become a ValueError with their text: not all can be pickled.
+    Others become a ValueError with their text, because not all can be pickled.
     """
     return failure if isinstance(failure, InputError) else ValueError(str(failure))
 
 
 def _serve(make: Make, order: Order, connection: Any) -> None:
-    """In the worker: make what times, then answer calls until the pipe closes."""
-    # RuntimeErrors are what libraries raise that miss a library of theirs or memory.
+    """Run the worker: make the timer, then answer calls until the pipe closes."""
+    # Libraries raise RuntimeError where memory or another library is missing.
     try:
-        timer, about = make(order)
-        connection.send(("done", about))
+        timer, device = make(order)
+        connection.send(("done", device))
     except (ValueError, OSError, RuntimeError) as failure:
         connection.send(("refused", _refusal(failure)))
         return
@@ -72,11 +72,11 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
 class Worker:
     """A process that times rows; `about` describes its device after `wait`.
 
-    `make(order)` runs in the process and must be a function of a module. Methods raise the worker's own error, a
-    ValueError, when it refuses something, and InputError when it ends by itself.
+    `make(order)` runs in the process and must be a function of a module. Methods raise the worker's error, a
+    ValueError, and InputError when the process ends by itself.
     """
 
-    about: About
+    about: DeviceInfo
 
     def __init__(self, make: Make, order: Order):
         context = multiprocessing.get_context("spawn")
@@ -88,7 +88,7 @@ class Worker:
         theirs.close()
 
     def wait(self) -> None:
-        """Wait until the process has what times rows."""
+        """Wait until the process has its timer."""
         self.about = self._answer()
         self._ready = True
 

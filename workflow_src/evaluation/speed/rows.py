@@ -1,4 +1,4 @@
-"""The rows of a speed measurement: what each translates with, and by what."""
+"""The rows of a speed measurement, with their systems, searches and engines, and the settings of its processes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from workflow_src.config.display import engine_of
 from workflow_src.registry import default_engine, engines, named_systems, plain, search_of, settings_of
 from workflow_src.spec import Engine, Search, SearchSettings
 
-# Keys of a row's entry beside its search, its settings and its engine.
+# Keys of a row's entry other than its search, its settings and its engine.
 ROW_KEYS = ("system", "name", "chosen")
 # A system and the name of its decode.
 Key = tuple[str, str]
 
 
-def row_settings(entry: Mapping[str, Any]) -> SearchSettings:
-    """Search settings from a row's entry. Raises ValueError for a setting that its search has not."""
-    return settings_of({name: value for name, value in entry.items() if name not in ROW_KEYS})
+def row_settings(row: Mapping[str, Any]) -> SearchSettings:
+    """Search settings from a row's entry. Raises ValueError for a setting that its search lacks."""
+    return settings_of({name: value for name, value in row.items() if name not in ROW_KEYS})
 
 
 @dataclasses.dataclass(frozen=True)
 class SpeedRow:
     """A decode of a system to be timed.
 
-    `entry` is the row in the rule's settings and in speed.json; `engine` what computes it, such as `onnxruntime-int8`;
-    `chosen` the file with the settings that dev chose, if any.
+    `entry` is the row in the rule's settings and in speed.json; `engine` the key of its engine and compute type, such
+    as `onnxruntime-int8`; `chosen` the file with settings chosen on dev, if any.
     """
 
     system: str
@@ -40,16 +40,16 @@ class SpeedRow:
     entry: Mapping[str, Any]
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> SpeedRow:
-        """Raises ValueError for a setting that the row's search has not."""
+    def of(cls, row: Mapping[str, Any]) -> SpeedRow:
+        """The row of an entry. Raises ValueError for a setting that its search lacks."""
         return cls(
-            entry["system"],
-            entry["name"],
-            row_settings(entry),
-            engine_of(entry),
-            entry.get("compute_type"),
-            entry.get("chosen"),
-            entry,
+            row["system"],
+            row["name"],
+            row_settings(row),
+            engine_of(row),
+            row.get("compute_type"),
+            row.get("chosen"),
+            row,
         )
 
     @property
@@ -62,27 +62,27 @@ class SpeedRow:
 
     @property
     def own(self) -> bool:
-        """Whether our own engine computes it."""
+        """Whether our own engine computes the row."""
         return self.engine == own_engine()
 
     @property
     def declared(self) -> Engine:
-        """The engine that computes it."""
+        """The declaration of the engine that computes the row."""
         return engines()[self.entry["engine"]] if self.entry.get("engine") else default_engine()
 
     @cached_property
     def others(self) -> dict[str, str]:
-        """Names of the systems that its settings name, by role."""
+        """Names of other systems in its settings, by role."""
         return named_systems(self.settings)
 
     @property
     def systems(self) -> list[str]:
-        """Systems that it works with: its own, and those that its settings name."""
+        """Names of its own system and of others in its settings."""
         return [self.system, *self.others.values()]
 
     @property
     def value(self) -> int:
-        """Its value of the series of its search."""
+        """The value of the series of its search."""
         assert self.search.series, "only searches with a series have rows of a curve"
         value: int = getattr(self.settings, self.search.series)
         return value
@@ -90,7 +90,7 @@ class SpeedRow:
 
 @dataclasses.dataclass
 class Order:
-    """What the process of one engine works with: folders by system, and how to open them.
+    """The settings of one engine's process: folders by system, and how to open them.
 
     Systems of `in_roles` decode nothing themselves; our own engine opens them. `settings` are those of the engine.
     """
@@ -105,8 +105,8 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True)
-class About:
-    """What a process says of itself: kind of device, its name (GPUs), and precision."""
+class DeviceInfo:
+    """The device of a process: its kind, its name (GPUs), and the precision."""
 
     device: str
     device_name: str | None
@@ -115,7 +115,7 @@ class About:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """How rows are timed: sentences of warm-up for each row and round, rounds, and sentences decoded together."""
+    """Settings of timing: sentences of warm-up for each row and round, number of rounds, and batch size."""
 
     warmup: int
     repeats: int
@@ -124,7 +124,7 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """Where rows are timed: a device and a number of threads."""
+    """A device and a number of threads for timing."""
 
     name: str
     device: str
@@ -136,7 +136,7 @@ def own_engine() -> str:
 
 
 def step_series(rows: Iterable[SpeedRow]) -> list[list[SpeedRow]]:
-    """Rows of our own engine that differ in nothing but steps, in groups of at least two different numbers of steps."""
+    """Groups of rows of our own engine that differ only in steps, with at least two numbers of steps each."""
     series: dict[tuple, list[SpeedRow]] = {}
     for row in rows:
         search, settings = row.search, row.settings

@@ -1,4 +1,4 @@
-"""What the measured times say: latency, throughput, speed-up, time against length, and the cost of a step."""
+"""Figures from measured times: latency, throughput, speed-up, time against length, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workflow_src.config.display import compared_steps
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, step_series
 from workflow_src.evaluation.speed.timing import Measured, RowTimes
 
-# Sentences are cut into at most so many groups of similar length, equally large as far as ties allow.
+# The largest number of groups of sentences of similar length; they are equally large as far as ties allow.
 LENGTH_BINS = 5
 
 
@@ -34,7 +34,7 @@ def summarise(times: RowTimes) -> dict[str, Any]:
         "latency_ms": float(np.median(sentences)),
         "latency_mean": float(sentences.mean()),
         "latency_std": float(sentences.std(ddof=1)) if len(sentences) > 1 else 0.0,
-        "latency_rounds": [float(1000 * np.median(one)) for one in times.sentences],
+        "latency_rounds": [float(1000 * np.median(round_times)) for round_times in times.sentences],
         "sentences_per_second": times.batched / statistics.median(times.batches),
         "batch": times.batch,
         "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.split_seconds,
@@ -46,7 +46,7 @@ def length_bins(lengths: list[int], most: int = LENGTH_BINS) -> list[list[int]]:
     order = sorted(lengths)
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        # All sentences of a length go where the first of them belongs.
+        # All sentences of a length belong to the group of the first.
         groups.setdefault(bisect.bisect_left(order, length) * most // len(order), []).append(index)
     return [groups[number] for number in sorted(groups)]
 
@@ -67,7 +67,7 @@ def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
 
 
 def baseline(rows: list[SpeedRow]) -> SpeedRow | None:
-    """Our own beam-search row that speed-ups refer to: beam 4, else the largest; of the system `teacher` first."""
+    """The row of our own engine that speed-ups refer to: beam 4, else the largest beam; of `teacher` if possible."""
     keyed = [
         ((*reference(row.settings), row.system == "teacher"), row)
         for row in rows
@@ -88,33 +88,33 @@ def step_costs(
 ) -> dict[str, Any]:
     """Milliseconds of one refinement step, for each system and search: the slope of a sentence's time over steps.
 
-    Slopes are of `alternating`, seconds (rounds, N) by row key, each sentence's the median over rounds; the median
-    sentence's slope counts. Only rows of our own engine that differ in nothing but steps are compared.
-    `ratios` say, for each network that is itself the direction (`search`) and its `control`, how much a control's step
-    costs: `measured` is its mean cost over that of the network's step, None unless both are known and above 0 (below
-    it, noise was larger than a step). `predicted` is the same ratio of `operations`, which maps (system, search) to the
-    operations of a step at a position, `share_of_predicted` the first over the second; None where they are not known.
+    `alternating` has seconds (rounds, N) by row key; a sentence's time is its median over rounds, and the cost is the
+    median slope of sentences. Only rows of our own engine that differ in steps alone are compared.
+    `ratios` compare the step of each `control` with that of the network `search`: `measured` is the ratio of mean
+    costs, None unless both are known and above 0 (below it, noise was larger than a step). `predicted` is the ratio of
+    `operations`, which maps (system, search) to the operations of a step at a position; `share_of_predicted` is
+    measured / predicted; None where they are unknown.
     """
     costs = []
     for group in step_series(rows):
         steps = [row.value for row in group]
         times = np.stack([sentence_ms(alternating[row.key]) for row in group])
-        first = group[0]
+        row = group[0]
         costs.append(
             {
-                "system": first.system,
-                "search": first.search.name,
-                "settings": {name: getattr(first.settings, name) for name in first.settings.named("follow")},
+                "system": row.system,
+                "search": row.search.name,
+                "settings": {name: getattr(row.settings, name) for name in row.settings.named("follow")},
                 "ms_per_step": float(np.median(slopes(steps, times))),
                 "steps": steps,
-                "operations_a_position": (operations or {}).get((first.system, first.search.name)),
+                "operations_a_position": (operations or {}).get((row.system, row.search.name)),
             }
         )
     return {"costs": costs, "ratios": [_ratios(costs, control, search) for control, search in compared_steps()]}
 
 
 def _ratios(costs: list[dict[str, Any]], control: str, search: str) -> dict[str, Any]:
-    """What a step of the control costs, times a step of the search, as measured and as counted."""
+    """The cost of a step of the control over that of a step of the search, as measured and as counted."""
     measured, predicted = (_ratio(costs, control, search, key) for key in ("ms_per_step", "operations_a_position"))
     share = measured / predicted if measured and predicted else None
     named = {"control": control, "search": search}

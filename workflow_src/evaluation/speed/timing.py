@@ -1,6 +1,6 @@
 """Timing translation, from text in to text out: all rows in one run, alternating, with other load recorded.
 
-Figures are made of the times in `summary.py`; `processes.py` runs each engine in a process of its own.
+`summary.py` makes figures of the times; `processes.py` runs each engine in a process of its own.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from workflow_src.spec import SearchSettings
 # A round counts as disturbed when other processes used more than this share of one core while it ran.
 DISTURBED_SHARE = 0.25
 REDOS = 2
-# Sentences of the short round from which the time of all is forecast.
+# Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
-# Sentences of the largest batch that is tried on a GPU.
+# The largest batch that is tried on a GPU.
 LARGEST_BATCH = 16384
 
 
 class Timer(Protocol):
-    """Takes the times of one row in one round, wherever that happens."""
+    """Times rows, in this or another process."""
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None: ...
 
@@ -42,7 +42,7 @@ class Timer(Protocol):
 
 
 class Translates(Protocol):
-    """What is timed: text in, text out. `last_timings`, if it has any, are seconds of the last call by part."""
+    """A translator of text. Its optional `last_timings` are seconds of the last call by part."""
 
     def translate(
         self, lines: list[str], search: SearchSettings, *, batch: int, systems: Mapping[str, Any], split: bool
@@ -60,27 +60,27 @@ class RowTimes:
     batches: list[float] = dataclasses.field(default_factory=list)
     batch: int = 0
     batched: int = 0
-    # Seconds of one-at-a-time calls spent on subwords, and of these calls in all; None where the translator has no
-    # times by part.
+    # Seconds of one-at-a-time calls spent on subwords (None where the translator has no times by part), and the total
+    # of these calls.
     subword_seconds: float | None = None
     split_seconds: float = 0.0
 
-    def add(self, other: RowTimes) -> None:
+    def add(self, times: RowTimes) -> None:
         """Append the rounds of `other`."""
-        self.sentences += other.sentences
-        self.batches += other.batches
-        self.batch, self.batched = other.batch, other.batched
-        self.split_seconds += other.split_seconds
-        if other.subword_seconds is not None:
-            self.subword_seconds = (self.subword_seconds or 0.0) + other.subword_seconds
+        self.sentences += times.sentences
+        self.batches += times.batches
+        self.batch, self.batched = times.batch, times.batched
+        self.split_seconds += times.split_seconds
+        if times.subword_seconds is not None:
+            self.subword_seconds = (self.subword_seconds or 0.0) + times.subword_seconds
 
 
 @dataclasses.dataclass
 class Measured:
-    """Times by row key, and the load by others in cores: of each round kept, and how many rounds were redone.
+    """Times by row key, the load of other processes in cores in each round, and the number of redone rounds.
 
-    `alternating`: seconds (rounds, N) of the rows that show what a step costs, timed in turns at every sentence, and
-    the load meanwhile.
+    `alternating`: seconds (rounds, N) of the rows for the cost of a step, timed in turns at every sentence;
+    `alternating_load` is the load meanwhile.
     """
 
     times: dict[Key, RowTimes]
@@ -91,7 +91,7 @@ class Measured:
 
 
 class OtherLoad:
-    """CPU time that processes other than this one and those it started use while the context is open.
+    """A context that measures the CPU time of processes other than this one and its children.
 
     Afterwards `.cores` is that time in cores.
     """
@@ -104,18 +104,18 @@ class OtherLoad:
 
     def __exit__(self, *_: object) -> None:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
-        # A process that is new counts from its start; one that has ended has no times any more.
+        # A new process counts from its start; one that has ended has no times.
         seconds = sum(now - self._before.get(key, 0.0) for key, now in self._seconds_used().items())
         self.cores = max(0.0, seconds) / elapsed
 
     @staticmethod
     def _seconds_used() -> dict[tuple[int, float], float]:
-        this = psutil.Process()
-        own = {this.pid, *(child.pid for child in this.children(recursive=True))}
+        current = psutil.Process()
+        own_pids = {current.pid, *(child.pid for child in current.children(recursive=True))}
         seconds = {}
         for process in psutil.process_iter():
             try:
-                if process.pid in own:
+                if process.pid in own_pids:
                     continue
                 times = process.cpu_times()
                 seconds[(process.pid, process.create_time())] = times.user + times.system
@@ -125,9 +125,9 @@ class OtherLoad:
 
 
 class Local:
-    """Times rows in this process: a translator for each system, and what waits for its device.
+    """A timer in this process, with a translator for each system; `synchronise` waits for the device.
 
-    `largest`: throughput with the largest batch that fits, searched once a row, instead of the one asked for.
+    `largest`: throughput with the largest batch that fits, searched once a row, instead of `Timing.batch`.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Local:
         self._batches: dict[Key, int] = {}
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
-        """The first call of a row, untimed. Raises InputError when its system has no translator here."""
+        """Make an untimed first call of a row. Raises InputError when its system has no translator here."""
         for system in row.systems:
             if system not in self.translators:
                 names = ", ".join(sorted(self.translators)) or "none"
@@ -150,13 +150,13 @@ class Local:
         self._call(row)(lines[:1], batch=1)
 
     def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
-        """Function that translates as a row says: lines as they are decoded for scores, `batch` of them together."""
-        others = {role: self.translators[name] for role, name in row.others.items()}
+        """A function that translates lines with the settings of a row, without splitting them, as in decoding."""
+        role_translators = {role: self.translators[name] for role, name in row.others.items()}
         translate = self.translators[row.system].translate
-        return functools.partial(translate, search=row.settings, systems=others, split=False)
+        return functools.partial(translate, search=row.settings, systems=role_translators, split=False)
 
     def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
-        """One round of one row: untimed warm-up, every line alone, then all lines in batches."""
+        """Time one round of one row: untimed warm-up, every line alone, then all lines in batches."""
         translator, translate = self.translators[row.system], self._call(row)
         for line in lines[: speed.warmup]:
             translate([line], batch=1)
@@ -164,26 +164,26 @@ class Local:
         for line in lines:
             elapsed = self._seconds(translate, [line], 1)
             times.sentences[0].append(elapsed)
-            by_part = getattr(translator, "last_timings", None)
-            if by_part:
-                seconds = by_part.get("encode", 0.0) + by_part.get("decode", 0.0)
+            timings = getattr(translator, "last_timings", None)
+            if timings:
+                seconds = timings.get("encode", 0.0) + timings.get("decode", 0.0)
                 times.subword_seconds = (times.subword_seconds or 0.0) + seconds
                 times.split_seconds += elapsed
-        batch, many = speed.batch, lines
+        batch, batch_lines = speed.batch, lines
         if self.largest:
             batch = self._largest(row, lines, speed.batch)
-            many = list(itertools.islice(itertools.cycle(lines), batch))
-        # Batches have other shapes than single sentences: warm those up as well.
-        translate(many[:batch], batch=batch)
-        times.batches.append(self._seconds(translate, many, batch))
-        times.batch, times.batched = batch, len(many)
+            batch_lines = list(itertools.islice(itertools.cycle(lines), batch))
+        # Batches have other shapes than single sentences: warm up one.
+        translate(batch_lines[:batch], batch=batch)
+        times.batches.append(self._seconds(translate, batch_lines, batch))
+        times.batch, times.batched = batch, len(batch_lines)
         return times
 
     def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
-        """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in an order of its own.
+        """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in random order.
 
-        What differs from one second to the next meets all rows alike, which their differences need more than each
-        of them does. Untimed before it: each row once.
+        Changes of the machine's speed then affect all rows alike, so that differences between rows are accurate. Each
+        row is warmed up before.
         """
         seconds = [[[0.0] * len(lines) for _ in range(speed.repeats)] for _ in rows]
         calls = [self._call(row) for row in rows]
@@ -196,7 +196,7 @@ class Local:
         return seconds
 
     def _seconds(self, translate: Callable[..., list[str]], lines: list[str], batch: int) -> float:
-        """The time of one call, from an idle device to an idle device."""
+        """Seconds of one call, until the device is idle again."""
         self.synchronise()
         began = time.perf_counter()
         translate(lines, batch=batch)
@@ -221,7 +221,7 @@ class Local:
 
 
 def largest_batch(run: Callable[[int], None], start: int, most: int = LARGEST_BATCH) -> int:
-    """The largest start * 2 ** k up to `most` for which `run` does not run out of memory; `start` is taken to fit."""
+    """The largest start * 2 ** k up to `most` for which `run` does not run out of memory; `start` must fit."""
     batch = start
     while 2 * batch <= most:
         try:
@@ -237,7 +237,7 @@ def largest_batch(run: Callable[[int], None], start: int, most: int = LARGEST_BA
 def _round(
     timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing, number: int
 ) -> tuple[dict[Key, RowTimes], float]:
-    # Each round has an order of its own, so that no row always meets the same state of the machine.
+    # Each round has a random order, so that no row always follows the same row.
     order = random.Random(number).sample(rows, len(rows))
     times = {}
     with OtherLoad() as load:
@@ -247,19 +247,19 @@ def _round(
 
 
 def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[SpeedRow], sentences: int, speed: Timing) -> float:
-    """Seconds that all rounds take about, without those that are redone, from a short one of every row.
+    """A forecast of the seconds of all rounds, without redone ones, from a short round of every row.
 
     A round translates the warm-up sentences and every sentence one at a time, then a batch and every sentence in
-    batches. `stepped` are translated once more, one at a time.
+    batches. `stepped` rows are translated once more, one at a time.
     """
-    alone = {key: statistics.fmean(tried.sentences[0]) for key, tried in tries.items()}
-    together = 0.0
+    single = {key: statistics.fmean(tried.sentences[0]) for key, tried in tries.items()}
+    batched = 0.0
     for tried in tries.values():
-        # The largest batch that fits on a GPU is timed as it is, also with more sentences than the text has.
-        many = max(sentences, tried.batched)
-        together += tried.batches[0] / tried.batched * (many + min(many, max(speed.batch, tried.batch)))
-    in_turns = sum(alone[row.key] * sentences for row in stepped)
-    return speed.repeats * (sum(alone.values()) * (speed.warmup + sentences) + together + in_turns)
+        # The largest batch that fits on a GPU may have more sentences than the text.
+        count = max(sentences, tried.batched)
+        batched += tried.batches[0] / tried.batched * (count + min(count, max(speed.batch, tried.batch)))
+    in_turns = sum(single[row.key] * sentences for row in stepped)
+    return speed.repeats * (sum(single.values()) * (speed.warmup + sentences) + batched + in_turns)
 
 
 def _in_words(seconds: float) -> str:
@@ -268,9 +268,9 @@ def _in_words(seconds: float) -> str:
 
 def _tried(timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
     """A short round of every row, on sentences from the shortest to the longest."""
-    some = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
-    once = dataclasses.replace(speed, warmup=0, repeats=1)
-    return {row.key: timers[row.engine].time_row(row, some, once) for row in rows}
+    sample = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
+    one_round = dataclasses.replace(speed, warmup=0, repeats=1)
+    return {row.key: timers[row.engine].time_row(row, sample, one_round) for row in rows}
 
 
 def measure(
@@ -283,9 +283,9 @@ def measure(
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
 
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
-    later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` take them,
-    one an engine. `report` gets in words how long all rounds take, before the first one, and what is left after each.
-    Raises InputError when there are no lines, and ConfigError when there are no rows.
+    later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` has one timer for
+    each engine. `report` is called with the expected time of all rounds in words before the first one, and with the
+    remaining time after each. Raises InputError when there are no lines, and ConfigError when there are no rows.
     """
     if not lines:
         raise InputError("the source text", "has no sentences to measure speed with", "give one that is not empty")
@@ -297,8 +297,8 @@ def measure(
         timers[row.engine].warm(row, lines)
     stepped = [row for group in step_series(rows) for row in group]
     seconds = expected_seconds(_tried(timers, rows, lines, speed), stepped, len(lines), speed)
-    what = f"{len(rows)} rows, {len(lines)} sentences, {speed.repeats} rounds"
-    report(f"{what}: about {_in_words(seconds)}, longer where other work disturbs rounds")
+    size = f"{len(rows)} rows, {len(lines)} sentences, {speed.repeats} rounds"
+    report(f"{size}: about {_in_words(seconds)}, longer where other work disturbs rounds")
     began = time.perf_counter()
     persistent = False
     for number in range(speed.repeats):
@@ -306,7 +306,7 @@ def measure(
         while tries[-1][1] > DISTURBED_SHARE and len(tries) <= REDOS and not persistent:
             measured.redone += 1
             tries.append(_round(timers, rows, lines, speed, number))
-        times, load = min(tries, key=lambda one: one[1])
+        times, load = min(tries, key=lambda round_times: round_times[1])
         persistent = persistent or load > DISTURBED_SHARE
         measured.load.append(load)
         for key, row_times in times.items():
@@ -318,9 +318,9 @@ def measure(
             f"{_in_words(seconds_left)} of rounds left"
         )
     if stepped:
-        with OtherLoad() as other:
+        with OtherLoad() as other_load:
             in_turns = timers[own_engine()].time_alternating(stepped, lines, speed)
         measured.alternating = {row.key: times for row, times in zip(stepped, in_turns, strict=True)}
-        measured.alternating_load = other.cores
-        report(f"steps, rows in turns: other load {other.cores:.2f} cores")
+        measured.alternating_load = other_load.cores
+        report(f"steps, rows in turns: other load {other_load.cores:.2f} cores")
     return measured

@@ -41,8 +41,8 @@ def _blocks(contents, manifest=MANIFEST):
     """Blocks of a report by the name of the analysis, with the number of the block where there are several."""
     blocks = {}
     for name, content in contents.items():
-        for number, one in enumerate(analyses.blocks({name: content}, manifest)):
-            blocks[f"{name} {number}" if number else name] = one.block
+        for number, shown in enumerate(analyses.blocks({name: content}, manifest)):
+            blocks[f"{name} {number}" if number else name] = shown.block
     return blocks
 
 
@@ -51,7 +51,7 @@ def test_tables_say_the_figures():
     captions = {name: _words(block.caption) for name, block in blocks.items()}
     tables = {name: block.table for name, block in blocks.items() if block.table}
     marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
-    # The prior mean, which both procedures start from, stands once.
+    # The prior mean, the start of both procedures, is given once.
     assert [row[:2] for row in marginal] == [
         [PRIOR_MEAN.title, "0"],
         [DELTA, "1"],
@@ -74,7 +74,7 @@ def test_tables_say_the_figures():
     paths = tables["latent_paths"].rows
     assert paths[0] == [PRIOR_MEAN.title, "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == [DELTA, "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
-    # Where no latents move there is no direction.
+    # Without steps there is no direction.
     assert paths[4][-3:] == ["", "0", "50"]
     caption = captions["latent_paths"]
     assert f"the first 100 sentences of dev, from the {PRIOR_MEAN.title}, z_0" in caption
@@ -104,16 +104,16 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def _several():
     """Under two scorers, and at the references' lengths."""
-    energies, other = analysed.energies(), analysed.energies()["reference"] | {"per_sentence": 33.25}
-    one, two = (row | {"others": {"seq2seq": other}} for row in energies["rows"])
+    energies, second_scorer = analysed.energies(), analysed.energies()["reference"] | {"per_sentence": 33.25}
+    first_row, second_row = (row | {"others": {"seq2seq": second_scorer}} for row in energies["rows"])
     bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
-    entry = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
+    common = {key: value for key, value in first_row.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
     return analysed.read(
         analysed.raw(
             "energies",
-            reference=energies["reference"] | {"others": {"seq2seq": other}},
-            rows=[one, two],
-            at_reference_lengths=[entry | {"name": name} for name in ("delta-2", "prior-mean")],
+            reference=energies["reference"] | {"others": {"seq2seq": second_scorer}},
+            rows=[first_row, second_row],
+            at_reference_lengths=[common | {"name": name} for name in ("delta-2", "prior-mean")],
         )
     )
 
@@ -195,10 +195,12 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     panels = plain["panels"]
     cells = np.array(panels[-1]["regions"])
     cells[:4, 4:] = 2
-    last = panels[-1] | {"regions": cells.tolist()}
+    end_panel = panels[-1] | {"regions": cells.tolist()}
     outputs = {name: [*ids, 2] for name, ids in plain["outputs"].items()}
     pieces = plain["pieces"] | {"2": "</s>"}
-    ended = analysed.read(plain | {"end_symbol": 2, "panels": [*panels, last], "outputs": outputs, "pieces": pieces})
+    ended = analysed.read(
+        plain | {"end_symbol": 2, "panels": [*panels, end_panel], "outputs": outputs, "pieces": pieces}
+    )
     pair = (analysed.read(plain), ended)
     captions = [_blocks(contents)["latent_space"].caption.line for contents in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
@@ -223,8 +225,10 @@ def test_markdown_has_the_tables():
 
 
 def test_searches_that_share_a_name_are_told_apart():
-    other = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
-    curves = [entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, other]]
+    raw_entry = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
+    curves = [
+        entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, raw_entry]
+    ]
     contents = analysed.read(analysed.raw("marginal", curves=curves))
     names = [row[0] for row in _blocks(contents)["marginal"].table.rows]
     assert names == [
@@ -273,9 +277,11 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
 
 
 def test_conventions_of_plug_ins_have_columns_where_they_were_counted(monkeypatch):
-    known = registry.conventions()
-    own = dataclasses.replace(known["tokenised"], name="own", convention=spec.Convention("own", "by syllables", ""))
-    monkeypatch.setattr(energies_tables, "conventions", lambda: known | {"own": own})
+    declared = registry.conventions()
+    plugged = dataclasses.replace(
+        declared["tokenised"], name="own", convention=spec.Convention("own", "by syllables", "")
+    )
+    monkeypatch.setattr(energies_tables, "conventions", lambda: declared | {"own": plugged})
     content = _several()["energies"]
     first, second = content.at_reference_lengths
     counted = first.model_copy(update={"bleu": first.bleu | {"own": 12.34}})
@@ -305,12 +311,12 @@ def test_panels_without_a_curve_are_left_out():
 
 
 def without_content(name):
-    """An analysis of which there is nothing to draw: one point of each curve, one component, no position."""
+    """An analysis without content for figures: one point of each curve, one component, no position."""
     content = analysed.raw(name)
     for curve in content.get("curves", ()):
         curve["points"] = curve["points"][:1]
     if name == "components":
-        content["systems"] = [one | {"shares": [1.0]} for one in content["systems"]]
+        content["systems"] = [system | {"shares": [1.0]} for system in content["systems"]]
     return content | {"latent_space": {"panels": []}, "reordering": {"example": None}}.get(name, {})
 
 
@@ -324,7 +330,7 @@ def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     text = str(analyses.render(context, pictures, ("de", "en")))
     assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["4"]
     # Its table stands by itself, with a caption of its own; of a map there is none.
-    tables = sum(one.block.table is not None for one in context["blocks"])
+    tables = sum(shown.block.table is not None for shown in context["blocks"])
     assert text.count("<table") == tables == (1 if name == "latent_space" else 2)
     assert text.count("<h3>") == tables and text.count("What Figure") == 1
 

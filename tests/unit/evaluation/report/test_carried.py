@@ -1,4 +1,4 @@
-"""What tables carry: checksums as `sha256sum` makes them, and who was trained for how long."""
+"""Text in captions of tables: checksums as of `sha256sum`, and lengths of trainings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_networks_that_differ_in_training_are_named_with_their_updates():
 def test_equal_updates_on_larger_batches_are_no_equal_training():
     larger = [*SYSTEMS[:2], system("energy", "energy", 1200, 4400000)]
     assert "energy 1,200 updates, 4,400,000 target tokens" in carried.unequal(larger, {"score", "energy"})
-    # What is unknown decides nothing.
+    # Unknown numbers count as equal.
     assert carried.unequal([SYSTEMS[1], system("energy", "energy", 1200, None)], {"score", "energy"}) == ""
 
 

@@ -19,19 +19,19 @@ from workflow_src.registry import searches
 GAP = figures([])[1].heading
 
 
-def row(system, family, search, seed, bleu, removed="none", name="", **more):
+def row(system, family, search, seed, bleu, removed="none", name="", **fields):
     """A row of results.json; `steps` and `beam` are settings of its search."""
-    settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
+    settings = {setting: fields.pop(setting) for setting in ("steps", "beam") if setting in fields}
     data = "raw" if system == "teacher" else "distilled"
     content = {"system": system, "family": family, "preset": "tiny", "data": data, "seed": seed, "aligned": False}
     content |= {"name": name, "title": search, "search": search, "settings": settings, "engine": "continuum"}
     content |= {"autoregressive": family == "transformer", "repetitions_removed": removed, "bleu": bleu, "chrf": 50.0}
     unmeasured = "candidates bleu_ci p_value validity latency_ms latency_std latency_rounds sentences_per_second"
-    return dict.fromkeys([*unmeasured.split(), "speedup", "device", "threads", "batch"]) | content | more
+    return dict.fromkeys([*unmeasured.split(), "speedup", "device", "threads", "batch"]) | content | fields
 
 
 def all_settings(search, **changed):
-    """All settings of a search, as a row tells them."""
+    """All settings of a search, as in a row."""
     return searches()[search].settings(**changed).model_dump(mode="json")
 
 
@@ -78,8 +78,8 @@ def test_cells_are_means_and_deviations_over_seeds():
 
 
 def test_every_test_set_is_a_column():
-    there = [one | {"bleu": one["bleu"] - 5, "latency_ms": None} for one in SECOND["rows"]]
-    second = SECOND | {"further": [{"split": "news", "signatures": {}, "rows": there}]}
+    news_rows = [row | {"bleu": row["bleu"] - 5, "latency_ms": None} for row in SECOND["rows"]]
+    second = SECOND | {"further": [{"split": "news", "signatures": {}, "rows": news_rows}]}
     comparison = compare([validate(FIRST, "here"), validate(second, "here")])
     assert comparison.experiments == ("one", "two, test", "two, news") and len(comparison.about) == 2
     key = ("score", SCORE_1, "distilled")
@@ -159,8 +159,8 @@ def test_data_seeds_and_training_of_every_experiment_are_told():
     systems += [system("energy", "energy", 1, 100), system("unused", "energy", 1, 50)]
     rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, "words", steps=1)]
     provenance = {"corpus": {"sha256": {"train.de": "ab" * 32}}}
-    first = validate(results("one", rows) | {"provenance": provenance, "systems": systems}, "here")
-    text = squeezed(markdown(compare([first, validate(SECOND, "here")]), True))
+    described = validate(results("one", rows) | {"provenance": provenance, "systems": systems}, "here")
+    text = squeezed(markdown(compare([described, validate(SECOND, "here")]), True))
     digest = checksum({"train.de": "ab" * 32})
     assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks " in text
     assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text
@@ -222,7 +222,7 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
 
 
 def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path):
-    """Names of rows that dev chose are long: beside them the figures must still be seen."""
+    """Names of rows with chosen settings are long; the figures beside them must stay visible."""
     named = {
         "chosen": {"lm_weight": 0.5, "word_bonus": 1.0, "length_penalty": 1.0},
         "name": "with-a-very-long-name" * 3,

@@ -74,12 +74,12 @@ def test_a_split_says_what_vanished_and_that_nothing_leaks():
 
 def test_sentences_that_are_in_train_too_are_counted():
     shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
-    own = CONTENT.model_copy(update={"split": None, "found_in_train": shared})
-    assert corpus.sentences(own, {}, {}) == [
+    with_shared = CONTENT.model_copy(update={"split": None, "found_in_train": shared})
+    assert corpus.sentences(with_shared, {}, {}) == [
         "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
     ]
-    every = CONTENT.model_copy(update={"split": Split(method="every-nth", every=23)})
-    assert corpus.sentences(every, {}, {})[0].startswith(
+    every_nth = CONTENT.model_copy(update={"split": Split(method="every-nth", every=23)})
+    assert corpus.sentences(every_nth, {}, {})[0].startswith(
         "Dev is every 23rd pair of the text that train comes from. Of 14,237"
     )
 
@@ -112,10 +112,10 @@ def test_systems_of_one_mixture_share_a_sentence():
 
 def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
-    own = Corpus(downloads={name: {"check": check} for name, check in checks.items()})
-    assert corpus.downloads(own, None) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
-    more = Monolingual(language="ro", read=1, lines=1, dropped={}, downloads={"e": {"check": "md5"}})
-    assert corpus.downloads(own, more).endswith("compared by MD5: b, e; not compared: c")
+    parallel = Corpus(downloads={name: {"check": check} for name, check in checks.items()})
+    assert corpus.downloads(parallel, None) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
+    monolingual = Monolingual(language="ro", read=1, lines=1, dropped={}, downloads={"e": {"check": "md5"}})
+    assert corpus.downloads(parallel, monolingual).endswith("compared by MD5: b, e; not compared: c")
     assert corpus.downloads(CONTENT, None) == ""
 
 

@@ -1,4 +1,4 @@
-"""Pictures: labels apart, nothing from a network, reproducible bytes."""
+"""Pictures: labels spread apart, nothing from a network, reproducible bytes."""
 
 import functools
 import itertools
@@ -22,7 +22,7 @@ from workflow_src.evaluation.report import (
     figures_speed,
     tables,
 )
-from workflow_src.evaluation.report.speed_page import where
+from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.registry import settings_of
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -31,7 +31,7 @@ MANIFEST = reports.manifest()
 
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(0.1, 12))
 def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
-    moved = figures.apart(positions, gap, 0, 100)
+    moved = figures.spread_apart(positions, gap, 0, 100)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in itertools.pairwise(order))
     assert all(-1e-9 <= place <= 100 + 1e-9 for place in moved)
@@ -39,24 +39,25 @@ def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
 
 @given(st.lists(st.integers(0, 9), max_size=6, unique=True))
 def test_labels_that_do_not_touch_stay(positions):
-    assert figures.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
+    spread = [10.0 * p for p in positions]
+    assert figures.spread_apart(spread, 5, 0, 100) == pytest.approx(spread)
 
 
 def test_labels_are_moved_as_little_as_can_be():
-    assert figures.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
+    assert figures.spread_apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
     # Two that touch share what has to be moved; the third is far enough from them.
-    assert figures.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
+    assert figures.spread_apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
     draw = np.random.default_rng(0)
     positions = draw.uniform(0, 30, 8)
-    placed = np.array(figures.apart(positions.tolist(), 4, 0, 40))
+    moved = np.array(figures.spread_apart(positions.tolist(), 4, 0, 40))
     order = np.argsort(positions)
     steps = 4 * np.arange(8)
     for near in (True, False) * 500:
         # Any other places that are far enough from each other: near these, and anywhere.
-        levels = placed[order] - steps + draw.normal(0, 0.1, 8) if near else draw.uniform(0, 12, 8)
-        other = np.empty(8)
-        other[order] = np.sort(levels.clip(0, 12)) + steps
-        assert ((other - positions) ** 2).sum() >= ((placed - positions) ** 2).sum() - 1e-9
+        levels = moved[order] - steps + draw.normal(0, 0.1, 8) if near else draw.uniform(0, 12, 8)
+        alternative = np.empty(8)
+        alternative[order] = np.sort(levels.clip(0, 12)) + steps
+        assert ((alternative - positions) ** 2).sum() >= ((moved - positions) ** 2).sum() - 1e-9
 
 
 def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
@@ -69,9 +70,9 @@ def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_
     logs = [figures_learning.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
     colours = [look.colour for look in MANIFEST.palette]
     inline = figures.save(figures_learning.learning_curves(logs), tmp_path / "a", "curves", colours)
-    again = figures.save(figures_learning.learning_curves(logs), tmp_path / "b", "curves", colours)
+    second = figures.save(figures_learning.learning_curves(logs), tmp_path / "b", "curves", colours)
     assert f"var(--c-{system.look.colour[1:]})" in inline and system.look.colour not in inline
-    assert inline == again
+    assert inline == second
     for name in ("curves.svg", "curves.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert inline.startswith("<svg") and "<metadata" not in inline and "var(--ink)" in inline
@@ -83,7 +84,7 @@ def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_
 
 
 def test_there_is_no_picture_without_content():
-    """Nothing at all, one point, and what is no number."""
+    """No point, one point, and points that are not finite."""
     teacher, refined = ("teacher", "beam-4"), ("score", "score-1")
     for keys in ((), (teacher,), (refined,)):
         rows = [reports.row(*key, 30.0, latency_ms=5.0) for key in keys]
@@ -99,7 +100,7 @@ def test_there_is_no_picture_without_content():
     once = [{"step": 5, "loss": 2.0, "dev_bleu": 1.0}]
     for entries in ([], once, [*once, {"step": 9, "dev_bleu": float("nan")}], [{"step": 0, "loss": 1.0}] * 2):
         assert figures_learning.learning_curves([log(entries)] if entries else []) is None
-    # What stays zero throughout tells nothing.
+    # A curve of zeros is not drawn.
     still = [{"step": step, "dev_unreachable": 0.0} for step in (5, 9)]
     assert figures_learning.learning_curves([log(still)]) is None
     # Of two validations there is a curve, and of the loss of one of them there is none.
@@ -117,8 +118,8 @@ def test_what_was_not_measured_has_no_panel():
 def test_undominated_points_are_those_that_no_other_beats(points):
     """Against the definition, one pair at a time."""
 
-    def beaten(one, other):
-        return other[0] <= one[0] and other[1] >= one[1] and other != one
+    def beaten(point, other):
+        return other[0] <= point[0] and other[1] >= point[1] and other != point
 
     expected = {point for point in points if not any(beaten(point, other) for other in points)}
     undominated = [points[i] for i in figures_quality.undominated(points)]
@@ -126,7 +127,7 @@ def test_undominated_points_are_those_that_no_other_beats(points):
 
 
 def timed(decode, milliseconds):
-    return figures_speed.Timed(decode, milliseconds, ((5.0, milliseconds),))
+    return figures_speed.TimedDecode(decode, milliseconds, ((5.0, milliseconds),))
 
 
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
@@ -149,9 +150,11 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
 def test_time_against_length_leaves_out_what_tells_no_rows_apart():
     """Long labels would leave no room for the curves."""
     long = reports.stepped("score", 8) | {"step_size": 0.5}
-    every = [long, long | {"lengthening": 0.1}]
-    names = [f"score{settings_of(one).name_parts()}" for one in every]
-    manifest = reports.manifest({("score", name): one for name, one in zip(names, every, strict=True)})
+    settings = [long, long | {"lengthening": 0.1}]
+    names = [f"score{settings_of(row_settings).name_parts()}" for row_settings in settings]
+    manifest = reports.manifest(
+        {("score", name): row_settings for name, row_settings in zip(names, settings, strict=True)}
+    )
     bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
     rows = [reports.timed("score", name, 1.0, by_length=bins) for name in names]
     alone, longer = f"score: {SCORE_8}", f"score: {SCORE_8} (lengthening 0.1)"
@@ -194,10 +197,10 @@ def test_the_legend_stays_in_the_picture(monkeypatch, inner, count, length):
     entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
     monkeypatch.setattr(figures_quality, "legend_entries", lambda _: entries)
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
-    part = figure.subfigures(2, 1)[0] if inner else figure
-    figures_quality.legend(part.subplots(), [])
+    panel = figure.subfigures(2, 1)[0] if inner else figure
+    figures_quality.legend(panel.subplots(), [])
     figure.draw_without_rendering()
-    box, page = part.legends[0].get_window_extent(), figure.bbox
+    box, page = panel.legends[0].get_window_extent(), figure.bbox
     assert box.x0 >= 0 and box.x1 <= page.width and box.y0 >= 0
 
 
@@ -214,10 +217,10 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
 
 def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
-    every = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
-    names = [f"score{settings_of(one).name_parts()}" for one in every]
+    settings = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
+    names = [f"score{settings_of(row_settings).name_parts()}" for row_settings in settings]
     manifest = reports.manifest(
-        reports.DECODES | {("score", name): one for name, one in zip(names, every, strict=True)}
+        reports.DECODES | {("score", name): row_settings for name, row_settings in zip(names, settings, strict=True)}
     )
     lines = [line for group in table(manifest) for line in group.lines]
     short = figures_quality.short_labels(lines)
@@ -277,8 +280,8 @@ def test_every_point_has_a_number_and_stands_in_the_list_the_best_first():
 def test_numbers_on_the_grey_line_touch_no_point(rows):
     """Measured in what is drawn, at the resolution of the files."""
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
-    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, rows)}
-    groups = table(reports.manifest(reports.DECODES | others))
+    further_decodes = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, rows)}
+    groups = table(reports.manifest(reports.DECODES | further_decodes))
     points = list(points_of(groups))
     best = [points[i] for i in figures_quality.undominated(points)]
     figure = figures_quality.quality_speed(groups)
@@ -295,8 +298,8 @@ def test_numbers_on_the_grey_line_touch_no_point(rows):
 
 def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_list():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
-    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 20)}
-    groups = table(reports.manifest(reports.DECODES | others))
+    further_decodes = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 20)}
+    groups = table(reports.manifest(reports.DECODES | further_decodes))
     assert figures_quality.crowded(groups)
     points = points_of(groups)
     best = [p for p in points if not any(o[0] <= p[0] and o[1] >= p[1] and o != p for o in points)]
@@ -313,7 +316,7 @@ def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_li
 
 def test_a_list_goes_on_in_another_line_where_it_is_too_wide():
     line = next(line for group in table(MANIFEST) for line in group.lines)
-    lines = figures_quality.listed([(line, "beam 4, " * 40), (line, "greedy")])
+    lines = figures_quality.list_lines([(line, "beam 4, " * 40), (line, "greedy")])
     assert [number for number, _, _ in lines if number] == ["1", "2"] and len(lines) > 3
     figure = Figure(figsize=(7.2, 3))
     figures_quality.write_list(figure, lines)
@@ -323,8 +326,8 @@ def test_a_list_goes_on_in_another_line_where_it_is_too_wide():
 def protocol(times, device="cpu", threads=1, batch=64):
     """A protocol of speed.json: milliseconds one at a time and in batches by system and name."""
     rows = [
-        reports.timed(*key, alone, sentences_per_second=1000 / together, batch=batch)
-        for key, (alone, together) in times.items()
+        reports.timed(*key, alone, sentences_per_second=1000 / batched, batch=batch)
+        for key, (alone, batched) in times.items()
     ]
     name = "A GPU" if device == "cuda" else None
     return reports.measurement(*rows, device=device, device_name=name, threads=threads)
@@ -342,9 +345,9 @@ def test_every_measured_latency_has_a_panel():
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
     expected = {
         "A GPU, one at a time": {key: alone for key, (alone, _) in gpu.items()},
-        "A GPU, in batches of 512": {key: together for key, (_, together) in gpu.items()},
+        "A GPU, in batches of 512": {key: batched for key, (_, batched) in gpu.items()},
         "2 CPU threads, one at a time": {key: alone for key, (alone, _) in cpu.items()},
-        "2 CPU threads, in batches of 64": {key: together for key, (_, together) in cpu.items()},
+        "2 CPU threads, in batches of 64": {key: batched for key, (_, batched) in cpu.items()},
     }
     assert list(panels) == list(expected)
     for title, times in expected.items():
@@ -366,13 +369,17 @@ def test_every_measured_latency_has_a_panel():
 
 def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_no_picture():
     few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch).rows for name, batch in (("a", 8), ("b", 64)))
-    one = reports.measurement(*few, *many)
-    assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(one,)))] == [
-        f"{where(one.protocol)}, one at a time",
-        f"{where(one.protocol)}, in batches of 8–64",
+    measurement = reports.measurement(*few, *many)
+    assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(measurement,)))] == [
+        f"{device_words(measurement.protocol)}, one at a time",
+        f"{device_words(measurement.protocol)}, in batches of 8–64",
     ]
-    gone = protocol({("gone", "row"): (1.0, 1.0)})
-    for nothing in (None, reports.speed(), *(reports.speed(protocols=(one,)) for one in (protocol({}), gone))):
+    unknown_rows = protocol({("gone", "row"): (1.0, 1.0)})
+    for nothing in (
+        None,
+        reports.speed(),
+        *(reports.speed(protocols=(measurement,)) for measurement in (protocol({}), unknown_rows)),
+    ):
         assert figures_latencies.quality_latencies(table(MANIFEST), nothing) is None
 
 

@@ -20,9 +20,9 @@ MEASURED = (*default_metrics(), TER)
 MANIFEST = dataclasses.replace(reports.manifest(), metrics=MEASURED)
 
 
-def row(system: str, name: str, bleu: float, ter: float, **more) -> results.Row:
+def row(system: str, name: str, bleu: float, ter: float, **fields) -> results.Row:
     """A row with TER; its interval is a point to each side, and p against the baseline 0.25."""
-    content = reports.row(system, name, bleu, **more).model_dump()
+    content = reports.row(system, name, bleu, **fields).model_dump()
     content |= {"ter": ter, "ter_ci": (ter - 1, ter + 1), "ter_p_value": 0.25}
     return results.row_type(MEASURED).model_validate(content)
 
@@ -37,11 +37,11 @@ def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
         ("0.250", ""),
     ]
     # Of several seeds there is a deviation, and no p-value.
-    more = [
+    further_rows = [
         row("teacher", "greedy", 41.0, 49.0, seed=2),
         row("lvm", "prior-mean", 31.0, 62.5, removed="subwords", seed=2),
     ]
-    table = tables.groups([*rows, *more], MANIFEST, "subwords")
+    table = tables.groups([*rows, *further_rows], MANIFEST, "subwords")
     columns = tables.columns(table, MANIFEST)
     assert [column.heading for column in columns] == ["BLEU", "chrF", "TER"]
     assert columns[2].cell_or_dash(table[0].lines[0]) == ("50.0", "± 1.4")
@@ -67,7 +67,7 @@ def test_where_less_is_better_a_higher_figure_is_worse(ter, p, as_good):
     """Of two rows with the same BLEU, where TER decides: 52 against another figure."""
     deciding = dataclasses.replace(TER, decides=True)
     rows = [row("teacher", "greedy", 40.0, 52.0), row("lvm", "prior-mean", 40.0, ter)]
-    keys = [(one.system, one.name, one.seed) for one in rows]
+    keys = [(key_row.system, key_row.name, key_row.seed) for key_row in rows]
     lines = [SimpleNamespace(decode=MANIFEST.decode(*key[:2])) for key in keys]
     pairs = {(keys[1], keys[0]): {"bleu": 1.0, "ter": p}}
     proof = Evidence.of(rows, pairs, sentences=1000, metrics=(main_metric(), deciding))
@@ -103,7 +103,7 @@ def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(be
     (group,) = tables.groups([row("lvm", "prior-mean", 30.0, 60.0)], MANIFEST, "none")
     (line,) = group.lines
     line = dataclasses.replace(line, figures=line.figures | {"points": figure, "against_fastest": 1.0})
-    assert Evidence({}, {}, metrics=(metric,)).lacking(line) == reason
+    assert Evidence({}, {}, metrics=(metric,)).why_inconclusive(line) == reason
     words = rival_words([dataclasses.replace(group, lines=(line,))], [metric])
     assert "does not find it worse (p < 0.05) in points" in words
     assert f"empty {'below' if better == 'higher' else 'above'} 60 points" in words

@@ -1,4 +1,4 @@
-"""Grids: cells by hand, captions, and what stands where nothing was measured."""
+"""Grids: cells by hand, captions, and cells without a measurement."""
 
 import dataclasses
 
@@ -46,27 +46,27 @@ ROWS = [
 
 def grid_table(energies, **report):
     report_manifest = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
-    (one,) = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
-    return one
+    (grid,) = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
+    return grid
 
 
 def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_first_row():
-    one = grid_table(ENERGIES, expected_convention="intl-lowercase")
-    assert one["title"] == "Operators" and one["heads"] == ["input operator \\ width", "1", "2"]
-    assert one["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
-    assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
-    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"].line == "Published (A paper)."
+    grid = grid_table(ENERGIES, expected_convention="intl-lowercase")
+    assert grid["title"] == "Operators" and grid["heads"] == ["input operator \\ width", "1", "2"]
+    assert grid["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
+    assert grid["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
+    assert grid["published"]["heads"] == grid["heads"] and grid["published"]["caption"].line == "Published (A paper)."
     assert (
         f"on dev: energy in nats a sentence under other or teacher, and in brackets {titles.BLEU} (international, low"
-        in one["caption"].notes["Cells"]
+        in grid["caption"].notes["Cells"]
     )
     alone = f"A figure alone is {titles.BLEU} (international, lowercase) of a system's first row"
-    assert alone in one["caption"].notes["Cells"]
+    assert alone in grid["caption"].notes["Cells"]
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
     for energies in (None, NOTHING):
-        one = grid_table(energies)
-        assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        note = one["caption"].notes["Cells"]
+        grid = grid_table(energies)
+        assert grid["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
+        note = grid["caption"].notes["Cells"]
         assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note

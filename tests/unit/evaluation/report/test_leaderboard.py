@@ -70,12 +70,12 @@ def row(system, family, search, bleu, latency=None, removed="none", seed=1, engi
     }
 
 
-def content(rows, name="one", **more):
-    return reports.results(name, "corpus", rows) | more
+def content(rows, name="one", **fields):
+    return reports.results(name, "corpus", rows) | fields
 
 
-def board_rows(rows, **more):
-    return leaderboard.rows_of(results.validate(content(rows, **more), "here"))
+def board_rows(rows, **fields):
+    return leaderboard.rows_of(results.validate(content(rows, **fields), "here"))
 
 
 def test_a_row_says_what_was_trained_and_measured_as_data():
@@ -130,11 +130,11 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
 
 def test_every_test_set_has_rows_and_tables_show_the_first():
     rows = [row("teacher", "transformer", "greedy", 30.0, 2.5), row("score", "score", "score", 20.0, 1.5, "subwords")]
-    there = [one | {"bleu": one["bleu"] + 50, "latency_ms": None} for one in rows]
-    further = [{"split": "news", "signatures": {BLEU: "nrefs:2"}, "rows": there}]
+    news_rows = [row | {"bleu": row["bleu"] + 50, "latency_ms": None} for row in rows]
+    further = [{"split": "news", "signatures": {BLEU: "nrefs:2"}, "rows": news_rows}]
     provenance = {"signatures": {BLEU: "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
     board = board_rows(rows, further=further, provenance=provenance)
-    assert [(one["test_set"].partition(":")[0], float(one["bleu"]), one["signature"]) for one in board] == [
+    assert [(row["test_set"].partition(":")[0], float(row["bleu"]), row["signature"]) for row in board] == [
         ("test", 30.0, "nrefs:1"),
         ("test", 20.0, "nrefs:1"),
         ("news", 80.0, "nrefs:2"),
@@ -175,7 +175,7 @@ def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
         row("ctc", "nat", "ctc-beam", 50.0, 2.0, seed=1, beam=20),
     ]
     entries = leaderboard_tables.entries(board_rows(rows))
-    assert [(one.quality, one.spread and round(one.spread, 2)) for one in entries] == [
+    assert [(entry.quality, entry.spread and round(entry.spread, 2)) for entry in entries] == [
         (41.5, 2.12),
         (39, 0),
         (50, None),
@@ -183,11 +183,14 @@ def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
 
 
 def test_a_run_that_is_read_again_takes_the_place_of_the_old_one():
-    old = board_rows([row("a", "transformer", "greedy", 1.0), row("b", "transformer", "greedy", 2.0)])
-    other = board_rows([row("a", "transformer", "greedy", 3.0)], name="two")
-    new = board_rows([row("a", "transformer", "greedy", 4.0)])
-    merged = leaderboard.merge([old, other, new])
-    assert [(one["experiment"], one["bleu"]) for one in merged] == [("one", "4.0000"), ("two", "3.0000")]
+    earlier = board_rows([row("a", "transformer", "greedy", 1.0), row("b", "transformer", "greedy", 2.0)])
+    other_run = board_rows([row("a", "transformer", "greedy", 3.0)], name="two")
+    later = board_rows([row("a", "transformer", "greedy", 4.0)])
+    merged = leaderboard.merge([earlier, other_run, later])
+    assert [(merged_row["experiment"], merged_row["bleu"]) for merged_row in merged] == [
+        ("one", "4.0000"),
+        ("two", "3.0000"),
+    ]
 
 
 def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
@@ -204,16 +207,16 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
         row("score", "score", "score", 38.8, 2.0, "subwords", steps=1),
         row("score", "score", "latent-search", 44.0, 20.0, "subwords", refinement="score", rescorer="teacher"),
     ]
-    every = leaderboard_tables.entries(board_rows(rows))
-    assert {need: (one.quality, one.latency_ms) for need, one in leaderboard_tables.needs(every)} == {
+    entries = leaderboard_tables.entries(board_rows(rows))
+    assert {need: (entry.quality, entry.latency_ms) for need, entry in leaderboard_tables.needs(entries)} == {
         "fastest": (41.0, 0.3),
         "best on raw data without a language model": (48.0, 1.3),
         "best with a language model": (48.2, 0.4),
         "best of all": (50.0, 9.0),
         "refinement of latents": (38.8, 2.0),
     }
-    # Of each family the best that works alone, and the best autoregressive system's fastest row.
-    chosen = [(one.row["system"], one.quality) for one in leaderboard_tables.selection(every)]
+    # The best entry of each family without other systems, and the best autoregressive system's fastest row.
+    chosen = [(entry.row["system"], entry.quality) for entry in leaderboard_tables.selection(entries)]
     assert chosen[:2] == [("teacher", 48.0), ("teacher", 46.0)]
     assert {("ctc", 41.0), ("lvm", 38.0), ("score", 38.8), ("ctc", 50.0), ("ctc", 48.2)} <= set(chosen)
     assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
@@ -243,17 +246,17 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     page.write_text(text.format("rows corpus"))
     main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
     assert capsys.readouterr().out == f"{board}: 1 rows of 1 experiments\n"
-    first = page.read_text()
-    assert first.startswith("before\n") and first.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in first
+    filled = page.read_text()
+    assert filled.startswith("before\n") and filled.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in filled
     assert (
-        f"| a (transformer) | raw | {GREEDY} | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
-        in first
+        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
+        in filled
     )
-    # A CSV file extends itself.
-    again = content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two")
-    write_results(tmp_path / "two.json", again)
+    # An existing CSV file is extended.
+    second_run = content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two")
+    write_results(tmp_path / "two.json", second_run)
     main(["leaderboard", str(board), str(tmp_path / "two.json"), "--output", str(board)])
-    assert [one["system"] for one in csv.DictReader(io.StringIO(board.read_text()))] == ["a", "b"]
+    assert [board_row["system"] for board_row in csv.DictReader(io.StringIO(board.read_text()))] == ["a", "b"]
     capsys.readouterr()
     refused = {
         "rows nothing": "no rows of the corpus nothing",
@@ -264,10 +267,10 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     }
     for marks, words in refused.items():
         page.write_text(text.format(marks))
-        before = board.read_bytes()
+        board_content = board.read_bytes()
         with pytest.raises(SystemExit, match=words):
             main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
-        assert board.read_bytes() == before and page.read_text() == text.format(marks)
+        assert board.read_bytes() == board_content and page.read_text() == text.format(marks)
 
 
 def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
@@ -332,8 +335,8 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     assert not [row for row in rows if any(not row[name] for name in COLUMNS if name not in lacking)]
     assert all(float(row["bleu_low"]) <= float(row["bleu"]) <= float(row["bleu_high"]) for row in rows)
     assert all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)
-    assert all(one.settings is not None for one in entries)
-    # What a table says to run is there, or made from what is there as config/experiments/README.md says.
+    assert all(entry.settings is not None for entry in entries)
+    # Commands of tables name existing bundles, or bundles that config/experiments/README.md tells how to make.
     variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
     names = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
     assert {row["experiment"] for row in rows} <= names
@@ -341,28 +344,31 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
 
 @pytest.mark.parametrize("corpus", ["tatoeba", "multi30k", "toy"])
 def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_engine(corpus, entries):
-    every = leaderboard_tables.of(entries, "corpus", corpus)
-    selection = leaderboard_tables.selection(every)
-    assert len(selection) <= 15 and len({id(one) for one in selection}) == len(selection)
-    alone = [one for one in every if not one.helpers]
-    for family in {one.row["family"] for one in alone}:
-        highest = max(one.quality for one in alone if one.row["family"] == family)
+    candidates = leaderboard_tables.entries_with(entries, "corpus", corpus)
+    selection = leaderboard_tables.selection(candidates)
+    assert len(selection) <= 15 and len({id(entry) for entry in selection}) == len(selection)
+    alone = [entry for entry in candidates if not entry.helpers]
+    for family in {entry.row["family"] for entry in alone}:
+        highest = max(entry.quality for entry in alone if entry.row["family"] == family)
         assert any(
-            one.row["family"] == family and one.quality >= highest - leaderboard_tables.LEVEL for one in selection
+            entry.row["family"] == family and entry.quality >= highest - leaderboard_tables.LEVEL for entry in selection
         ), family
-    rivals = [one for one in selection if one.row["family"] == "transformer"]
-    assert selection[: len(rivals)] == rivals and any(one.row["engine"] == "ctranslate2-int8" for one in rivals)
-    assert max(one.quality for one in selection) >= max(one.quality for one in every) - leaderboard_tables.LEVEL
+    rivals = [entry for entry in selection if entry.row["family"] == "transformer"]
+    assert selection[: len(rivals)] == rivals and any(entry.row["engine"] == "ctranslate2-int8" for entry in rivals)
+    assert (
+        max(entry.quality for entry in selection)
+        >= max(entry.quality for entry in candidates) - leaderboard_tables.LEVEL
+    )
 
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
     options = set(serving._parser(None, None)._option_string_actions)
     selection = [
-        one
+        entry
         for corpus in ("tatoeba", "multi30k", "toy")
-        for one in leaderboard_tables.selection(leaderboard_tables.of(entries, "corpus", corpus))
+        for entry in leaderboard_tables.selection(leaderboard_tables.entries_with(entries, "corpus", corpus))
     ]
     command_options = {
-        word for one in selection for word in shlex.split(leaderboard_tables.command(one)) if word.startswith("--")
+        word for entry in selection for word in shlex.split(leaderboard_tables.command(entry)) if word.startswith("--")
     }
     assert 30 < len(selection) <= 45 and command_options <= options

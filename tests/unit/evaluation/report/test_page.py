@@ -41,7 +41,7 @@ def test_languages_have_their_names_by_codes_of_two_and_three_letters():
 
 def test_every_code_in_use_has_a_name():
     """Each of two letters, and of three letters in either standard."""
-    codes = {code for one in ALL_LANGUAGES for code in (one.part1, one.part2b, one.part3) if code}
+    codes = {code for language in ALL_LANGUAGES for code in (language.part1, language.part2b, language.part3) if code}
     assert len(codes) > 8000 and {len(code) for code in codes} == {2, 3}
     assert not [code for code in codes if page.language(code) == code]
 
@@ -93,18 +93,18 @@ def test_adaptive_rows_say_how_many_passes_were_used():
 def test_the_prior_mean_stands_once_where_searches_share_it():
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None}
     followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
-    same = example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}
-    (shared,) = page.examples(traces([same], followed), MANIFEST)
+    same_start = example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}
+    (shared,) = page.examples(traces([same_start], followed), MANIFEST)
     assert shared["start"] == "a" and shared["start_title"] == PRIOR_MEAN.title
     assert all(search["start"] is None for search in shared["searches"])
     classes = [page.colour_class(MANIFEST.system(name).look.colour) for name in ("lvm", "score")]
     assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2
-    # Whoever shares a search is told with its system, and the file says which search it is.
+    # Systems that share a search are named with it; the file names the search of each.
     named = {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}
-    own = example | {"searches": {"lvm-raw delta": ["a", "b"]}}
-    assert page.examples(traces([own], named), MANIFEST)[0]["searches"][0]["class"] == classes[0]
-    others = example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}
-    (split,) = page.examples(traces([others], followed), MANIFEST)
+    one_search = example | {"searches": {"lvm-raw delta": ["a", "b"]}}
+    assert page.examples(traces([one_search], named), MANIFEST)[0]["searches"][0]["class"] == classes[0]
+    other_starts = example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}
+    (split,) = page.examples(traces([other_starts], followed), MANIFEST)
     assert split["start"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
     assert page.examples(None, MANIFEST) == []
 
@@ -134,10 +134,10 @@ def test_engines_predictions_and_protocols_are_told():
     figures = {"latency_mean": 8.0, "latency_std": 3.0, "sentences_per_second": 836.2, "by_length": bins}
     row = reports.timed("teacher", "greedy", 7.4, latency_rounds=[7.5, 7.1, 7.3], **figures)
     fast = reports.timed("teacher", "greedy-ctranslate2-int8", 7.4, speedup=2.0, **figures)
-    one = reports.measurement(row, fast, engines=engines)
+    measurement = reports.measurement(row, fast, engines=engines)
     words = page.protocol_words(reports.speed(row, fast, engines=engines))
     assert "(float32; CTranslate2 int8), each engine in a process of its own" in words
-    (table,) = speed_page.protocol_tables(reports.speed(protocols=(one,)), MANIFEST)
+    (table,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST)
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
     assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
@@ -235,7 +235,7 @@ def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_doe
         manifest = dataclasses.replace(reports.manifest(), training=tuple(entries))
         return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(manifest)[1]]))
 
-    both = table("teacher", "ctc")
-    assert "| minutes | unreachable targets, % of train / dev |" in both
-    assert "| – | 1.25 / 0.20 |" in both and both.count("1.25") == 1
+    two_systems = table("teacher", "ctc")
+    assert "| minutes | unreachable targets, % of train / dev |" in two_systems
+    assert "| – | 1.25 / 0.20 |" in two_systems and two_systems.count("1.25") == 1
     assert "unreachable" not in table("teacher")

@@ -1,4 +1,4 @@
-"""Whether a training was still improving at its end: by its rule, and told beside the systems."""
+"""Whether a training was still improving at its end, by the rule, and in the table of systems."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 from workflow_src.evaluation.report import progress
 
 
-def history(*bleu, every=100, key="dev_bleu"):
-    return [{"step": every * number, key: value} for number, value in enumerate(bleu, 1)]
+def history(*bleu, interval=100, key="dev_bleu"):
+    return [{"step": interval * number, key: value} for number, value in enumerate(bleu, 1)]
 
 
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
-    assert progress.gained_last(rising) == 2.5 and progress.still_improving(rising)
-    assert progress.gain_words(progress.gained_last(rising)) == "yes (+2.5)"
-    assert not progress.still_improving(flat) and progress.gain_words(progress.gained_last(flat)) == "no (+0.7)"
-    assert progress.gain_words(progress.gained_last(history(30.0, 29.98))) == "no (+0.0)"
+    assert progress.last_gain(rising) == 2.5 and progress.still_improving(rising)
+    assert progress.gain_words(progress.last_gain(rising)) == "yes (+2.5)"
+    assert not progress.still_improving(flat) and progress.gain_words(progress.last_gain(flat)) == "no (+0.7)"
+    assert progress.gain_words(progress.last_gain(history(30.0, 29.98))) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
-    assert progress.gain_words(progress.gained_last(history(5.0, 38.0, 30.0, 35.0, 37.5))) == "no (−0.5)"
+    assert progress.gain_words(progress.last_gain(history(5.0, 38.0, 30.0, 35.0, 37.5))) == "no (−0.5)"
 
 
 def test_one_bad_validation_at_the_end_hides_no_rise():
@@ -33,8 +33,8 @@ def test_the_mean_of_weights_is_no_progress():
 def test_what_its_validations_do_not_tell_is_not_told():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
-        assert progress.gained_last(unknown) is None and progress.still_improving(unknown) is None
-        assert progress.gain_words(progress.gained_last(unknown)) == "–"
+        assert progress.last_gain(unknown) is None and progress.still_improving(unknown) is None
+        assert progress.gain_words(progress.last_gain(unknown)) == "–"
     assert progress.advice([("lm", [])]) == ""
 
 
@@ -42,13 +42,11 @@ def test_what_its_validations_do_not_tell_is_not_told():
 def test_the_gain_is_that_of_the_best_over_the_best_before(bleu):
     """Against the definition, one validation at a time."""
     validations, total = history(*bleu), 100 * len(bleu)
-    before = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] <= 4 * total]
-    last = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] > 4 * total]
-    assert progress.gained_last(validations) == max(last) - max(before)
+    earlier = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] <= 4 * total]
+    late = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] > 4 * total]
+    assert progress.last_gain(validations) == max(late) - max(earlier)
     # More validations than enough, none better, change nothing.
-    assert progress.gained_last([*validations, {"step": total, "dev_bleu": min(last)}]) == progress.gained_last(
-        validations
-    )
+    assert progress.last_gain([*validations, {"step": total, "dev_bleu": min(late)}]) == progress.last_gain(validations)
 
 
 def test_advice_names_every_system_once():

@@ -1,4 +1,4 @@
-"""The last section of a report: which row it recommends, and what it says of it."""
+"""The last section of a report: the recommended row and its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PR
 
 
 def report_inputs(test, dev=None, tuned=None, times=None, **report):
-    """Inputs of a report with BLEU on test and on dev by row, that of what dev chose, and milliseconds a sentence."""
+    """Inputs of a report with BLEU on test and dev by row, BLEU of chosen settings, and milliseconds a sentence."""
     report_manifest = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
     if dev:
         rows = tuple(row for row in report_manifest.rows if row.split == "test" or row.key in dev)
@@ -40,14 +40,14 @@ def report_inputs(test, dev=None, tuned=None, times=None, **report):
         ({"bleu": bleu + 5, "settings": {"beam": 9}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()
     ]
     choices = [
-        Choice(report_manifest.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)
+        Choice(report_manifest.decode(*key), 1, {}, list(value)) for key, value in zip(tuned or {}, points, strict=True)
     ]
-    timing = speed(*(timed(*key, each) for key, each in times.items())) if times else None
+    timing = speed(*(timed(*key, value) for key, value in times.items())) if times else None
     return SimpleNamespace(manifest=report_manifest, qualities=qualities, choices=choices, speed=timing)
 
 
-def rows(**more):
-    entries = [{"system": system, "name": name, "systems": {}} | more for system, name in DECODES]
+def rows(**fields):
+    entries = [{"system": system, "name": name, "systems": {}} | fields for system, name in DECODES]
     return {"split": "test", "source": "test.de", "reference": "test.en", "rows": entries}
 
 
@@ -61,11 +61,11 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
         ({"dev": {GREEDY: 30.0, BEAM: 31.0, PRIOR: 10.0}}, BEAM, 31.0),
         # Rows without a figure on dev are not compared with those that have one.
         ({"dev": {BEAM: 25.0}}, BEAM, 25.0),
-        # What dev chose counts as well as what was decoded there.
+        # BLEU of chosen settings counts like that of a decode on dev.
         ({"dev": {GREEDY: 30.0}, "tuned": {BEAM: 30.5}}, BEAM, 30.5),
         # Scored without the repetitions that the tables remove: 29.5 + 2.
         ({"dev": {GREEDY: 30.0, BEAM: 31.0, PRIOR: 29.5}}, PRIOR, 31.5),
-        # Of equal rows the fastest; what was not timed comes last.
+        # Of equal rows the fastest; untimed rows come last.
         ({"dev": {GREEDY: 30.0, BEAM: 30.0}, "times": {GREEDY: 9.0, BEAM: 8.0}}, BEAM, 30.0),
         ({"dev": {GREEDY: 30.0, BEAM: 30.0}, "times": {BEAM: 8.0}}, BEAM, 30.0),
         ({"dev": {GREEDY: 30.0, BEAM: 30.0}}, GREEDY, 30.0),
@@ -74,40 +74,40 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
     ],
 )
 def test_the_best_on_dev_is_recommended(facts, key, dev):
-    one = usage.recommend(report_inputs(TEST, **facts), rows())
-    assert (one.row.key, one.dev_figure) == (key, dev)
+    recommended = usage.recommend(report_inputs(TEST, **facts), rows())
+    assert (recommended.row.key, recommended.dev_figure) == (key, dev)
 
 
 def test_the_reason_is_said():
-    one = usage.recommend(report_inputs(TEST), rows())
-    assert usage._why(one, "test", main_metric()).startswith(
+    recommended = usage.recommend(report_inputs(TEST), rows())
+    assert usage._why(recommended, "test", main_metric()).startswith(
         f"No row was decoded on dev, so this is the row with the highest {BLEU} on "
     )
-    one = usage.recommend(report_inputs(TEST, dev={BEAM: 25.0}), rows())
-    assert usage._why(one, "test", main_metric()) == (
+    recommended = usage.recommend(report_inputs(TEST, dev={BEAM: 25.0}), rows())
+    assert usage._why(recommended, "test", main_metric()) == (
         f"It has the highest {BLEU} on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is "
         "the fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on "
         "dev to compare them."
     )
-    one = usage.recommend(report_inputs(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
-    assert usage._why(one, "test", main_metric()) == (
+    recommended = usage.recommend(report_inputs(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
+    assert usage._why(recommended, "test", main_metric()) == (
         f"It has the highest {BLEU} on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
     )
 
 
 @pytest.fixture
 def section_context(tmp_path):
-    """Texts and a bundle in the folder; returns what the section says of a row that is decoded without repetitions."""
+    """Write texts and a bundle to the folder; returns the section's content for a row decoded without repetitions."""
 
     def make(sources, normalisation=None, removal=None):
         texts = {"in.de": sources, "in.en": ["the reference"] * len(sources), "out.txt": ["a a tree"] * len(sources)}
-        for name, each in texts.items():
-            (tmp_path / name).write_text("".join(f"{line}\n" for line in each), encoding="utf-8")
+        for name, lines in texts.items():
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         (tmp_path / "out.jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
-        about = bundle_description("prior-mean", NormalisationConfig(**(normalisation or {})))
+        description = bundle_description("prior-mean", NormalisationConfig(**(normalisation or {})))
         folder = tmp_path / "it's a bundle"
         folder.mkdir(exist_ok=True)
-        (folder / "bundle.json").write_text(json.dumps(about))
+        (folder / "bundle.json").write_text(json.dumps(description))
         (folder / "subwords").mkdir(exist_ok=True)
         (folder / "subwords/subwords.json").write_text("{}")
         usage_rows = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))

@@ -171,10 +171,10 @@ def test_autoregressive_rows_come_once_and_others_with_each_removal():
 
 
 def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split():
-    entry = {"seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
+    common = {"seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
     measured = [
-        entry | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none"},
-        entry | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words"},
+        common | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none"},
+        common | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words"},
     ]
     energy_rows = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
     content = {"split": "test", "scorer": "teacher", "reference": energy_rows[0], "rows": energy_rows}
@@ -186,8 +186,8 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
         ("lvm", "subwords", None, None),
     ]
     elsewhere = RowEnergies.model_validate(content | {"split": "dev"})
-    other = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=elsewhere)
-    assert all(row.energy_per_sentence is None for row in other)
+    rows_of_test = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=elsewhere)
+    assert all(row.energy_per_sentence is None for row in rows_of_test)
 
 
 def test_a_figure_that_breaks_the_schema_is_named_with_its_file():
@@ -270,6 +270,8 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
     assert significance.pairs == {pair: {"bleu": 0.01, "validity": 0.5}} and significance.sentences == 9
     # They are of test: dev has none.
-    both = reports.manifest(DECODES, splits=("dev", "test"))
-    dev = results.build_rows(both, {row.quality: VARIANTS for row in both.rows}, None, "dev", significance)
+    manifest_of_both = reports.manifest(DECODES, splits=("dev", "test"))
+    dev = results.build_rows(
+        manifest_of_both, {row.quality: VARIANTS for row in manifest_of_both.rows}, None, "dev", significance
+    )
     assert len(dev) == 4 and {(row.p_value, row.control_p_value) for row in dev} == {(None, None)}

@@ -1,4 +1,4 @@
-"""The summary: what it says first, and when it says nothing."""
+"""The summary: its first point, and cases without points."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
 DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}}
 
 
-def points(*rows, different=(), validity=None, **more) -> list[str]:
+def points(*rows, different=(), validity=None, **options) -> list[str]:
     """The points of rows (system, name, BLEU, milliseconds[, validity])."""
-    timed_rows = [row(*one[:3], latency_ms=one[3], validity=one[4] if len(one) > 4 else None) for one in rows]
-    proof = reports.evidence(timed_rows, different, **more | ({} if validity is None else {"validity": validity}))
+    timed_rows = [
+        row(*values[:3], latency_ms=values[3], validity=values[4] if len(values) > 4 else None) for values in rows
+    ]
+    proof = reports.evidence(timed_rows, different, **options | ({} if validity is None else {"validity": validity}))
     return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
 
 
-def summary_text(*rows, **more) -> str:
-    return " ".join(points(*rows, **more))
+def summary_text(*rows, **options) -> str:
+    return " ".join(points(*rows, **options))
 
 
 def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
-    # 40.9 is below 41.0, and the test does not tell it lower; 36.0 is told lower than both.
+    # 40.9 is not significantly below 41.0; 36.0 is significantly below both.
     rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5), ("lvm", "delta-2", 36.0, 1.0)]
     lower = [("delta-2", "greedy"), ("delta-2", "beam-4")]
     sentences = points(*rows, different=lower)
@@ -79,8 +81,8 @@ def test_fewer_valid_outputs_are_not_as_good():
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
     assert points(*rows)[0] == NO_TRADE
-    more = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
-    text = summary_text(*rows, more)
+    other_engine = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
+    text = summary_text(*rows, other_engine)
     assert text.startswith(
         "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
     )
@@ -110,7 +112,7 @@ def test_without_times_there_is_no_trade():
 
 def test_what_refinement_gains_is_the_last_point():
     rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
-    timed_rows = [row(*one[:3], latency_ms=one[3], speedup=11.0 / one[3]) for one in rows]
+    timed_rows = [row(*values[:3], latency_ms=values[3], speedup=11.0 / values[3]) for values in rows]
     proof = reports.evidence(timed_rows)
     sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
     assert sentences[-1] == (
@@ -119,8 +121,8 @@ def test_what_refinement_gains_is_the_last_point():
     )
 
 
-def log(*bleus, every=100):
-    return [{"step": every * number, "dev_bleu": bleu} for number, bleu in enumerate(bleus, 1)]
+def log(*bleus, interval=100):
+    return [{"step": interval * number, "dev_bleu": bleu} for number, bleu in enumerate(bleus, 1)]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def log(*bleus, every=100):
         # Two validations: what the second half added.
         (log(20, 20.5), False),
         (log(20, 24), True),
-        # What falls again is not improving.
+        # A training whose BLEU falls again is not improving.
         (log(10, 30, 29, 28, 27), False),
         # Too short to tell; not trained; counted at once.
         (log(3), True),
@@ -146,7 +148,7 @@ def test_a_training_was_cut_short_where_its_last_fifth_still_added_bleu(history,
 
 
 def test_p_values_of_several_seeds_are_all_asked():
-    """Seed 2 is told lower: the line is not as good, whatever its mean."""
+    """Seed 2 is significantly lower: the line is not as good, whatever its mean."""
     rows = [
         row(*key, bleu, seed=seed)
         for key, bleu in ((("teacher", "beam-4"), 41.0), (("lvm", "prior-mean"), 40.0))

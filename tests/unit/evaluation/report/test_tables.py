@@ -33,7 +33,7 @@ def headings(table, report_manifest=MANIFEST):
 
 
 def cell(line, kind, report_manifest=MANIFEST):
-    """What the column of a kind shows of a line, where some line of the table has a figure of that kind or not."""
+    """The cell of a line in the column of a kind, which may be missing from the table."""
     table = [tables.Group("", line.decode.system, (line,))]
     return next(
         (column.cell_or_dash(line) for column in tables.columns(table, report_manifest) if column.kind == kind),
@@ -153,11 +153,13 @@ def test_energies_have_columns_where_they_were_measured():
 def test_ours_stands_beside_what_was_published_in_the_same_convention():
     counts = {"bleu_tokenised": 1.0, "bleu_intl_lowercase": 3.0}
     rows = [
-        row.model_copy(update={"seed": seed} | {key: row.quality + more + seed for key, more in counts.items()})
+        row.model_copy(
+            update={"seed": seed} | {key: row.quality + difference + seed for key, difference in counts.items()}
+        )
         for row in ROWS
         for seed in (1, 2)
     ]
-    for convention, head, own in (
+    for convention, head, own_figure in (
         ("tokenised", "published (tokenised)", "36.5"),
         ("intl-lowercase", "published (international, lowercase)", "38.5"),
     ):
@@ -166,8 +168,8 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         heads = headings(table, published)
         assert heads["expected"] == head and heads["as_published"] == "ours, same convention"
         cells = {line.name: cell(line, "as_published", published)[0] for line in table[1].lines}
-        assert cells == {"score-4": own, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
-    # sacreBLEU is what stands there anyway.
+        assert cells == {"score-4": own_figure, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
+    # The main column already is sacreBLEU.
     table = tables.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
     assert headings(table)["expected"] == "published (sacreBLEU)" and "as_published" not in headings(table)
 
@@ -193,7 +195,7 @@ def label(system, name, settings, picked=()):
 def test_names_that_differ_from_the_settings_are_shown():
     assert label("lvm", "delta-1-size0.5", stepped("delta", 1)) == "delta, L = 1 (delta-1-size0.5)"
     assert label("lvm", "delta-1", stepped("delta", 1)) == "delta, L = 1"
-    # A name that follows from settings says less than they do.
+    # Settings are more informative than a name that is made of them.
     half = stepped("score", 1) | {"step_size": 0.5}
     assert label("score", "score-1-size0.5", half) == "score, L = 1 (step size 0.5)"
     assert label("score", "mine", half) == "score, L = 1 (mine)"
@@ -270,17 +272,17 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
     ]
     report_manifest = manifest(reports.DECODES | {("teacher", "mine"): MINE, ("lvm", "int8"): INT8})
 
-    def compared(**more):
-        # What is told lower than score-1 is greedy search alone; than score-2, everything.
+    def compared(**options):
+        # Only greedy search is significantly lower than score-1; all rows are than score-2.
         different = [("score-1", "greedy"), *(("score-2", name) for name in ("greedy", "beam-4"))]
-        proof = reports.evidence(rows, different, **more)
+        proof = reports.evidence(rows, different, **options)
         groups = tables.groups(rows, report_manifest, "subwords", proof)
         assert cell(groups[0].lines[0], "against_fastest")[0] != ""
         return {line.name: line for group in groups for line in group.lines}
 
     lines = compared()
     assert {name: line.figures["against_fastest"] for name, line in lines.items()} == {
-        # Greedy search is 0.6 BLEU below beam search, and the test does not tell it lower.
+        # Greedy search is 0.6 BLEU below beam search, which is not significant.
         "beam-4": 0.6,
         "greedy": 1.0,
         "beam-4-ctranslate2-int8": 1.0,
@@ -302,7 +304,7 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
     assert {cut[name].figures["against_fastest"] for name in ("prior-mean", "score-4", "int8")} == {None}
     assert cut["greedy"].figures["against_fastest"] == 1.0
     assert {line.figures["against_fastest"] for line in compared(unfinished=["teacher"]).values()} == {None}
-    # A test of few sentences tells nothing apart: a row beside itself is all that is left.
+    # A test of few sentences shows no equality: a row is compared with itself alone.
     few = compared(sentences=99)
     assert few["prior-mean"].figures["against_fastest"] is None and few["greedy"].figures["against_fastest"] == 1.0
 
@@ -311,9 +313,9 @@ def test_what_dev_chose_stands_in_a_rows_label():
     row = ("score", "score-1-tuned", stepped("score", 1))
     alike = [{"length_quantile": 0.6}, {"length_quantile": 0.6}]
     assert label(*row, alike) == f"{SCORE_1} (chosen: length quantile 0.6)"
-    # Seeds that chose different values share a row, which then tells the setting only.
+    # Seeds with different chosen values share a row, whose name has the setting only.
     assert label(*row, [alike[0], {"length_quantile": 0.7}]) == f"{SCORE_1} (chosen: length quantile)"
-    # What the configuration says is told too, and a choice that replaces it is told once.
+    # Configured values are named too, and a choice that replaces one is named once.
     half = ("score", "score-1-half-tuned", stepped("score", 1) | {"step_size": 0.5})
     assert label(*half, alike) == f"{SCORE_1} (step size 0.5; chosen: length quantile 0.6)"
     assert label(*half, [{"step_size": 0.5}] * 2) == f"{SCORE_1} (chosen: step size 0.5)"
@@ -327,9 +329,9 @@ def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
     assert label(*row, [chosen, chosen]) == f"{SCORE}, search 3 × 9, L = 1 (chosen: lengths 3, samples 9)"
     differ = label(*row, [chosen, {"lengths": 5, "samples": 9}])
     assert differ == f"{SCORE}, search … × 9, L = 1 (chosen: lengths, samples)"
-    own = settings | {"rescorer": None, "mean_first": True}
-    assert label("score", "mine", own) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score)"
-    described = manifest({("score", "mine"): own}).decode("score", "mine")
+    own_score = settings | {"rescorer": None, "mean_first": True}
+    assert label("score", "mine", own_score) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score)"
+    described = manifest({("score", "mine"): own_score}).decode("score", "mine")
     assert not described.plain and described.search.borrows
 
 
@@ -353,7 +355,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherw
         for line in group.lines
     }
     assert bleu == {"ctc": ctc, "lvm": lvm}
-    # What each way is worth is told of all.
+    # All ways to remove repetitions are in the table.
     assert [lines for _, lines in tables.removals(rows, report_manifest)] == [
         [[PRIOR_MEAN.title, "30.0", "31.0", "32.0"]],
         [[ONE_PASS.title, "20.0", "21.0", "22.0"]],

@@ -35,7 +35,7 @@ CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
 
 
 class Recorder:
-    """Notes every call; the clock it drives advances by what the call should cost."""
+    """A translator that records calls and advances the clock by their costs."""
 
     def __init__(self, calls, clock=None):
         self.calls, self.clock = calls, clock
@@ -121,15 +121,15 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock):
     timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
     # Before the rounds, a first call of each row and a short round of 3 alone and 2 in batches. In a round, 2 of
     # warm-up, 3 alone, 1 batch of warm-up, 1 run in batches.
-    first = len(ROWS) * (1 + 5)
-    order = [settings.get("steps", 0) for _, settings in calls[first:][: SPEED.repeats * len(ROWS) * 7]]
+    untimed = len(ROWS) * (1 + 5)
+    order = [settings.get("steps", 0) for _, settings in calls[untimed:][: SPEED.repeats * len(ROWS) * 7]]
     rounds = np.array(order).reshape(SPEED.repeats, len(ROWS), -1)
     assert (rounds == rounds[:, :, :1]).all()
     places = rounds[:, :, 0].tolist()
     assert all(sorted(row) == [0, 1, 2] for row in places) and len(set(map(tuple, places))) > 1
-    again = []
-    timing.measure(own({name: Recorder(again, clock) for name in translators}), ROWS, ["1", "2", "6"], SPEED)
-    assert again == calls
+    second_calls = []
+    timing.measure(own({name: Recorder(second_calls, clock) for name in translators}), ROWS, ["1", "2", "6"], SPEED)
+    assert second_calls == calls
     assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
     teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
     beam = {"beam": 4, "length_penalty": 1.0, "max_length_ratio": 2.0, "lm_weight": 0.2, "rescorer_weight": None}
@@ -175,8 +175,8 @@ def test_load_counts_other_processes_only(monkeypatch):
 
 
 def test_own_work_is_no_load():
-    this = timing.psutil.Process().pid
-    assert this not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
+    own_pid = timing.psutil.Process().pid
+    assert own_pid not in {pid for pid, _ in timing.OtherLoad._seconds_used()}
     with timing.OtherLoad() as load:
         until = time.perf_counter() + 0.05
         while time.perf_counter() < until:
@@ -211,7 +211,7 @@ def test_step_costs_and_their_ratio():
         SpeedRow.of({"system": "lvm", "name": "prior-mean", "search": "prior-mean"}),
     ]
     alternating = seconds_of(delta, 0.0018) | seconds_of(score, 0.0006)
-    # A round that something disturbed, and a sentence that is nothing like the others.
+    # A disturbed round, and an outlier among the sentences.
     alternating[("lvm", "delta-4")][1] = [9.0, 9.0, 9.0]
     for times in alternating[("score", "score-2")]:
         times[2] = 5.0
@@ -230,20 +230,20 @@ def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock):
     assert seconds == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
     timed = calls[2:]
     pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
-    assert len(pairs) == SPEED.repeats * 3 and all(one[0] == other[0] for one, other in pairs)
+    assert len(pairs) == SPEED.repeats * 3 and all(first[0] == second[0] for first, second in pairs)
     orders = [tuple(settings["steps"] for _, settings in pair) for pair in pairs]
     assert set(orders) == {(1, 2), (2, 1)}
 
 
 def test_baseline_prefers_beam_four_then_the_largest():
-    def beams(*sizes, system="teacher", **more):
-        return [SpeedRow.of(BEAM | {"system": system, "name": f"beam-{n}", "beam": n} | more) for n in sizes]
+    def beams(*sizes, system="teacher", **fields):
+        return [SpeedRow.of(BEAM | {"system": system, "name": f"beam-{n}", "beam": n} | fields) for n in sizes]
 
     assert summary.baseline(beams(2, 4, 8)).name == "beam-4"
     assert summary.baseline(beams(2, 5)).name == "beam-5"
     assert summary.baseline(steps_of("lvm", "delta", (1,))) is None
-    other = beams(4, **CT2)
-    assert summary.baseline(other) is None and summary.baseline(other + beams(2)).name == "beam-2"
+    other_engine = beams(4, **CT2)
+    assert summary.baseline(other_engine) is None and summary.baseline(other_engine + beams(2)).name == "beam-2"
     assert summary.baseline(beams(4, system="raw") + beams(4)).system == "teacher"
 
 
@@ -285,7 +285,7 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
 
 @pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
 def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
-    """It would be timed without it."""
+    """Otherwise the row would be timed without it."""
     with pytest.raises(ValueError, match=f"^{name}: "):
         SpeedRow.of({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
 
@@ -349,8 +349,8 @@ def test_groups_of_lengths_are_a_partition_in_order(lengths, most):
     groups = summary.length_bins(lengths, most)
     assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
     assert len(groups) <= most and all(groups)
-    for before, after in itertools.pairwise(groups):
-        assert max(lengths[i] for i in before) < min(lengths[i] for i in after)
+    for shorter, longer in itertools.pairwise(groups):
+        assert max(lengths[i] for i in shorter) < min(lengths[i] for i in longer)
 
 
 def test_groups_of_different_lengths_are_equally_large():
@@ -389,7 +389,7 @@ def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
     entries = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
     plain = [SpeedRow.of(row) for row in entries]
-    others = [
+    other_rows = [
         SpeedRow.of(row)
         for row in (
             entries[0] | {"engine": "onnxruntime", "compute_type": "int8"},
@@ -398,7 +398,7 @@ def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
             base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
         )
     ]
-    assert step_series(plain + others) == [plain]
-    (cost,) = summary.step_costs(plain + others, seconds_of(plain, 0.0005))["costs"]
+    assert step_series(plain + other_rows) == [plain]
+    (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005))["costs"]
     assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]
     assert cost["settings"] == {"step_size": 1.0}
