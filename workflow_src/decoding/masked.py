@@ -24,25 +24,25 @@ def mask_predict(
     memory: EncoderOutput,
     lengths: Tensor,
     iterations: int,
-    after: Watch | None = None,
+    after_pass: Watch | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Subwords (C, N) of outputs of lengths (C,), their log-probabilities (C, N) and the mask (C, N) of real positions.
 
-    C is the B of the memory or a multiple (`MaskedModel.states`). `after` is called after every pass.
+    C is the B of the memory or a multiple (`MaskedModel.states`). `after_pass` is called after every pass.
     """
     hidden, mask = model.hidden(memory, lengths)
     symbols = torch.where(mask, model.mask_symbol, PAD)
     symbols, chances = _predicted(model, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
-    if after:
-        after(symbols, mask)
+    if after_pass:
+        after_pass(symbols, mask)
     for passes in range(1, iterations):
         masked = least_confident(chances, mask, masked_again(lengths, passes, iterations))
         # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
         if fixed() or mask.size(1) * (iterations - passes) // iterations:
             hidden = model.states(memory, torch.where(masked, model.mask_symbol, symbols), mask)
             symbols, chances = _predicted(model, hidden, masked, symbols, chances)
-        if after:
-            after(symbols, mask)
+        if after_pass:
+            after_pass(symbols, mask)
     return symbols, chances, mask
 
 

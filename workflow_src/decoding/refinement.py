@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.decoding.latent import (
     MOST_PROBABLE,
@@ -111,11 +111,11 @@ def direction_steps(models: Networks, settings: RefinementSettings) -> StepMaker
     return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
 
-def refine(z: Tensor, step: RefinementStep, steps: int, before: Callable[[Tensor], None] | None = None) -> Tensor:
-    """`steps` applications of `step` to latents (B, T, Z), with `before(z)` called before each."""
+def refine(z: Tensor, step: RefinementStep, steps: int, before_step: Callable[[Tensor], None] | None = None) -> Tensor:
+    """`steps` applications of `step` to latents (B, T, Z), with `before_step(z)` called before each."""
     for _ in range(steps):
-        if before:
-            before(z)
+        if before_step:
+            before_step(z)
         z = step(z)
     return z
 
@@ -213,22 +213,22 @@ def refine_until(
     mask: Tensor,
     steps: int,
     threshold: float,
-    before: Callable[[Tensor], None] | None = None,
+    before_step: Callable[[Tensor], None] | None = None,
     trim: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Refine latents z (B, T, Z) until every sentence stops; returns z and numbers of steps (B,) int64.
 
     A sentence stops after a step whose mean length over its positions, (1/T) sum_t |z'_t - z_t|, is below `threshold`,
-    or after `steps`. Sentences that have stopped leave the batch. `before(z)` is called before every step of the batch.
-    `trim`: positions that no sentence has any more leave the batch too.
+    or after `steps`. Sentences that have stopped leave the batch. `before_step(z)` is called before every step of the
+    batch. `trim`: positions that no sentence has any more leave the batch too.
     """
     z = z.clone()
     step_counts = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
     active = torch.arange(z.size(0), device=z.device)
     step, active_z, active_mask = make_step(memory, mask), z, mask
     for _ in range(steps):
-        if before:
-            before(z)
+        if before_step:
+            before_step(z)
         moved = step(active_z)
         distance = (wide(moved - active_z).norm(dim=-1) * active_mask).sum(1) / active_mask.sum(1)
         z[active, : moved.size(1)] = moved.to(z.dtype)
@@ -290,8 +290,8 @@ def refine_until_unchanged(
     return Hypotheses(rows, values, step_counts, traces if trace else None)
 
 
-def _differ(tokens: Tensor, others: Tensor) -> Tensor:
+def _differ(tokens: Tensor, other_tokens: Tensor) -> Tensor:
     """Whether rows of tokens (B, N) and (B, M), both padded, differ, (B,) bool."""
-    width = max(tokens.size(1), others.size(1))
-    tokens, others = (torch.nn.functional.pad(x, (0, width - x.size(1)), value=PAD) for x in (tokens, others))
-    return (tokens != others).any(1)
+    width = max(tokens.size(1), other_tokens.size(1))
+    first, second = (nn.functional.pad(x, (0, width - x.size(1)), value=PAD) for x in (tokens, other_tokens))
+    return (first != second).any(1)

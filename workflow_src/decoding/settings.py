@@ -23,17 +23,17 @@ COUNTS = (*LENGTH_COUNTS, "iterations")
 Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]
 StepSize = Annotated[
     float,
-    Field(1.0, gt=0, allow_inf_nan=False, description="times the direction is added to the latents"),
+    Field(1.0, gt=0, allow_inf_nan=False, description="factor of the direction that is added to the latents"),
     Option(tune=True, part="-size{:g}", follow=True),
 ]
 LengthQuantile = Annotated[
     float | None,
-    Field(None, gt=0, lt=1, description="of the predicted target lengths; none: the most probable length"),
+    Field(None, gt=0, lt=1, description="quantile of the predicted target lengths; none: the most probable length"),
     Option(tune=True, part="-quantile{:g}", length=True),
 ]
 Lengthening = Annotated[
     float,
-    Field(0.0, ge=0, allow_inf_nan=False, description="times |x|, rounded, is added to predicted target lengths"),
+    Field(0.0, ge=0, allow_inf_nan=False, description="this times |x|, rounded, is added to predicted target lengths"),
     Option(tune=True, part="-longer{:g}", length=True),
 ]
 LengthPenalty = Annotated[
@@ -54,7 +54,7 @@ StopThreshold = Annotated[
 
 StopUnchanged = Annotated[
     bool,
-    Field(False, description="a sentence stops after a step that leaves its translation as it was"),
+    Field(False, description="a sentence stops after a step that does not change its translation"),
     Option(part="-still", stop=True),
 ]
 
@@ -63,7 +63,7 @@ def check_one_length(quantile: float | None, name: str, lengths: int) -> None:
     """Raises ConfigError where a `length_quantile` gives one length and several are tried (setting `name`)."""
     if lengths > 1 and quantile is not None:
         problem = f"it gives one length, and {name} is {lengths}"
-        raise ConfigError("length_quantile", quantile, problem=problem, hint=f"remove it, or say {name}: 1")
+        raise ConfigError("length_quantile", quantile, problem=problem, hint=f"remove it, or set {name}: 1")
 
 
 def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None) -> None:
@@ -72,10 +72,10 @@ def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None)
         return
     if lengths == 1:
         problem = f"it ranks outputs of several lengths, and {name} is 1"
-        raise ConfigError("length_penalty", penalty, problem=problem, hint=f"raise {name}, or say length_penalty: 1")
+        raise ConfigError("length_penalty", penalty, problem=problem, hint=f"raise {name}, or set length_penalty: 1")
     if rescorer is not None:
         problem = f"the rescorer {rescorer} ranks outputs by scores of its own"
-        raise ConfigError("length_penalty", penalty, problem=problem, hint="say 1, or do without the rescorer")
+        raise ConfigError("length_penalty", penalty, problem=problem, hint="set it to 1, or remove the rescorer")
 
 
 class RefinementSettings(SearchSettings):

@@ -222,8 +222,8 @@ class ExportedGraphs:
 
     def path(self, weights: str, key: str) -> Path:
         """The file of a graph, named by what it depends on: weights, code and libraries (`digest`), and settings."""
-        parts = [weights, key, self.int8]
-        return self.folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.onnx"
+        dependencies = [weights, key, self.int8]
+        return self.folder / f"{hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:32]}.onnx"
 
     @staticmethod
     def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:

@@ -372,7 +372,7 @@ class BaseTranslator(ABC):
         if isinstance(search, SearchSettings):
             if fields:
                 hint = "change the settings instead"
-                raise ConfigError(next(iter(fields)), problem="it is given beside settings", hint=hint)
+                raise ConfigError(next(iter(fields)), problem="it is given together with a settings object", hint=hint)
             return self._completed(search), {}
         defaults = self.description.defaults
         if not self.searches:

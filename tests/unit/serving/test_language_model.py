@@ -23,7 +23,7 @@ from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
-from workflow_src.registry import Carried, carried, families
+from workflow_src.registry import Carried, carried, families, searches
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import LANGUAGE_MODEL, Role
@@ -35,15 +35,15 @@ ALONE = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0}
 BEAM = ALONE | {"lm_weight": 2.0}
 
 
-def settings(family: str, model: dict, **more) -> dict:
+def settings(family: str, model: dict, **fields) -> dict:
     return {
-        "system": more.pop("system", family),
+        "system": fields.pop("system", family),
         "family": family,
         "preset": "miniature",
         "data": "raw",
         "model": model,
         "bleu_tokeniser": "13a",
-    } | more
+    } | fields
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def bundles(tiny, training_words, run_stage, tmp_path_factory):
     words = ["--settings", json.dumps({"system": "ctc", "source": "de", "target": "en"})]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
 
-    def export(folder, model, *more):
-        run_stage("export_bundle", [*words, "--model", str(model), "--output-folder", str(folder), *more])
+    def export(folder, model, *options):
+        run_stage("export_bundle", [*words, "--model", str(model), "--output-folder", str(folder), *options])
         return folder
 
     weights = {name: root / name / "model.safetensors" for name in ("nat", "lm", "other")}
@@ -109,24 +109,24 @@ def scores(translator, beam=BEAM, **fields) -> list[float]:
 def test_a_bundle_uses_the_language_model_that_it_carries(bundles):
     carrying, plain = load(bundles.carrying), load(bundles.plain)
     assert carrying.description.defaults == {"search": "ctc-greedy", "language_model": "lm"}
-    # It is called as the system is, not as what it carries.
+    # The bundle has the name of the system, not of the carried language model.
     assert carrying.description.system == "ctc"
     alone, with_model = scores(plain, ALONE), scores(plain, language_model=load(bundles.lm))
     assert scores(carrying) == with_model != alone
     assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(bundles.lm), **BEAM)
-    # Another one in its place.
-    other = scores(plain, language_model=load(bundles.other))
-    assert scores(carrying, language_model=load(bundles.other)) == other != with_model
+    # Another language model replaces it.
+    other_scores = scores(plain, language_model=load(bundles.other))
+    assert scores(carrying, language_model=load(bundles.other)) == other_scores != with_model
 
 
 def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(bundles, tiny, monkeypatch):
     plain = load(bundles.plain)
     (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
     outputs = [[token for token in tokens for _ in range(2)]]
-    monkeypatch.setattr(plain, "search_ids", lambda *_words, **_more: Hypotheses(outputs, [0.0]))
-    kept, removed = plain.text(outputs), plain.text(outputs, "subwords")
-    assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
-    assert plain.translate(["x"], remove_repetitions="subwords") == removed
+    monkeypatch.setattr(plain, "search_ids", lambda *_words, **_options: Hypotheses(outputs, [0.0]))
+    with_repetitions, without = plain.text(outputs), plain.text(outputs, "subwords")
+    assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == with_repetitions != without
+    assert plain.translate(["x"], remove_repetitions="subwords") == without
 
 
 def test_a_carried_language_model_can_be_left_out(bundles, tmp_path):
@@ -144,10 +144,10 @@ TUNED = {"lm_weight": 1.5, "word_bonus": 0.5}
 
 @pytest.fixture(scope="module")
 def tuned(bundles, run_stage):
-    """The finished bundle that carries a language model and says how its search weighs it."""
-    about = {"experiment": "e", "rows": [], "search_defaults": {"ctc-beam": TUNED}, "remove_repetitions": None}
+    """The finished bundle that carries a language model and has its weight as a default."""
+    choice = {"experiment": "e", "rows": [], "search_defaults": {"ctc-beam": TUNED}, "remove_repetitions": None}
     folder = bundles.carrying.parent / "tuned"
-    words = ["--settings", json.dumps(about), "--bundle", str(bundles.carrying), "--output-folder", str(folder)]
+    words = ["--settings", json.dumps(choice), "--bundle", str(bundles.carrying), "--output-folder", str(folder)]
     run_stage("finish_bundle", words)
     return folder
 
@@ -158,12 +158,12 @@ def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
     assert carrying.description.search_defaults == {"ctc-beam": TUNED}
     assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
     assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
-    # What is asked for wins, another language model is weighed alike, and without any the weights say nothing.
+    # Given values replace defaults, other language models have the same weight, and without one there is none.
     assert carrying.settings("ctc-beam", word_bonus=0.0)[0].word_bonus == 0.0
     assert carrying.settings("ctc-beam", language_model=load(bundles.other))[0].lm_weight == 1.5
     without = {"language_model": None}
     assert carrying.settings("ctc-beam", **without)[0] == plain.settings("ctc-beam", **without)[0]
-    # Settings as decodes are handed them are whole.
+    # Decodes give settings of all names.
     search_settings = plain.settings("ctc-beam", beam=3)[0]
     assert carrying.settings(search_settings)[0] == search_settings
 
@@ -172,8 +172,9 @@ def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
     with pytest.raises(SystemExit):
         command.main(["--bundle", str(tuned), "--search", "ctc-beam", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())
-    assert "log-probability is added; default 1.5" in help_text and "makes outputs longer; default 0.5" in help_text
-    assert "no language model; default lm" in help_text
+    fields = searches()["ctc-beam"].settings.model_fields
+    for name, default in (("lm_weight", 1.5), ("word_bonus", 0.5), ("language_model", "lm")):
+        assert f"{fields[name].description}; default {default}" in help_text
 
 
 def test_a_weight_without_a_language_model_is_refused(bundles, tmp_path):
@@ -214,7 +215,7 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(b
 
 
 def test_an_engine_is_opened_for_a_systems_own_networks(bundles):
-    """What a bundle carries is handed over with a search, and a language model is no network."""
+    """The search takes the carried language model, which is no network."""
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason="needs the extra fast")
     carrying = Translator.load(bundles.carrying, device="cpu", engine="fast")
@@ -242,17 +243,17 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
         }
     )
     chosen = tmp_path / "chosen.json"
-    more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
-    run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
+    options = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
+    run_stage("choose_settings", ["--settings", choose, *common, *files, *options])
     assert read_json(chosen)["chosen"] == {"rescorer_weight": 9.0}
     words = ["--settings", json.dumps(search_settings), *common, *files, "--chosen", str(chosen)]
     run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
     assert (tmp_path / "dev.txt").read_text().splitlines() == by_weight[9.0]
-    more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
+    options = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
     command.main(
         [
             *common,
-            *more,
+            *options,
             "--rescorer",
             str(bundles.plain),
             "--search",
@@ -267,9 +268,9 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
 
 
 def test_ctranslate2_refuses_a_language_model():
-    more = [{"system": "teacher", "search": "beam", "beam": 4, "engine": "ctranslate2", "language_model": "lm"}]
+    decodes = [{"system": "teacher", "search": "beam", "beam": 4, "engine": "ctranslate2", "language_model": "lm"}]
     with pytest.raises(ConfigError, match="it takes no language_model"):
-        load_experiment("tatoeba", decodes=more)
+        load_experiment("tatoeba", decodes=decodes)
 
 
 def test_the_command_says_where_an_engine_does_not_compute(tiny_bundles, tmp_path, caplog, monkeypatch):
@@ -320,8 +321,8 @@ def test_an_arpa_file_of_the_users_serves(bundles, tiny, training_words, run_sta
     )
     run_stage("train", words(3))
     bundle = bundles.export(tmp_path / "bundle", tmp_path / "own/model.safetensors")
-    own, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
-    assert own.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
+    imported, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
+    assert imported.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
     assert refused("train", words(4)).fix == "set model.order to 3"
 
 
@@ -334,16 +335,16 @@ def test_the_command_writes_a_file_that_gives_the_same_model(
     assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
     model = load(bundles.lm).models["ngram"].scorer
     pieces = tiny.subwords.names()["target"]
-    again = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
-    assert again.left_out == 0 and again.absent == ()
+    arpa = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
+    assert arpa.left_out == 0 and arpa.absent == ()
     for row in range(len(tiny.dev)):
         sentence = tiny.dev.target(row).tolist()
-        assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-6)
+        assert arpa.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-6)
     # A system that starts from the file has the same weights, bit for bit.
     words = training_words("ngram", tmp_path / "own", settings=settings("ngram", {"order": 3}), initial=tmp_path / name)
     run_stage("train", words)
-    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", bundles.weights["lm"]))
-    assert own.keys() == trained.keys() and all(torch.equal(own[key], trained[key]) for key in own)
+    imported, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", bundles.weights["lm"]))
+    assert imported.keys() == trained.keys() and all(torch.equal(imported[key], trained[key]) for key in imported)
 
 
 def test_the_command_says_where_there_is_no_language_model(bundles, tmp_path):
@@ -366,9 +367,9 @@ def test_irstlm_reads_the_file_that_the_command_writes(bundles, tiny, tmp_path):
         words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True
     )
     (perplexity,) = re.findall(r" PP=([\d.]+)", process.stdout)
-    own = load(bundles.lm).models["ngram"].scorer.perplexity(sentences)
+    own_perplexity = load(bundles.lm).models["ngram"].scorer.perplexity(sentences)
     # It prints two decimals.
-    assert own == pytest.approx(float(perplexity), abs=0.006)
+    assert own_perplexity == pytest.approx(float(perplexity), abs=0.006)
 
 
 def test_a_file_that_lacks_subwords_is_warned_of(tiny, training_words, run_stage, caplog, tmp_path):
@@ -419,14 +420,14 @@ def test_bundles_carry_what_the_configuration_says(tmp_path):
         {"system": "ctc", "search": "ctc-beam", "beam": 7, "language_model": "other"},
         {"system": "ctc", "search": "ctc-greedy"},
     ]
-    other = {"family": "ngram", "preset": "3-gram"}
+    ngram = {"family": "ngram", "preset": "3-gram"}
     unused = dict.fromkeys(("lvm", "score", "energy"))
-    content = {"experiment": "smoke", "systems": {"other": other, **unused}, "decodes": decodes, "analyses": {}}
+    content = {"experiment": "smoke", "systems": {"other": ngram, **unused}, "decodes": decodes, "analyses": {}}
     content["analyses"] = dict.fromkeys(("marginal", "tokens", "lengths", "samples", "latent_space"))
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
-    done = snakemake("bundles", "--dry-run", "--printshellcmds", "--configfile", "mine.yaml", folder=tmp_path)
-    assert done.returncode == 0, done.stderr + done.stdout
-    (command,) = re.findall(r"stages\.export_bundle .*systems/ctc/.*", done.stdout + done.stderr)
+    completed = snakemake("bundles", "--dry-run", "--printshellcmds", "--configfile", "mine.yaml", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr + completed.stdout
+    (command,) = re.findall(r"stages\.export_bundle .*systems/ctc/.*", completed.stdout + completed.stderr)
     assert " --roles language_model=results/smoke/systems/lm/seed-1/model.safetensors " in command
 
 

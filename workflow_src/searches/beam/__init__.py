@@ -31,7 +31,7 @@ class BeamSettings(SearchSettings):
         Field(None, description="the system whose probabilities of words are added; none: no language model")
     )
     lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
-        0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
+        0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "")] = (
         Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
@@ -40,7 +40,7 @@ class BeamSettings(SearchSettings):
         None,
         ge=0,
         allow_inf_nan=False,
-        description="times the rescorer's score is added to a hypothesis's own; none: the rescorer's alone",
+        description="weight of the rescorer's score, added to a hypothesis's own; none: the rescorer's alone",
     )
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
@@ -48,16 +48,15 @@ class BeamSettings(SearchSettings):
 def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
     """Operations: model and rescorer read the source once, and every hypothesis."""
     networks = [weights[role] for role in (MODEL, RESCORER) if role in weights]
-    each = (network["encoder"] + settings.beam * (network["decoder"] + network["output"]) for network in networks)
-    return 2.0 * length * sum(each)
+    return 2.0 * length * sum(n["encoder"] + settings.beam * (n["decoder"] + n["output"]) for n in networks)
 
 
 def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:
     """Bytes of a beam: vocabulary scores and best continuations of each hypothesis, and one layer's keys and values,
     twice while they are reordered."""
     continuations = min(2 * settings.beam, sizes.vocabulary)
-    each = 8 * sizes.vocabulary + 16 * continuations + 16 * sizes.length * sizes.dim
-    return sizes.sentences * settings.beam * each
+    per_hypothesis = 8 * sizes.vocabulary + 16 * continuations + 16 * sizes.length * sizes.dim
+    return sizes.sentences * settings.beam * per_hypothesis
 
 
 def label(settings: BeamSettings) -> str:

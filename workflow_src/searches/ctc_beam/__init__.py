@@ -38,10 +38,10 @@ class CtcBeamSettings(SearchSettings):
         None, description="the system whose probabilities of words are added; none: no language model"
     )
     lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
-        0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
+        0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"
     )
     word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(
-        0.0, allow_inf_nan=False, description="added for each subword: more makes outputs longer"
+        0.0, allow_inf_nan=False, description="added for each subword; larger values make outputs longer"
     )
     min_ratio: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
@@ -59,9 +59,9 @@ class CtcBeamSettings(SearchSettings):
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
     )
     temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", only_with="draws")] = Field(
-        0.1, ge=0, allow_inf_nan=False, description="of draws: times the prior's deviation is added to its mean"
+        0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
-    search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="of the draws")
+    search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="seed of the draws")
 
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:

@@ -205,7 +205,7 @@ def prefix_beam(
 ) -> list[Output]:
     """(score, output) of the best prefixes after all slots, best first, at most `width`.
 
-    Scores are log p(y|x), relative to the best symbol of every slot, plus the scores of words. Continuations with a score
+    Scores are log p(y|x), relative to the best symbol of every slot, plus scores of words. Continuations whose score is
     more than `threshold` below the best of their slot are dropped.
     """
     prefixes = Prefixes(word_scores)

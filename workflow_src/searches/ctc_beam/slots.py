@@ -104,6 +104,6 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
     ends = counts.sum(1).cumsum()
     by_sentence = (counts, lengths.astype(np.int64), np.split(ids, ends)[:-1], np.split(logs, ends)[:-1], bases)
     return [
-        _whole(Row(own[:length], words, values, float(base)))
-        for own, length, words, values, base in zip(*by_sentence, strict=True)
+        _whole(Row(slot_counts[:length], words, values, float(base)))
+        for slot_counts, length, words, values, base in zip(*by_sentence, strict=True)
     ]

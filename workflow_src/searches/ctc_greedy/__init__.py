@@ -9,7 +9,9 @@ from workflow_src.spec import ALIGNED, MODEL, Look, Option, Role, Search, Search
 
 class CtcGreedySettings(SearchSettings):
     blank_penalty: Annotated[float, Option(tune=True, part="-blank{:g}")] = Field(
-        0.0, allow_inf_nan=False, description="taken off the logit of the blank: more makes outputs longer"
+        0.0,
+        allow_inf_nan=False,
+        description="subtracted from the logit of the blank; larger values make outputs longer",
     )
 
 

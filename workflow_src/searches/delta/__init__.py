@@ -26,7 +26,7 @@ class DeltaSettings(SearchSettings):
     @model_validator(mode="after")
     def _stops_for_one_reason(self):
         if self.stop_unchanged and self.stop_threshold is not None:
-            problem = "stop_unchanged says, too, when a sentence stops"
+            problem = "stop_unchanged stops sentences too"
             raise ConfigError("stop_threshold", self.stop_threshold, problem=problem, hint="remove one of the two")
         return self
 

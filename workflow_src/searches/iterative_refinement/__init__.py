@@ -52,12 +52,12 @@ class IterativeRefinementSettings(SearchSettings):
     @model_validator(mode="after")
     def _fixed_passes_need_no_patience(self):
         if self.stop == "fixed" and self.patience > 1:
-            hint = "remove it, or say stop: adaptive"
+            hint = "remove it, or set stop: adaptive"
             raise ConfigError("patience", self.patience, problem="stop is fixed", hint=hint)
         # The default is allowed with any number of passes.
         if self.patience > 1 and self.patience >= self.passes:
             problem = f"of {self.passes} passes at most {self.passes - 1} repeat the one before"
-            raise ConfigError("patience", self.patience, problem=problem, hint="say fewer, or stop: fixed")
+            raise ConfigError("patience", self.patience, problem=problem, hint="lower it, or set stop: fixed")
         return self
 
 

@@ -30,8 +30,8 @@ class MaskPredictPass(nn.Module):
         super().__init__()
         self.model, self.settings = model, settings
 
-    def forward(self, source: Tensor, after: Watch | None = None) -> tuple[Tensor, Tensor]:
-        """`after` is called with the subwords and their mask after every pass."""
+    def forward(self, source: Tensor, after_pass: Watch | None = None) -> tuple[Tensor, Tensor]:
+        """`after_pass` is called with the subwords and their mask after every pass."""
         model, settings = self.model, self.settings
         memory = model.encode(source)
         if settings.length_beam == 1:
@@ -40,7 +40,7 @@ class MaskPredictPass(nn.Module):
             lengths = model.length.likely(memory, settings.length_beam, settings.lengthening).flatten()
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if settings.length_beam > 1 else contextlib.nullcontext():
-            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations, after)
+            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations, after_pass)
         return model.output(symbols, mask), mean_chance(chances, mask)
 
 

@@ -13,9 +13,9 @@ class NpdSettings(SearchSettings):
         5, ge=1, description="draws of the latents from the prior"
     )
     temperature: Annotated[float, Option(tune=True, part="-temperature{:g}")] = Field(
-        0.1, ge=0, allow_inf_nan=False, description="times the prior's deviation is added to its mean"
+        0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
-    search_seed: int = Field(1, ge=0, lt=2**31, description="of the draws")
+    search_seed: int = Field(1, ge=0, lt=2**31, description="seed of the draws")
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
         None, description="the system that ranks outputs; none: the model's mean log-probability"
     )
