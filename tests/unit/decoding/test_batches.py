@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 class Echo:
-    """A search that gives back the words of its source, their sum as score; remembers the batches it saw."""
+    """A search that returns the words of its source with their sum as score, and records its batches."""
 
     def __init__(self, steps: bool = False, traces: int = 0):
         self.batches: list[list[int]] = []

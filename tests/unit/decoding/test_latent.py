@@ -25,8 +25,8 @@ def network(search: str):
     return refiner(search) if search in ("score", "energy") else None
 
 
-def run(model, source, search, steps, **more):
-    return translate_batch(model, source, search, steps, refiner=network(search), **more)
+def run(model, source, search, steps, **options):
+    return translate_batch(model, source, search, steps, refiner=network(search), **options)
 
 
 class PriorAsPosterior:
@@ -52,15 +52,15 @@ class Field:
 
 @torch.no_grad()
 def naive(model, source, search, steps, step_size=1.0, end=False):
-    """One sentence, by the algorithms as written; with `end` there is one more latent, and end symbols are put out."""
+    """One sentence, by the algorithms as written; with `end` there is one more latent, and outputs have end symbols."""
     memory = model.encode(source)
-    length, first = int(model.predict_lengths(memory)) + end, 2 if end else 3
+    length, first_symbol = int(model.predict_lengths(memory)) + end, 2 if end else 3
     mask = torch.ones(1, length, dtype=torch.bool)
     z = model.prior(memory, mask)[0]
     outputs = []
     for step in range(steps + 1):
         logits = model.decode(memory, z, mask)
-        outputs.append([int(row[first:].argmax()) + first for row in logits[0]])
+        outputs.append([int(row[first_symbol:].argmax()) + first_symbol for row in logits[0]])
         if step == steps:
             break
         if search == "delta":
@@ -72,17 +72,17 @@ def naive(model, source, search, steps, step_size=1.0, end=False):
 
 @pytest.mark.parametrize("search, steps", SEARCHES)
 def test_translations_are_those_of_the_algorithm_one_sentence_at_a_time(model, batch, search, steps):
-    """Padding and the other sentences of a batch change nothing, and every step is as the papers have it."""
-    together = run(model, batch.source, search, steps, trace=True)
+    """Padding and the other sentences of a batch change nothing, and every step is that of the papers."""
+    batched = run(model, batch.source, search, steps, trace=True)
     wider = run(model, padded(batch).source, search, steps)
-    assert wider.tokens == together.tokens
-    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
+    assert wider.tokens == batched.tokens
+    assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
     for row in range(4):
         single = one(batch, row).source
         alone = run(model, single, search, steps)
-        assert alone.tokens[0] == together.tokens[row]
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
-        assert [step[row] for step in together.traces] == naive(model, single, search, steps)
+        assert alone.tokens[0] == batched.tokens[row]
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-12)
+        assert [step[row] for step in batched.traces] == naive(model, single, search, steps)
 
 
 def without_ends(rows):
@@ -91,22 +91,22 @@ def without_ends(rows):
 
 @pytest.mark.parametrize("search, steps", SEARCHES)
 def test_end_symbols_are_dropped_wherever_they_stand_and_delta_reads_them(batch, search, steps):
-    """Against the algorithm one sentence at a time, which keeps them; padding and company change nothing."""
+    """Against the algorithm for one sentence, which keeps end symbols; padding and other sentences change nothing."""
     model = ending()
-    together = run(model, batch.source, search, steps, trace=True)
+    batched = run(model, batch.source, search, steps, trace=True)
     wider = run(model, padded(batch).source, search, steps)
-    assert wider.tokens == together.tokens
-    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
-    kept = []
+    assert wider.tokens == batched.tokens
+    assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
+    outputs = []
     for row in range(4):
         single = one(batch, row).source
-        kept.append(naive(model, single, search, steps, end=True))
-        assert [step[row] for step in together.traces] == without_ends(kept[-1])
+        outputs.append(naive(model, single, search, steps, end=True))
+        assert [step[row] for step in batched.traces] == without_ends(outputs[-1])
         alone = run(model, single, search, steps)
-        assert alone.tokens[0] == together.tokens[row]
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
-    # Words behind an end symbol, and latents that put out nothing at all or no end symbol, would test less.
-    assert any(EOS in words[:-1] and words[-1] != EOS for words in (step for steps in kept for step in steps))
+        assert alone.tokens[0] == batched.tokens[row]
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-12)
+    # The test needs words behind an end symbol, and outputs with end symbols.
+    assert any(EOS in words[:-1] and words[-1] != EOS for words in (step for steps in outputs for step in steps))
 
 
 def test_a_position_may_stay_empty_and_so_may_all(batch):
@@ -157,8 +157,8 @@ def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, s
         with torch.no_grad():
             z, lengths = model.prior(memory, mask)[0], []
             while len(lengths) < most and (not lengths or lengths[-1] >= threshold):
-                before, z = z, step(z)
-                lengths.append(float((z - before).norm(dim=-1).mean()))
+                previous, z = z, step(z)
+                lengths.append(float((z - previous).norm(dim=-1).mean()))
         steps = len(lengths)
         assert output.steps[row] == steps
         plain = run(model, single, search, steps)
@@ -186,7 +186,7 @@ def test_traces_begin_at_the_prior_mean_and_end_at_the_translation(model, batch,
 
 
 def test_refinement_changes_some_translation(model, batch):
-    """Else the tests above would compare equal things."""
+    """Otherwise the tests above would compare equal outputs."""
     plain = run(model, batch.source, "prior-mean", 0).tokens
     for search in ("delta", "score", "energy"):
         assert run(model, batch.source, search, 3, step_size=30.0).tokens != plain, search
@@ -220,7 +220,7 @@ def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
 
 @pytest.mark.parametrize("step_size", [0.25, 0.5, 1.0])
 def test_gradient_steps_follow_an_analytic_field(step_size):
-    """With s = centre - z, what is left of the distance after L steps is (1 - step_size) ** L of it."""
+    """With s = centre - z, the distance after L steps is (1 - step_size) ** L times the first one."""
     z, centre = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     step = gradient_step(Field(centre), None, None, step_size)
     for steps in (0, 1, 5):

@@ -48,21 +48,21 @@ def by_dictionaries(sentences, order: int):
         marked = (BOS, *sentence, EOS)
         for n in range(1, order + 1):
             counts[n].update(marked[i : i + n] for i in range(len(marked) - n + 1))
-    before = collections.defaultdict(set)
+    predecessors = collections.defaultdict(set)
     for n in range(2, order + 1):
         for gram in counts[n]:
-            before[gram[1:]].add(gram[0])
+            predecessors[gram[1:]].add(gram[0])
     adjusted = {order: dict(counts[order])}
     for n in range(1, order):
-        adjusted[n] = {g: c if g[0] == BOS else len(before[g]) for g, c in counts[n].items()}
+        adjusted[n] = {g: c if g[0] == BOS else len(predecessors[g]) for g, c in counts[n].items()}
     adjusted[1] = {g: c for g, c in adjusted[1].items() if g != (BOS,)}
 
     def discount(n: int, count: int) -> float:
-        of = collections.Counter(adjusted[n].values())
-        if not all(of[i] for i in (1, 2, 3)):
+        counts_of_counts = collections.Counter(adjusted[n].values())
+        if not all(counts_of_counts[i] for i in (1, 2, 3)):
             return min(count, 3) * 0.5
-        share = of[1] / (of[1] + 2 * of[2])
-        discounts = [i - (i + 1) * share * of[i + 1] / of[i] for i in (1, 2, 3)]
+        share = counts_of_counts[1] / (counts_of_counts[1] + 2 * counts_of_counts[2])
+        discounts = [i - (i + 1) * share * counts_of_counts[i + 1] / counts_of_counts[i] for i in (1, 2, 3)]
         return (
             discounts[min(count, 3) - 1] if all(0 < d <= i for i, d in enumerate(discounts, 1)) else min(count, 3) * 0.5
         )
@@ -74,9 +74,9 @@ def by_dictionaries(sentences, order: int):
         total = sum(follow.values())
         if not total:
             return shorter
-        left = sum(discount(n, c) for c in follow.values()) / total
-        own = follow.get((*history, word), 0)
-        return (max(own - discount(n, own), 0) if own else 0) / total + left * shorter
+        backoff = sum(discount(n, c) for c in follow.values()) / total
+        count = follow.get((*history, word), 0)
+        return (max(count - discount(n, count), 0) if count else 0) / total + backoff * shorter
 
     return probability
 
@@ -110,19 +110,19 @@ def test_a_small_text_has_the_probabilities_worked_out_by_hand():
     alone = {c: F(5, 21), b: F(79, 420), EOS: F(9, 28), UNK: F(4, 105)}
     for word, expected in alone.items():
         assert math.exp(model.tables[0].logp[word]) == pytest.approx(float(expected), abs=1e-12)
-    left = {a: F(53, 126), b: F(16, 35), d: F(1, 28)}
-    for word, expected in left.items():
+    backoffs = {a: F(53, 126), b: F(16, 35), d: F(1, 28)}
+    for word, expected in backoffs.items():
         assert math.exp(model.tables[0].backoff[word]) == pytest.approx(float(expected), abs=1e-12)
     after = {
-        (a, c): F(8, 63) + left[a] * alone[c],
-        (a, UNK): left[a] * alone[UNK],
-        (b, b): left[b] * alone[b],
-        (d, EOS): F(27, 28) + left[d] * alone[EOS],
-        # Nothing of its own is known after an unknown word.
+        (a, c): F(8, 63) + backoffs[a] * alone[c],
+        (a, UNK): backoffs[a] * alone[UNK],
+        (b, b): backoffs[b] * alone[b],
+        (d, EOS): F(27, 28) + backoffs[d] * alone[EOS],
+        # After an unknown word there are no counts.
         (UNK, c): alone[c],
     }
-    for (before, word), expected in after.items():
-        assert math.exp(model.step((1, before), word)[0]) == pytest.approx(float(expected), abs=1e-12)
+    for (context, word), expected in after.items():
+        assert math.exp(model.step((1, context), word)[0]) == pytest.approx(float(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -152,21 +152,21 @@ def test_arpa_files_keep_every_probability(tmp_path):
     write_arpa(model, tmp_path / "model.arpa", PIECES)
     (tmp_path / "model.arpa.gz").write_bytes(gzip.compress((tmp_path / "model.arpa").read_bytes()))
     for name in ("model.arpa", "model.arpa.gz"):
-        again = read_arpa(tmp_path / name, IDS, SIZE)
-        assert again.left_out == 0 and again.absent == ()
+        read = read_arpa(tmp_path / name, IDS, SIZE)
+        assert read.left_out == 0 and read.absent == ()
         for sentence in text(20, seed=2):
-            assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-7)
+            assert read.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-7)
 
 
 def test_words_that_the_subwords_lack_are_left_out_of_a_file(tmp_path):
     write_arpa(counted(text(), 2), tmp_path / "model.arpa", PIECES)
     fewer = {word: i for word, i in IDS.items() if i != 6}
-    again = read_arpa(tmp_path / "model.arpa", fewer, SIZE)
+    read = read_arpa(tmp_path / "model.arpa", fewer, SIZE)
     lines = (tmp_path / "model.arpa").read_text(encoding="utf-8").splitlines()
-    assert again.left_out == sum("w6" in line for line in lines) > 0
+    assert read.left_out == sum("w6" in line for line in lines) > 0
     # As probable as an unknown word.
     unknown = next(float(line.split("\t")[0]) for line in lines if "\t<unk>" in line)
-    assert again.model.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
+    assert read.model.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
 
 
 def arpa_text(grams: dict[tuple[str, ...], tuple[float, float]]) -> str:
@@ -203,10 +203,10 @@ def test_a_pruned_file_keeps_its_probabilities(tmp_path, seed):
     grams = {(word,): (-generator.random() - 0.5, -generator.random()) for word in ("<s>", "</s>", "<unk>", *words)}
     for n, share in ((2, 0.3), (3, 0.2), (4, 0.1)):
         for start in ("<s>", *words):
-            for rest in itertools.product(words, repeat=n - 1):
+            for others in itertools.product(words, repeat=n - 1):
                 if generator.random() < share:
-                    grams[(start, *rest)] = (-generator.random(), -generator.random())
-                    grams[(*rest, "</s>")] = (-generator.random(), 0.0)
+                    grams[(start, *others)] = (-generator.random(), -generator.random())
+                    grams[(*others, "</s>")] = (-generator.random(), 0.0)
     inner = [gram for gram in grams if len(gram) > 2]
     assert any(gram[1:] not in grams for gram in inner) and any(gram[:-1] not in grams for gram in inner)
     (tmp_path / "pruned.arpa").write_text(arpa_text(grams), encoding="utf-8")
@@ -216,12 +216,12 @@ def test_a_pruned_file_keeps_its_probabilities(tmp_path, seed):
     for sentence in sentences:
         ids = [IDS[word] for word in sentence]
         assert arpa.model.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-11)
-    # And written again, with what was added.
+    # And written again, with the added n-grams.
     write_arpa(arpa.model, tmp_path / "again.arpa", PIECES)
-    again = read_arpa(tmp_path / "again.arpa", IDS, SIZE).model
+    read = read_arpa(tmp_path / "again.arpa", IDS, SIZE).model
     for sentence in sentences[:20]:
         ids = [IDS[word] for word in sentence]
-        assert again.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-6)
+        assert read.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-6)
 
 
 def test_what_a_file_without_an_unknown_word_lacks_has_kenlms_probability(tmp_path):
@@ -288,15 +288,15 @@ def test_a_probability_of_0_is_the_least_there_is(tmp_path):
 
 def test_a_gzipped_file_that_is_damaged_is_refused(tmp_path):
     write_arpa(counted(text(), 3), tmp_path / "model.arpa.gz", PIECES)
-    whole = (tmp_path / "model.arpa.gz").read_bytes()
-    middle = len(whole) // 2
-    wrong_checksum = whole[:-8] + bytes(4) + whole[-4:]
-    for content in (whole[:middle], whole[:-4], wrong_checksum, b"no gzip"):
+    valid = (tmp_path / "model.arpa.gz").read_bytes()
+    middle = len(valid) // 2
+    wrong_checksum = valid[:-8] + bytes(4) + valid[-4:]
+    for content in (valid[:middle], valid[:-4], wrong_checksum, b"no gzip"):
         (tmp_path / "model.arpa.gz").write_bytes(content)
         with pytest.raises(ArtifactError, match=r"model\.arpa\.gz .* whole gzipped file; "):
             read_arpa(tmp_path / "model.arpa.gz", IDS, SIZE)
-    # Where a line is wrong before the checksum is read, that is told.
-    (tmp_path / "model.arpa.gz").write_bytes(whole[:middle] + bytes(8) + whole[middle + 8 :])
+    # A wrong line before the checksum is reported first.
+    (tmp_path / "model.arpa.gz").write_bytes(valid[:middle] + bytes(8) + valid[middle + 8 :])
     with pytest.raises(ArtifactError):
         read_arpa(tmp_path / "model.arpa.gz", IDS, SIZE)
 
@@ -337,13 +337,13 @@ def test_perplexity_is_that_of_irstlm(tmp_path):
 
 
 def test_a_language_model_keeps_nothing_of_what_it_is_asked():
-    """Searches remember what they were told; a second memory of the same would grow beside theirs."""
+    """Searches cache its results; a second cache here would grow too."""
     text = np.arange(4, 16)
     model = estimate(text, np.array([0, 6, 12]), 20, 3)
 
     def sizes() -> dict[str, int]:
         return {name: len(value) for name, value in vars(model).items() if hasattr(value, "__len__")}
 
-    before = sizes()
+    sizes_before = sizes()
     model.log_probability(text.tolist())
-    assert sizes() == before and CACHED <= 2**17
+    assert sizes() == sizes_before and CACHED <= 2**17

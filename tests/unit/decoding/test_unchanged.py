@@ -1,4 +1,4 @@
-"""Stopping where the output stands still: results of all steps, step counts of the first that changed nothing."""
+"""Stopping at the first step that does not change the output: results are those of all steps."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ def first_unchanged(trace) -> int:
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
     model, source = MODELS[kind](), batch().source
-    whole = translate_batch(model, source, "delta", MOST, trace=True)
+    unstopped = translate_batch(model, source, "delta", MOST, trace=True)
     stopped = translate_batch(model, source, "delta", MOST, trace=True, stop_unchanged=True)
-    assert stopped.tokens == whole.tokens and stopped.traces == whole.traces
-    assert stopped.scores == pytest.approx(whole.scores, abs=1e-12)
+    assert stopped.tokens == unstopped.tokens and stopped.traces == unstopped.traces
+    assert stopped.scores == pytest.approx(unstopped.scores, abs=1e-12)
     if kind != "lvm with end symbols":
         # There, end symbols may move and leave the words alone.
-        assert stopped.steps == [first_unchanged([step[row] for step in whole.traces]) for row in range(6)]
-    # Sentences that stop at different steps, and some that moved at all, or nothing is tested.
-    assert len(set(stopped.steps)) > 1 and whole.traces[0] != whole.tokens
+        assert stopped.steps == [first_unchanged([step[row] for step in unstopped.traces]) for row in range(6)]
+    # The test needs sentences that stop at different steps, and some that change.
+    assert len(set(stopped.steps)) > 1 and unstopped.traces[0] != unstopped.tokens
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_batching_and_padding_change_nothing(kind):
-    model, pairs_of = MODELS[kind](), batch()
-    together = translate_batch(model, pairs_of.source, "delta", MOST, stop_unchanged=True)
-    wider = translate_batch(model, padded(pairs_of).source, "delta", MOST, stop_unchanged=True)
-    assert (wider.tokens, wider.steps) == (together.tokens, together.steps)
+    model, sentences = MODELS[kind](), batch()
+    batched = translate_batch(model, sentences.source, "delta", MOST, stop_unchanged=True)
+    wider = translate_batch(model, padded(sentences).source, "delta", MOST, stop_unchanged=True)
+    assert (wider.tokens, wider.steps) == (batched.tokens, batched.steps)
     for row in range(6):
-        alone = translate_batch(model, one(pairs_of, row).source, "delta", MOST, stop_unchanged=True)
-        assert (alone.tokens[0], alone.steps[0]) == (together.tokens[row], together.steps[row])
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+        alone = translate_batch(model, one(sentences, row).source, "delta", MOST, stop_unchanged=True)
+        assert (alone.tokens[0], alone.steps[0]) == (batched.tokens[row], batched.steps[row])
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-12)
 
 
 def test_no_sentence_takes_more_than_the_most():
     stopped = translate_batch(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
-    whole = translate_batch(lanmt(seed=3), batch().source, "delta", 1, trace=True)
-    assert stopped.steps == [1] * 6 and stopped.tokens == whole.tokens and stopped.traces == whole.traces
+    unstopped = translate_batch(lanmt(seed=3), batch().source, "delta", 1, trace=True)
+    assert stopped.steps == [1] * 6 and stopped.tokens == unstopped.tokens and stopped.traces == unstopped.traces
 
 
 def test_other_steps_stop_too_where_they_leave_the_output_alone():
-    """Along a learned direction the next step might change it: what is counted is the first that did not."""
+    """Along a learned direction a later step might change the output: the first step without a change counts."""
     model, network, source = lvm(seed=2), refiner("score"), batch().source
-    whole = translate_batch(model, source, "score", MOST, 0.5, network, trace=True)
+    unstopped = translate_batch(model, source, "score", MOST, 0.5, network, trace=True)
     stopped = translate_batch(model, source, "score", MOST, 0.5, network, stop_unchanged=True)
     for row in range(6):
-        trace = [step[row] for step in whole.traces]
+        trace = [step[row] for step in unstopped.traces]
         assert stopped.steps[row] == first_unchanged(trace) and stopped.tokens[row] == trace[stopped.steps[row]]
 
 
@@ -79,7 +79,7 @@ def test_without_scores_they_are_nothing():
 def test_settings_say_it_once():
     settings = searches()["delta"].settings
     assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
-    # Tables tell what is on by its name.
+    # Names of rows show the setting.
     assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
     with pytest.raises(ConfigError) as refused:
         settings.checked({"steps": 3, "stop_unchanged": True, "stop_threshold": 0.1})

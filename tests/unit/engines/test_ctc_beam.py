@@ -41,10 +41,10 @@ def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_rati
     logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
     expected = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
     actual = rows_of_tensors(logits, slots, min_ratio, True)
-    for row, parts in zip(actual, expected, strict=True):
-        assert all(map(np.array_equal, row[:3], parts))
+    for row, arrays in zip(actual, expected, strict=True):
+        assert all(map(np.array_equal, row[:3], arrays))
     best = logits.log_softmax(-1).amax(-1)
-    sums = [float(own[:count].sum()) for own, count in zip(best, slots, strict=True)]
+    sums = [float(sentence_best[:count].sum()) for sentence_best, count in zip(best, slots, strict=True)]
     assert [row.base for row in actual] == pytest.approx(sums, abs=1e-4)
     assert all(row.base == 0 for row in rows_of_tensors(logits, slots, min_ratio, False))
 
@@ -56,8 +56,10 @@ def test_compiled_code_finds_the_same_symbols(min_ratio):
     pytest.importorskip("numba", reason="needs the extra fast")
     chosen = beam_of(BLANK, CtcBeamSettings(), None).probable
     assert chosen is not probable
-    for row, own in zip(rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), expected, strict=True):
-        assert all(map(np.array_equal, row[:3], own))
+    for row, arrays in zip(
+        rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), expected, strict=True
+    ):
+        assert all(map(np.array_equal, row[:3], arrays))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def language_model():
 
 
 class Carried:
-    """What a search takes for a system that is a language model."""
+    """A system whose `scorer` is a language model."""
 
     def __init__(self, scorer):
         self.scorer = scorer
@@ -97,19 +99,21 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
     for beam, min_ratio, threshold, with_model in itertools.product(
         (1, 3, 20), (0.0, 0.05, 0.5), (None, 2.0), (False, True)
     ):
-        more = {"language_model": "lm", "lm_weight": 0.4} if with_model else {}
-        settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **more)
+        fields = {"language_model": "lm", "lm_weight": 0.4} if with_model else {}
+        settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **fields)
         networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})
         with torch.no_grad():
             expected = run(networks, pad(SOURCES, eos=True), settings)
-        together = engine.translate(SOURCES, settings, True, networks)
-        parts = [engine.translate([source], settings, True, networks) for source in SOURCES]
-        assert together.tokens == [part.tokens[0] for part in parts] == expected.tokens
-        assert together.candidates == [part.candidates[0] for part in parts] == expected.candidates
-        assert together.scores == pytest.approx(expected.scores, abs=1e-4)
-        assert [part.scores[0] for part in parts] == pytest.approx(expected.scores, abs=1e-4)
-        for own, other in zip(together.ranked(), expected.ranked(), strict=True):
-            assert [score for score, _ in own] == pytest.approx([score for score, _ in other], abs=1e-4)
-            assert {tuple(words) for _, words in own} == {tuple(words) for _, words in other}
+        batched = engine.translate(SOURCES, settings, True, networks)
+        singles = [engine.translate([source], settings, True, networks) for source in SOURCES]
+        assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens
+        assert batched.candidates == [single.candidates[0] for single in singles] == expected.candidates
+        assert batched.scores == pytest.approx(expected.scores, abs=1e-4)
+        assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
+        for actual_pairs, expected_pairs in zip(batched.ranked(), expected.ranked(), strict=True):
+            assert [score for score, _ in actual_pairs] == pytest.approx(
+                [score for score, _ in expected_pairs], abs=1e-4
+            )
+            assert {tuple(words) for _, words in actual_pairs} == {tuple(words) for _, words in expected_pairs}
     assert len(exports) == 2
     assert len({word for row in expected.tokens for word in row}) > 1

@@ -29,7 +29,7 @@ def sentences(count: int, generator: torch.Generator, longest: int = 11) -> list
 
 
 def taught(joint: bool, norm: str, updates: int = 150) -> Transformer:
-    """A small model with a deep encoder that has begun to learn a substitution cipher: sure of some words only."""
+    """A small model with a deep encoder after a few updates on a substitution cipher: certain of some words only."""
     torch.manual_seed(0)
     size = SOURCE if joint else TARGET
     config = TransformerConfig(**MODEL, norm=norm, encoder_layers=3, decoder_layers=1)
@@ -44,7 +44,7 @@ def taught(joint: bool, norm: str, updates: int = 150) -> Transformer:
         loss.backward()
         optimiser.step()
     with torch.no_grad():
-        # What is never put out has no probability left in a model that is trained to the end.
+        # In a trained model, symbols that are never output have a probability close to 0.
         model.output_bias[[PAD, BOS]] = -30.0
     return model.eval()
 
@@ -54,9 +54,9 @@ def pieces(model: Transformer) -> dict[str, list[str]]:
     return {side: [f"▁{i}" for i in range(size)] for side, size in sizes.items()}
 
 
-def engine_of(model: Transformer, folder, **more) -> ctranslate2.Engine:
+def engine_of(model: Transformer, folder, **options) -> ctranslate2.Engine:
     write_model(model, pieces(model), folder)
-    return ctranslate2.Engine(folder, pieces(model), model.config.max_positions, **more)
+    return ctranslate2.Engine(folder, pieces(model), model.config.max_positions, **options)
 
 
 def own(model: Transformer, sources, beam, penalty=1.0, ratio=2.0):
@@ -74,7 +74,7 @@ def exported(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """A model that knows nothing yet, and an engine of it with two workers."""
+    """An untrained model, and an engine of it with two workers."""
     model = taught(True, "pre", updates=0)
     return model, engine_of(model, tmp_path_factory.mktemp("quick"), inter_threads=2)
 
@@ -85,23 +85,23 @@ def test_tokens_and_scores_are_ours_on_500_sentences(exported):
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
         hypotheses, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
         cut = set(engine.cut)
-        whole = [i for i in range(500) if i not in cut]
-        # The model ends nearly all of its sentences itself, and in different words: the comparison says something.
-        assert len(whole) > 470 and len(set(map(tuple, ours.tokens))) > 300
+        uncut = [i for i in range(500) if i not in cut]
+        # The model ends nearly all of its sentences itself, in different words, so that the comparison is meaningful.
+        assert len(uncut) > 470 and len(set(map(tuple, ours.tokens))) > 300
         # Greedy search has nothing to choose where a limit cuts.
-        compared = range(500) if beam == 1 else whole
+        compared = range(500) if beam == 1 else uncut
         assert [hypotheses.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
-        assert [hypotheses.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
+        assert [hypotheses.scores[i] for i in uncut] == pytest.approx([ours.scores[i] for i in uncut], abs=1e-4)
 
 
 def test_batches_and_order_change_nothing(exported):
     _, engine = exported
     sources = [[], *sentences(30, torch.Generator().manual_seed(3)), []]
-    together = engine.search(sources, 4, batch=64)
-    assert together.tokens[0] == together.tokens[-1] == [] and together.scores[0] == 0
+    batched = engine.search(sources, 4, batch=64)
+    assert batched.tokens[0] == batched.tokens[-1] == [] and batched.scores[0] == 0
     for batch in (1, 7):
-        assert engine.search(sources, 4, batch=batch).tokens == together.tokens
-    assert engine.search(sources[::-1], 4).tokens == together.tokens[::-1]
+        assert engine.search(sources, 4, batch=batch).tokens == batched.tokens
+    assert engine.search(sources[::-1], 4).tokens == batched.tokens[::-1]
     assert engine.search(sources, 4, scored=False).scores == [0.0] * len(sources)
 
 

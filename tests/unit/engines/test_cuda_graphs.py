@@ -27,8 +27,8 @@ CPU = torch.device("cpu")
 
 def chosen(engine: str, device: str, family: str, precision: str = "float32"):
     declared = registry.families()[family]
-    mode, one = choose_mode(engine, device, precision, declared, registry.searches_of(declared))
-    return mode, one.name if one else None
+    mode, declared_engine = choose_mode(engine, device, precision, declared, registry.searches_of(declared))
+    return mode, declared_engine.name if declared_engine else None
 
 
 def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
@@ -112,10 +112,10 @@ def test_translations_are_those_of_dynamic_shapes(name):
     engine, sources = CapturedPasses(models, CPU), sentences()
     expected = eager(models, sources, settings)
     for size in (1, 3, 40):
-        parts = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
-        assert [row for part in parts for row in part.tokens] == expected.tokens
+        batches = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
+        assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
         if expected.steps:
-            assert [count for part in parts for count in part.steps] == expected.steps
+            assert [count for hypotheses in batches for count in hypotheses.steps] == expected.steps
     assert len({tuple(row) for row in expected.tokens}) > 8
     # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
     assert len(engine._programs) <= 9
@@ -127,9 +127,11 @@ def test_scores_are_those_of_dynamic_shapes(name):
     engine, sources = CapturedPasses(models, CPU), sentences(12)
     expected = eager(models, sources, settings, scored=True)
     for size in (1, 12):
-        parts = [engine.translate(sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
-        assert [row for part in parts for row in part.tokens] == expected.tokens
-        assert [score for part in parts for score in part.scores] == pytest.approx(expected.scores, abs=1e-9)
+        batches = [engine.translate(sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
+        assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
+        assert [score for hypotheses in batches for score in hypotheses.scores] == pytest.approx(
+            expected.scores, abs=1e-9
+        )
     assert len(set(expected.scores)) > 6
     # Without scores, a program of its own.
     assert engine.translate(sources, settings).tokens == expected.tokens
@@ -145,7 +147,7 @@ def test_programs_read_no_values(name):
     )
     with width_of(16):
         outputs = meta_pass.module(torch.full((4, 16), 5, device="meta"))
-    assert all(part.is_meta for part in outputs)
+    assert all(output.is_meta for output in outputs)
 
 
 class Counted(Program):
@@ -168,7 +170,7 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
     assert len(expected[order[0]]) < len(expected[order[-1]])
     for i in (*order, *order):
         assert engine.translate([sources[i]], settings).tokens == [expected[i]]
-    # The narrower ones are gone.
+    # Narrower programs are deleted.
     assert len(engine._programs) == 1 and 1 < Counted.instances <= len({len(row) for row in expected})
 
 
@@ -179,8 +181,8 @@ def test_a_program_is_made_once_for_its_shapes():
     for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
         engine.translate([source], settings)
     assert len(engine._programs) == 1
-    other = settings.model_copy(update={"blank_penalty": 3.0})
-    assert engine.translate([[5, 6, 7]], other).tokens == eager(models, [[5, 6, 7]], other).tokens
+    other_settings = settings.model_copy(update={"blank_penalty": 3.0})
+    assert engine.translate([[5, 6, 7]], other_settings).tokens == eager(models, [[5, 6, 7]], other_settings).tokens
     assert len(engine._programs) == 2
 
 
@@ -198,7 +200,7 @@ def test_the_longest_sentences_fit(end):
 
 
 def counted(seed: int):
-    """A language model of random text, as a search takes it."""
+    """A system with a language model of random text."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, 9, 60)
     scorer = estimate(draw.integers(3, 10, lengths.sum()), np.cumsum([0, *lengths]), 11, 3)
@@ -207,24 +209,24 @@ def counted(seed: int):
 
 @torch.no_grad()
 def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
-    """Each of its own networks counts, whatever was there before; settings that change no graph share one."""
+    """Results depend on the given networks, not on earlier ones; settings that change no graph share one."""
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
     engine, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
-    beside = [
+    role_networks = [
         {LM: counted(1)},
         {LM: counted(2)},
         {LM: counted(1), RESCORER: transformer(target_size=11)},
         {RESCORER: transformer(target_size=11, seed=3)},
     ]
     outputs = []
-    for others, weight in itertools.product(beside, (0.5, 3.0)):
-        settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(others, "other"))
-        networks = {MODEL: model, **others}
+    for other_networks, weight in itertools.product(role_networks, (0.5, 3.0)):
+        settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(other_networks, "other"))
+        networks = {MODEL: model, **other_networks}
         expected = run(networks, pad(sources, eos=True), settings, scored=False)
         for size in (1, 12):
-            parts = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
-            assert [row for part in parts for row in part.tokens] == expected.tokens
-            assert [row for part in parts for row in part.candidates] == expected.candidates
+            batches = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
+            assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
+            assert [row for hypotheses in batches for row in hypotheses.candidates] == expected.candidates
         outputs.append(expected.tokens)
     assert (
         outputs[0] != outputs[1] != outputs[3] and outputs[0] != outputs[2] != outputs[4] and outputs[4] != outputs[6]

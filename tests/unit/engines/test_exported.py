@@ -157,10 +157,10 @@ def settings():
     return registry.searches()["collapse"].settings(blank=5)
 
 
-def graphs(models, folder, **more):
+def graphs(models, folder, **options):
     from workflow_src.engines.exported import ExportedGraphs
 
-    return ExportedGraphs(models, 1, folder=folder, **more)
+    return ExportedGraphs(models, 1, folder=folder, **options)
 
 
 def sentences(number: int = 30, size: int = 40) -> list[list[int]]:
@@ -189,12 +189,12 @@ def engine(model, folder, settings):
 def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine, model, settings):
     sources = sentences()
     expected = eager(model, sources, settings)
-    together = engine.translate(sources, settings, True)
-    alone = [engine.translate([source], settings, True) for source in sources]
-    assert together.tokens == [one.tokens[0] for one in alone] == expected.tokens
-    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
-    # Something was collapsed, and not everything.
+    batched = engine.translate(sources, settings, True)
+    singles = [engine.translate([source], settings, True) for source in sources]
+    assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens
+    assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-5)
+    # Some outputs were collapsed, but not all.
     lengths = [2 * len(source) + 2 for source in sources]
     assert 0 < sum(map(len, expected.tokens)) < sum(lengths)
 
@@ -207,9 +207,12 @@ def test_graphs_are_exported_once_for_all_processes(engine, model, folder, setti
         raise AssertionError("exported again")
 
     monkeypatch.setattr(onnx_export, "export", never)
-    other = graphs({"upsampler": model}, folder)
-    assert other.ready(settings, True)
-    assert other.translate([[7, 8, 9]], settings, True).tokens == engine.translate([[7, 8, 9]], settings, True).tokens
+    second_engine = graphs({"upsampler": model}, folder)
+    assert second_engine.ready(settings, True)
+    assert (
+        second_engine.translate([[7, 8, 9]], settings, True).tokens
+        == engine.translate([[7, 8, 9]], settings, True).tokens
+    )
 
 
 @pytest.mark.graphs
@@ -247,9 +250,9 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     hypotheses = engine.translate(sources, settings, False)
     assert hypotheses.tokens == [engine.translate([source], settings, False).tokens[0] for source in sources]
     expected = eager(model, sources, settings).tokens
-    same = np.mean([a == b for a, b in zip(hypotheses.tokens, expected, strict=True)])
+    equal_share = np.mean([a == b for a, b in zip(hypotheses.tokens, expected, strict=True)])
     # Without VNNI instructions, 8-bit products may overflow.
-    assert same < 1 and (same > 0.1 or not int8_is_safe())
+    assert equal_share < 1 and (equal_share > 0.1 or not int8_is_safe())
     content = onnx.load_from_string(engine._path(engine._key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
@@ -267,9 +270,9 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
 
     joined = export({MODEL: model}, settings, True, True, True)
     monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda _graph: None)
-    parts = export({MODEL: model}, settings, True, True, True)
-    assert b"QAttention" in joined and b"QAttention" not in parts
-    sessions = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in (joined, parts)]
+    separate = export({MODEL: model}, settings, True, True, True)
+    assert b"QAttention" in joined and b"QAttention" not in separate
+    sessions = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in (joined, separate)]
     for source in sentences(20):
         ids = np.array([[*source, EOS]])
         for actual, expected in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
@@ -302,19 +305,19 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
 @pytest.mark.graphs
 @pytest.mark.parametrize(("search", "steps"), [("delta", 1), ("score", 2)])
 def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
-    more = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
-    network = lvm(length_pooling="attention", layers=1, encoder_layers=1, **more)
+    fields = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
+    network = lvm(length_pooling="attention", layers=1, encoder_layers=1, **fields)
     pair = network, refiner("score", layers=1, positions=False)
-    models = dict(zip(("lvm", "score"), (part.float() for part in pair), strict=True))
+    models = dict(zip(("lvm", "score"), (network_part.float() for network_part in pair), strict=True))
     size = {} if search == "delta" else {"step_size": 0.5}
     settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
     engine, sources = graphs(models, tmp_path), sentences(20, 13)
     expected = translate_batch(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
     )
-    together = engine.translate(sources, settings, True)
-    assert together.tokens == expected.tokens and together.steps == expected.steps
-    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
+    batched = engine.translate(sources, settings, True)
+    assert batched.tokens == expected.tokens and batched.steps == expected.steps
+    assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
     # Graphs of single sentences have no padding.
     assert [engine.translate([source], settings, True).tokens[0] for source in sources[:8]] == expected.tokens[:8]
 
@@ -351,25 +354,25 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     ranked(engine, one_pass, [[7, 8], [9]])
     # Nothing of the rescorer is computed eagerly.
     monkeypatch.setattr(type(rescorer), "log_probabilities", None)
-    together = ranked(engine, one_pass, sources)
-    alone = [ranked(engine, one_pass, [source]) for source in sources]
-    assert together.tokens == [one.tokens[0] for one in alone] == expected.tokens
-    assert together.scores == pytest.approx(expected.scores, abs=1e-5)
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
-    assert together.candidates == expected.candidates and max(expected.candidates) > 1
+    batched = ranked(engine, one_pass, sources)
+    singles = [ranked(engine, one_pass, [source]) for source in sources]
+    assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens
+    assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-5)
+    assert batched.candidates == expected.candidates and max(expected.candidates) > 1
 
 
 @pytest.mark.graphs
 def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
     model, _, settings = one_pass
     engine = graphs({"nat": model}, ranking_graphs)
-    other = transformer(13, 13, seed=3, encoder_layers=1, decoder_layers=1).float()
+    other_rescorer = transformer(13, 13, seed=3, encoder_layers=1, decoder_layers=1).float()
     first = ranked(engine, one_pass, [[7, 8, 9]])
-    before = set(ranking_graphs.glob("*.onnx"))
-    second = ranked(engine, (model, other, settings), [[7, 8, 9]])
+    earlier_graphs = set(ranking_graphs.glob("*.onnx"))
+    second = ranked(engine, (model, other_rescorer, settings), [[7, 8, 9]])
     assert first.scores != second.scores
     assert ranked(engine, one_pass, [[7, 8, 9]]) == first
-    assert len(set(ranking_graphs.glob("*.onnx")) - before) == 1
+    assert len(set(ranking_graphs.glob("*.onnx")) - earlier_graphs) == 1
 
 
 @pytest.mark.graphs
@@ -377,32 +380,34 @@ def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pa
     # The graph for a rescorer computes no scores where nobody asks for any.
     model = inat(13, 13, seed=4, encoder_layers=1, layers=1).float()
     search = registry.searches()["iterative-refinement"]
-    own, ranked_by = (search.settings(passes=1, lengths=3, **more) for more in ({}, {"rescorer": "teacher"}))
+    without_rescorer, ranked_by = (
+        search.settings(passes=1, lengths=3, **fields) for fields in ({}, {"rescorer": "teacher"})
+    )
     networks, sources = {MODEL: model}, sentences(8, 13)
     rescored = networks | {"rescorer": one_pass[1]}
     graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
-        expected = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
+        expected = registry.import_object(search.run)(networks, pad(sources, eos=True), without_rescorer, False)
     engine = graphs({"inat": model}, ranking_graphs)
-    actual = [engine.translate([source], own, False, networks) for source in sources]
-    assert [one.tokens[0] for one in actual] == expected.tokens
-    assert [one.scores[0] for one in actual] == pytest.approx(expected.scores, abs=1e-5)
+    actual = [engine.translate([source], without_rescorer, False, networks) for source in sources]
+    assert [single.tokens[0] for single in actual] == expected.tokens
+    assert [single.scores[0] for single in actual] == pytest.approx(expected.scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
 def test_a_graph_without_scores_is_not_taken_for_one_that_ranks(name):
     search = registry.searches()[name]
-    graph = lambda **more: search.graph(search.settings(**more))  # noqa: E731
+    graph = lambda **fields: search.graph(search.settings(**fields))  # noqa: E731
     assert graph(rescorer="one") == graph(rescorer="another") != graph()
 
 
 @pytest.mark.graphs
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
     engine, sources = graphs({"nat": one_pass[0]}, tmp_path, int8=True), sentences(6, 13)
-    together = ranked(engine, one_pass, sources)
-    alone = [ranked(engine, one_pass, [source]) for source in sources]
-    assert together.tokens == [one.tokens[0] for one in alone]
-    assert together.scores == [one.scores[0] for one in alone]
+    batched = ranked(engine, one_pass, sources)
+    singles = [ranked(engine, one_pass, [source]) for source in sources]
+    assert batched.tokens == [single.tokens[0] for single in singles]
+    assert batched.scores == [single.scores[0] for single in singles]
 
 
 def test_what_has_no_program_is_not_served():
@@ -460,18 +465,18 @@ def test_products_are_shared_joined_and_turned_without_changing_what_they_give()
         nodes += [node("MatMul", ["x", f"w{weight}"], [f"p{i}"]), node("Add", [f"p{i}", f"b{weight}"], [f"s{i}"])]
     nodes += [node("MatMul", ["s2", "t"], ["y0"]), node("Relu", ["s1"], ["y1"]), node("Sub", ["s0", "s2"], ["y2"])]
     model, x = graph_of(nodes, constants, ["x"], ["y0", "y1", "y2"]), draw.normal(size=(2, 5, 4)).astype(np.float32)
-    before = computed(model, x)
+    expected_outputs = computed(model, x)
     onnx_export.turn_constants(model.graph)
     onnx_export.share_products(model.graph)
     onnx_export.join_products(model.graph)
     kinds = [node.op_type for node in model.graph.node]
     assert sorted(kinds) == ["Add", "MatMul", "MatMul", "Relu", "Split", "Sub"]
-    for actual, expected in zip(computed(model, x), before, strict=True):
+    for actual, expected in zip(computed(model, x), expected_outputs, strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_a_matrix_that_two_products_share_is_turned_once():
-    """As a length head that every refinement step asks: its weights stand once in the graph."""
+    """Like a length head in every refinement step: its weights are in the graph once."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
@@ -480,8 +485,8 @@ def test_a_matrix_that_two_products_share_is_turned_once():
     random = np.random.default_rng(0)
     weight, bias = random.normal(size=(7, 3)).astype(np.float32), random.normal(size=7).astype(np.float32)
     nodes = [
-        helper.make_node("Gemm", [name, "weight", *more], [f"out_{name}"], f"gemm_{name}", transB=1)
-        for name, more in (("a", ["bias"]), ("b", []))
+        helper.make_node("Gemm", [name, "weight", *bias_names], [f"out_{name}"], f"gemm_{name}", transB=1)
+        for name, bias_names in (("a", ["bias"]), ("b", []))
     ]
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in ("a", "b")]
     outs = [helper.make_tensor_value_info(f"out_{name}", TensorProto.FLOAT, [1, 7]) for name in ("a", "b")]
@@ -560,6 +565,6 @@ def test_what_one_operator_would_compute_otherwise_stays_in_parts(changes):
     from workflow_src.engines.onnx_narrow import narrow_attention
 
     model = packed(**changes)
-    before = [node.op_type for node in model.graph.node]
+    operators = [node.op_type for node in model.graph.node]
     narrow_attention(model.graph)
-    assert [node.op_type for node in model.graph.node] == before
+    assert [node.op_type for node in model.graph.node] == operators

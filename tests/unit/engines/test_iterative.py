@@ -34,15 +34,15 @@ def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
     engine = open_networks({"inat": network}, "fast", torch.device("cpu"))
     with torch.no_grad():
         expected = registry.import_object(search.run)(networks, SOURCE, settings)
-    alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == expected.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
-    assert [one.steps[0] for one in alone] == expected.steps == [fields["passes"]] * 4
+    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
+    assert [single.steps[0] for single in singles] == expected.steps == [fields["passes"]] * 4
     if settings.lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)
-        assert together.steps == expected.steps
+        batched = engine.translate(LINES, settings, True, networks)
+        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
+        assert batched.steps == expected.steps
 
 
 def test_a_stop_that_depends_on_values_has_no_graph():

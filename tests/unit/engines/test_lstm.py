@@ -31,7 +31,7 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     preset = yaml.safe_load(family.presets.read_text(encoding="utf-8"))["miniature"]
     torch.manual_seed(4)
     sizes = {"source": SIZE, "target": SIZE, "joint": True}
-    # Two layers on each side: the second reads what both directions of the first put out.
+    # Two layers on each side: the second reads the outputs of both directions of the first.
     network = build(family.name, preset | {"source_layers": 2, "target_layers": 2, "max_length_difference": 4}, sizes)
     network = lively(network, 4, 0.3).float()
     with torch.no_grad():
@@ -43,11 +43,11 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
         expected = registry.import_object(search.run)({MODEL: network}, SOURCE, settings)
     assert len({len(row) for row in expected.tokens}) > 1 and len({word for row in expected.tokens for word in row}) > 3
     engine = open_networks({"tagger": network}, "fast", torch.device("cpu"))
-    alone = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]
-    assert [one.tokens[0] for one in alone] == expected.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-5)
+    singles = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-5)
     if lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        together = engine.translate(LINES, settings, True, {MODEL: network})
-        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-5)
+        batched = engine.translate(LINES, settings, True, {MODEL: network})
+        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-5)
     assert len(list(tmp_path.rglob("*.onnx"))) == (2 if lengths > 1 else 1)

@@ -44,32 +44,32 @@ def our_own(networks, settings):
     ],
 )
 def test_outputs_and_scores_are_those_of_our_own_code(fields, open_engine, graphs, rescorer):
-    before = set(graphs.rglob("*.onnx"))
+    earlier_graphs = set(graphs.rglob("*.onnx"))
     model, settings = cmlm(SIZE, SIZE, seed=38, **SMALL).float(), SEARCH.settings(**fields)
     networks = {MODEL: model} | ({"rescorer": rescorer} if "rescorer" in fields else {})
     assert registry.engines()["onnxruntime"].serves(registry.families()["cmlm"], SEARCH, settings) is None
     expected, engine = our_own(networks, settings), open_engine(model)
-    # What later passes change is seen.
+    # Later passes change outputs.
     assert expected.tokens != our_own(networks, settings.model_copy(update={"iterations": 1})).tokens
-    alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == expected.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
+    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
     if settings.length_beam > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)
+        batched = engine.translate(LINES, settings, True, networks)
+        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
         return
     # All passes share the weights: of each feed-forward layer there is one matrix.
     import onnx
 
-    (path,) = set(graphs.rglob("*.onnx")) - before
+    (path,) = set(graphs.rglob("*.onnx")) - earlier_graphs
     shapes = [sorted(tensor.dims) for tensor in onnx.load(path).graph.initializer]
     assert shapes.count([16, 24]) == 2 * (model.config.encoder_layers + model.config.layers)
 
 
 @pytest.mark.graphs
 def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
-    """Rounding changes words of random weights, and the large products only: lengths stay."""
+    """Only large products are rounded, so words may change with random weights, but not lengths."""
     model, settings = (
         cmlm(64, 64, seed=5, dim=32, feed_forward=64, **SMALL).float(),
         SEARCH.settings(iterations=3, length_beam=1),
@@ -79,4 +79,4 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
     assert [len(row) for row in hypotheses.tokens] == [len(row) for row in expected.tokens]
     assert hypotheses.scores == pytest.approx(expected.scores, abs=0.3) and hypotheses.scores != expected.scores
     # Sentences are computed one at a time; their lists of hypotheses are put together too.
-    assert [own[0] for own in hypotheses.ranked()] == [*zip(hypotheses.scores, hypotheses.tokens, strict=True)]
+    assert [pairs[0] for pairs in hypotheses.ranked()] == [*zip(hypotheses.scores, hypotheses.tokens, strict=True)]

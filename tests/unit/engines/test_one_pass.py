@@ -55,9 +55,9 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     with torch.no_grad():
         expected = registry.import_object(search.run)(networks, SOURCE, settings)
     assert len({word for row in expected.tokens for word in row}) > 1
-    alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == expected.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
+    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
     if case in TOGETHER:
-        together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)
+        batched = engine.translate(LINES, settings, True, networks)
+        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Where ONNX Runtime computes searches, and where it does not."""
+"""Conditions under which ONNX Runtime computes searches."""
 
 from __future__ import annotations
 

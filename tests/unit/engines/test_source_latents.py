@@ -1,4 +1,4 @@
-"""Searches of latents that say lengths in ONNX Runtime, against our own code: each step has a length of its own."""
+"""Searches with latents that determine lengths in ONNX Runtime, against our own code: every step has its own length."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     with torch.no_grad():
         expected = registry.import_object(search.run)(networks, SOURCE, settings)
     assert len({word for row in expected.tokens for word in row}) > 1
-    alone = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [one.tokens[0] for one in alone] == expected.tokens
-    assert [one.scores[0] for one in alone] == pytest.approx(expected.scores, abs=1e-4)
+    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
     if case == "score":
         # Graphs of several sentences, which have padding, are others.
-        together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-4)
+        batched = engine.translate(LINES, settings, True, networks)
+        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
 
 
 def test_a_search_that_stops_by_itself_has_no_fixed_graph():

@@ -1,4 +1,4 @@
-"""Best symbols at lengths that are given, and the best of several: against the plain search, and one by one."""
+"""Best symbols at given lengths, and the best of several lengths, against the plain search and one by one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
     model, settings = MODELS[kind](), ArgmaxSettings()
     plain = run({MODEL: model}, SOURCE, settings)
     predicted = model.length.predict(model.encode(SOURCE))
-    same = at_lengths({MODEL: model}, SOURCE, settings, predicted)
-    assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
+    at_predicted = at_lengths({MODEL: model}, SOURCE, settings, predicted)
+    assert at_predicted.tokens == plain.tokens and at_predicted.scores == pytest.approx(plain.scores, abs=1e-12)
     lengths = torch.tensor([2, 5, 1, 7])
     # Candidates that a search ranks are not asked for.
     hypotheses = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), lengths)
@@ -47,14 +47,14 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
 def test_of_several_lengths_the_best_by_the_length_penalty_wins(kind):
     model, longest = MODELS[kind](), []
     lengths = model.length.likely(model.encode(SOURCE), 4)
-    every = [at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(), lengths[:, k]) for k in range(4)]
+    by_length = [at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(), lengths[:, k]) for k in range(4)]
     for penalty in (0.0, 1.0, 3.0):
         hypotheses = run({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
         for row in range(4):
             scores = {
                 # The mean is over symbols; of these models none is dropped.
-                tuple(one.tokens[row]): one.scores[row] * len(one.tokens[row]) / len(one.tokens[row]) ** penalty
-                for one in every
+                tuple(h.tokens[row]): h.scores[row] * len(h.tokens[row]) / len(h.tokens[row]) ** penalty
+                for h in by_length
             }
             best = max(scores, key=scores.__getitem__)
             assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(
@@ -69,14 +69,14 @@ def test_refined_outputs_of_several_lengths_are_ranked_alike():
     model, penalty = MODELS["iterative"](), 3.0
     memory = model.encode(SOURCE)
     lengths = model.length.likely(memory, 4)
-    every = [run_passes(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
+    by_length = [run_passes(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
     settings = IterativeRefinementSettings(passes=3, lengths=4, length_penalty=penalty)
     for stop in ("fixed", "adaptive"):
         hypotheses = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
         for row in range(4):
-            scores = [float(gains[row]) * int(lengths[row, k]) ** (1 - penalty) for k, (_, gains) in enumerate(every)]
+            scores = [float(by_length[k][1][row]) * int(lengths[row, k]) ** (1 - penalty) for k in range(4)]
             best = max(range(4), key=scores.__getitem__)
-            assert hypotheses.tokens[row] == every[best][0][row, : lengths[row, best]].tolist()
+            assert hypotheses.tokens[row] == by_length[best][0][row, : lengths[row, best]].tolist()
             assert hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-12)
     plain = refine({MODEL: model}, SOURCE, settings.model_copy(update={"length_penalty": 1.0}))
     assert plain.tokens != hypotheses.tokens

@@ -33,13 +33,13 @@ def longest(monkeypatch):
 
 @pytest.fixture(params=AUTOREGRESSIVE)
 def family(request) -> str:
-    """Every family with `encode` and `start`: searches know no more of them."""
+    """Every family with `encode` and `start`, which is all that searches need."""
     return request.param
 
 
-def peaked(family: str, seed: int, size: int = V, **more):
+def peaked(family: str, seed: int, size: int = V, **options):
     """A model whose probabilities are far from even."""
-    model = AUTOREGRESSIVE[family](13, size, seed=seed, **more)
+    model = AUTOREGRESSIVE[family](13, size, seed=seed, **options)
     with torch.no_grad():
         model.target_embedding.weight.mul_(3)
     return model
@@ -87,14 +87,14 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed, 
         assert hypotheses.scores[row] == pytest.approx(expected.max().item(), abs=1e-12)
         # All others too, in order.
         order = sorted(range(len(outputs)), key=lambda place: -float(expected[place]))
-        every = hypotheses.ranked()[row]
-        assert [score for score, _ in every] == pytest.approx([float(expected[place]) for place in order], abs=1e-12)
-        assert [tuple(words) for _, words in every[:9]] == [outputs[place] for place in order[:9]]
+        ranked = hypotheses.ranked()[row]
+        assert [score for score, _ in ranked] == pytest.approx([float(expected[place]) for place in order], abs=1e-12)
+        assert [tuple(words) for _, words in ranked[:9]] == [outputs[place] for place in order[:9]]
 
 
 @pytest.mark.parametrize("width", range(1, 2 * V + 2))
 def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width, family):
-    """Also where a beam is wider than the vocabulary, and where padding and start are what the model prefers."""
+    """Also where a beam is wider than the vocabulary, and where the model prefers padding and the start symbol."""
     longest(5)
     for seed in range(4):
         model = peaked(family, seed)
@@ -150,12 +150,12 @@ def test_greedy_takes_the_most_probable_word_every_time(family):
 def test_sentences_of_a_batch_do_not_influence_each_other(search, family, seed, settings):
     model = peaked(family, seed, size=11, **settings)
     batch = pairs([4, 1, 6, 2, 5, 5, 3, 9], [1] * 8)
-    together = search(model, batch.source)
-    assert len({len(words) for words in together.tokens}) > 2, "a test of sentences that end at different times"
+    batched = search(model, batch.source)
+    assert len({len(words) for words in batched.tokens}) > 2, "a test of sentences that end at different times"
     for row in range(8):
         alone = search(model, one(batch, row).source)
-        assert alone.tokens[0] == together.tokens[row]
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+        assert alone.tokens[0] == batched.tokens[row]
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-12)
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])

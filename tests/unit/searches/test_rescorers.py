@@ -27,9 +27,9 @@ SOURCE = BATCH.source
 OUTPUTS = [words for n in range(4) for words in itertools.product(range(3, V), repeat=n)]
 
 
-def one_pass(**more):
+def one_pass(**options):
     """Its vocabulary has the blank beside V subwords."""
-    return nat(V, V + 1, upsample=1.5, seed=3, **more)
+    return nat(V, V + 1, upsample=1.5, seed=3, **options)
 
 
 @torch.no_grad()
@@ -67,12 +67,14 @@ def test_a_ranked_list_is_sorted_by_brute_force(kind):
         actual = rescored(model, SOURCE, [dict.fromkeys(OUTPUTS, 0.0)] * 3)
     for row in range(3):
         right = expected_scores(model, one(BATCH, row).source)
-        able = [words for words in OUTPUTS if words in right]
-        assert [actual[row][words] for words in able] == pytest.approx([right[words] for words in able], abs=1e-9)
+        scorable = [words for words in OUTPUTS if words in right]
+        assert [actual[row][words] for words in scorable] == pytest.approx(
+            [right[words] for words in scorable], abs=1e-9
+        )
         ranked = sorted(OUTPUTS, key=actual[row].__getitem__, reverse=True)
-        assert ranked[: len(able)] == sorted(able, key=right.__getitem__, reverse=True)
-        # What no alignment gives comes last.
-        assert all(actual[row][words] == -math.inf for words in ranked[len(able) :])
+        assert ranked[: len(scorable)] == sorted(scorable, key=right.__getitem__, reverse=True)
+        # Outputs without an alignment come last.
+        assert all(actual[row][words] == -math.inf for words in ranked[len(scorable) :])
 
 
 def test_the_score_of_a_one_pass_model_is_its_loss():
@@ -92,12 +94,12 @@ def test_neither_batch_nor_padding_changes_a_score(kind):
     model = KINDS[kind][0]()
     candidates = [dict.fromkeys(OUTPUTS[row : row + 5], 0.0) for row in (0, 7, 1)]
     with torch.no_grad():
-        together = rescored(model, SOURCE, candidates)
+        batched = rescored(model, SOURCE, candidates)
         wider = rescored(model, padded(BATCH).source, candidates)
         for row in range(3):
             (alone,) = rescored(model, one(BATCH, row).source, [candidates[row]])
             for words, score in alone.items():
-                assert together[row][words] == pytest.approx(score, abs=1e-10)
+                assert batched[row][words] == pytest.approx(score, abs=1e-10)
                 assert wider[row][words] == pytest.approx(score, abs=1e-10)
 
 
@@ -129,16 +131,16 @@ def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatc
     hypotheses = run({"model": model, "rescorer": rescorer}, SOURCE, settings)
     for row in range(3):
         source = one(BATCH, row).source
-        own, other = word_by_word(model, source), right(rescorer, source)
+        beam_scores, rescorer_scores = word_by_word(model, source), right(rescorer, source)
         ranked = (
             {
-                words: other.get(words, -math.inf)
+                words: rescorer_scores.get(words, -math.inf)
                 if weight is None
-                else own[words] + weight * other.get(words, -math.inf)
+                else beam_scores[words] + weight * rescorer_scores.get(words, -math.inf)
                 for words in OUTPUTS
             }
             if weight != 0
-            else own
+            else beam_scores
         )
         best = max(ranked, key=ranked.__getitem__)
         assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-9)
@@ -210,16 +212,16 @@ def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
     ranked = rescored(rescorer, SOURCE, candidates)
     assert any(len(source) == 1 and source.size(1) < SOURCE.size(1) for source in sources)
     assert all((source != 0).any(0).all() for source in sources)
-    whole = [
+    batched = [
         rescored(rescorer, SOURCE[row][SOURCE[row] != 0][None], candidates[row : row + 1])[0]
         for row in range(len(SOURCE))
     ]
-    for one_of, other in zip(ranked, whole, strict=True):
-        assert one_of == pytest.approx(other, abs=1e-9)
+    for scores, expected in zip(ranked, batched, strict=True):
+        assert scores == pytest.approx(expected, abs=1e-9)
 
 
 class Counted:
-    """A rescorer that says how many outputs it was asked about."""
+    """A rescorer that counts scored outputs."""
 
     def __init__(self, model):
         self.model, self.config, self.count = model, model.config, 0
@@ -248,22 +250,22 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
 @torch.no_grad()
 def test_latent_search_asks_about_different_outputs_alone():
     network, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
-    every = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
+    scored_always = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
     assert rescorer.count == 3
     hypotheses = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
-    assert rescorer.count == 3 and hypotheses.tokens == every.tokens
+    assert rescorer.count == 3 and hypotheses.tokens == scored_always.tokens
 
 
 def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
-    """As candidates do that are too long for it; the other sentences are ranked."""
+    """Its candidates keep their scores, like candidates that are too long; the other sentences are ranked."""
     sentences = pairs([7, 2], [1, 1], (V, V)).source
     outputs = OUTPUTS[5:9]
-    own = [dict(zip(outputs, (-1.0, -2.0, -3.0, -4.0), strict=True)) for _ in range(2)]
+    candidates = [dict(zip(outputs, (-1.0, -2.0, -3.0, -4.0), strict=True)) for _ in range(2)]
     small = transformer(V, V, seed=2, max_positions=7)
     for weight in (None, 0.5):
-        actual = rescored(small, sentences, own, weight)
-        assert actual[0] == own[0]
+        actual = rescored(small, sentences, candidates, weight)
+        assert actual[0] == candidates[0]
         expected = word_by_word(small, sentences[1:, :3], outputs)
         for words in outputs:
-            ranked = expected[words] if weight is None else own[1][words] + weight * expected[words]
+            ranked = expected[words] if weight is None else candidates[1][words] + weight * expected[words]
             assert actual[1][words] == pytest.approx(ranked, rel=1e-4)

@@ -34,7 +34,7 @@ SEVERAL = [
 
 @pytest.fixture(scope="module")
 def bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
-    """The miniature systems, and a one-pass system that has begun to learn."""
+    """The miniature systems, and a one-pass system after a few updates."""
     folder = tmp_path_factory.mktemp("nat")
     run_stage("train", training_words("nat", folder, max_steps=4, validate_every=4))
     run_stage("export_bundle", export_words(folder / "model.safetensors", None, folder / "bundle"))
@@ -56,8 +56,8 @@ def test_sentences_of_a_line_are_translated_one_by_one(translators, family):
     assert translator.translate(lines) == ["", translation, second, f"{translation}\n\n{translation}"]
     assert translator.translate(lines, batch=1) == translator.translate(lines)
     line = " ".join(LINE.split())
-    whole, normalised = (translator.translate([line], **how) for how in ({"split": False}, {"normalised": True}))
-    assert whole == normalised != translator.translate([line])
+    unsplit, normalised = (translator.translate([line], **how) for how in ({"split": False}, {"normalised": True}))
+    assert unsplit == normalised != translator.translate([line])
 
 
 @pytest.mark.parametrize("family", ["transformer", "lvm", "nat"])
@@ -71,8 +71,8 @@ def test_what_is_too_long_is_cut_and_named_by_its_line(translators, tiny, family
     assert record.args[1] == 12 and record.args[3] == 59 < record.args[2]
     pieces = cut(Part(0, "", long), lambda text: len(tiny.subwords.encode_source([text])[0]) <= 59)
     assert record.args[4] == len(pieces) > 2
-    parts = translator.translate([piece.text for piece in pieces], split=False)
-    assert texts[1].replace(" ", "") == "".join(parts).replace(" ", "")
+    translations = translator.translate([piece.text for piece in pieces], split=False)
+    assert texts[1].replace(" ", "") == "".join(translations).replace(" ", "")
 
 
 @pytest.mark.parametrize(("family", "settings"), SEVERAL, ids=str)
@@ -88,9 +88,9 @@ def test_the_first_of_several_is_the_translation(translators, family, settings):
         assert [line.text for line in translations] == plain
         assert [line.score for line in translations] == pytest.approx([line.score for line in scored])
         for line in translations:
-            scores = [one.score for one in line.hypotheses]
+            scores = [hypothesis.score for hypothesis in line.hypotheses]
             assert scores == sorted(scores, reverse=True) and 1 <= len(scores) <= count
-            assert len({one.text for one in line.hypotheses}) == len(scores)
+            assert len({hypothesis.text for hypothesis in line.hypotheses}) == len(scores)
     assert max(len(line.hypotheses) for line in translations) > 1
     # Sentences' scores, and their hypotheses, add up to those of the line.
     assert translations[4].score == pytest.approx(sum(line.score for line in translations[:3]))
@@ -103,11 +103,11 @@ def test_hypotheses_are_those_that_the_search_holds(translators):
     translator = translators["transformer"]
     settings, _ = translator.settings("beam", beam=3)
     ranked = translator.search_ids(translator.subwords.encode_source(SENTENCES), settings, ranked=True).ranked()
-    for own, line in zip(ranked, translator.translate(SENTENCES, settings, n_best=3), strict=True):
-        texts = dict.fromkeys(translator.text([tokens for _, tokens in own]))
-        assert [one.text for one in line.hypotheses] == list(texts)
-        pieces = {tuple(translator.subwords.pieces_target(tokens)): score for score, tokens in own}
-        assert all(pieces[one.subwords] == one.score for one in line.hypotheses)
+    for pairs, line in zip(ranked, translator.translate(SENTENCES, settings, n_best=3), strict=True):
+        texts = dict.fromkeys(translator.text([tokens for _, tokens in pairs]))
+        assert [hypothesis.text for hypothesis in line.hypotheses] == list(texts)
+        pieces = {tuple(translator.subwords.pieces_target(tokens)): score for score, tokens in pairs}
+        assert all(pieces[hypothesis.subwords] == hypothesis.score for hypothesis in line.hypotheses)
 
 
 @pytest.mark.parametrize("settings", [{"search": "ctc-greedy"}, {"search": "ctc-beam", "beam": 4}], ids=str)
@@ -116,24 +116,22 @@ def test_origins_point_into_the_subwords_of_the_line(translators, settings):
     several = {"n_best": 4} if "beam" in settings else {}
     *alone, line = translator.translate([*SENTENCES, LINE], **settings, **several, return_origins=True)
     starts = [0, len(alone[0].source), len(alone[0].source) + len(alone[1].source)]
-    expected = [
-        start + origin for start, one in zip(starts, alone, strict=True) for origin in one.hypotheses[0].origins
-    ]
+    expected = [start + origin for start, t in zip(starts, alone, strict=True) for origin in t.hypotheses[0].origins]
     assert list(line.hypotheses[0].origins) == expected and line.source[len(alone[0].source) - 1] == "</s>"
-    for one in [*alone, line]:
-        for hypothesis in one.hypotheses:
+    for translation in [*alone, line]:
+        for hypothesis in translation.hypotheses:
             assert len(hypothesis.origins) == len(hypothesis.subwords)
-            assert all(0 <= origin < len(one.source) for origin in hypothesis.origins)
+            assert all(0 <= origin < len(translation.source) for origin in hypothesis.origins)
     # Slots are in the order of the source.
-    assert all(list(h.origins) == sorted(h.origins) for one in alone for h in one.hypotheses)
-    one_by_one, together = (
+    assert all(list(h.origins) == sorted(h.origins) for translation in alone for h in translation.hypotheses)
+    singles, batched = (
         translator.translate(SENTENCES, **settings, return_origins=True, batch=batch) for batch in (1, 64)
     )
-    for one, other in zip(one_by_one, together, strict=True):
+    for single, translation in zip(singles, batched, strict=True):
         # Sums in other orders differ in their last bits.
-        score = other.hypotheses[0].score
-        assert one.hypotheses[0].score == pytest.approx(score, rel=1e-5)
-        assert dataclasses.replace(one, hypotheses=(dataclasses.replace(one.hypotheses[0], score=score),)) == other
+        (hypothesis,), score = single.hypotheses, translation.hypotheses[0].score
+        assert hypothesis.score == pytest.approx(score, rel=1e-5)
+        assert dataclasses.replace(single, hypotheses=(dataclasses.replace(hypothesis, score=score),)) == translation
 
 
 @pytest.mark.parametrize(
@@ -175,10 +173,12 @@ def test_the_command_writes_what_python_returns(bundles, translators, text, caps
     assert [line.split("\t", 1) for line in scored] == [[f"{line.score:.6f}", line.text] for line in expected]
     several = run(bundles["transformer"], *beam, "--n-best", 3, "--scores", capsys=capsys)
     assert several == [
-        f"{number}\t{one.score:.6f}\t{one.text}" for number, line in enumerate(expected, 1) for one in line.hypotheses
+        f"{number}\t{hypothesis.score:.6f}\t{hypothesis.text}"
+        for number, line in enumerate(expected, 1)
+        for hypothesis in line.hypotheses
     ]
-    whole = run(bundles["transformer"], *beam, "--no-split", capsys=capsys)
-    assert whole == translators["transformer"].translate(lines, search="beam", beam=4, split=False)
+    unsplit = run(bundles["transformer"], *beam, "--no-split", capsys=capsys)
+    assert unsplit == translators["transformer"].translate(lines, search="beam", beam=4, split=False)
 
 
 def test_lines_of_json_have_origins_where_the_search_knows_them(bundles, translators, text, capsys):
@@ -188,10 +188,14 @@ def test_lines_of_json_have_origins_where_the_search_knows_them(bundles, transla
     output_lines = run(bundles["nat"], *words, "--search", "ctc-beam", "--beam", 4, "--n-best", 2, capsys=capsys)
     for row, line in zip(map(json.loads, output_lines), expected, strict=True):
         assert (row["text"], row["score"], tuple(row["source"])) == (line.text, pytest.approx(line.score), line.source)
-        assert [tuple(one["origins"]) for one in row["hypotheses"]] == [one.origins for one in line.hypotheses]
-        assert [one["text"] for one in row["hypotheses"]] == [one.text for one in line.hypotheses]
-    (first, *_) = map(json.loads, run(bundles["lvm"], *words, capsys=capsys))
-    assert first["score"] < 0 and "origins" not in first["hypotheses"][0]
+        assert [tuple(hypothesis["origins"]) for hypothesis in row["hypotheses"]] == [
+            hypothesis.origins for hypothesis in line.hypotheses
+        ]
+        assert [hypothesis["text"] for hypothesis in row["hypotheses"]] == [
+            hypothesis.text for hypothesis in line.hypotheses
+        ]
+    (first_line, *_) = map(json.loads, run(bundles["lvm"], *words, capsys=capsys))
+    assert first_line["score"] < 0 and "origins" not in first_line["hypotheses"][0]
 
 
 def test_the_files_of_a_folder_are_translated_each_as_a_whole(bundles, translators, tmp_path, caplog):
@@ -204,12 +208,12 @@ def test_the_files_of_a_folder_are_translated_each_as_a_whole(bundles, translato
         lines = (folder / name).read_text().splitlines()
         assert (out / name).read_text().splitlines() == translators["lvm"].translate(lines)
     assert caplog.records[0].args[:2] == (f"{folder / 'deep/b.txt'}, ", 2)
-    # Files before one that cannot be read are whole, and nothing is left of it and later ones.
+    # Translations of earlier files are complete; there are none of the unreadable file and later ones.
     shutil.rmtree(out)
     (folder / "b.txt").write_bytes(b"der Hund\n\xff\n")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         run(bundles["lvm"], "--input", folder, "--output", out)
-    assert f"{folder / 'b.txt'}, line 2" in str(left.value.code)
+    assert f"{folder / 'b.txt'}, line 2" in str(exit_info.value.code)
     assert [str(path.relative_to(out)) for path in out.rglob("*")] == ["a.txt"]
 
 
@@ -225,7 +229,7 @@ def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypa
     words += ["--input", str(text), "--output", str(tmp_path / "out.txt")]
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, cwd=PROJECT, env=environment, timeout=120)
+    completed = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, cwd=PROJECT, env=environment, timeout=120)
     os.close(theirs)
     terminal_output = b""
     while not terminal_output.endswith(b"\x1b[2K"):
@@ -233,16 +237,24 @@ def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypa
             terminal_output += os.read(ours, 1 << 16)
         except OSError:
             break
-    assert (done.returncode, done.stdout) == (0, b"") and b"3/3" in terminal_output and b"lines" in terminal_output
+    assert (
+        (completed.returncode, completed.stdout) == (0, b"")
+        and b"3/3" in terminal_output
+        and b"lines" in terminal_output
+    )
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
-    # Colours in a pipe make no terminal of it.
+    # Forced colours do not make a pipe a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")
     run(bundles["lvm"], "--input", text, "--output", tmp_path / "out.txt")
     assert capfd.readouterr() == ("", "")
 
 
 def test_every_search_that_holds_several_says_how_many(translators):
-    """Whether a search can is what its declaration says: no list of names."""
-    able = {name for name, search in searches().items() if search.several}
-    assert {"beam", "ctc-beam", "npd", "latent-search"} <= able and not able & {"greedy", "ctc-greedy", "delta"}
+    """Declarations decide which searches hold several hypotheses, not a list of names."""
+    holding_several = {name for name, search in searches().items() if search.several}
+    assert {"beam", "ctc-beam", "npd", "latent-search"} <= holding_several and not holding_several & {
+        "greedy",
+        "ctc-greedy",
+        "delta",
+    }
     assert search_of(translators["transformer"].settings("beam", beam=7)[0]).several

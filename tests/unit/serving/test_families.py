@@ -21,7 +21,7 @@ SEARCHES = {
 
 
 def check(bundle, search, settings, folder):
-    """A sentence by itself, a batch and the command put out the same."""
+    """Single sentences, a batch and the command give the same translations."""
     translator = Translator.load(bundle, device="cpu", threads=1, engine="eager")
     outputs = translator.translate(LINES, search=search, **settings)
     assert outputs == [translator.translate([line], search=search, **settings)[0] for line in LINES]
@@ -54,15 +54,15 @@ def test_a_trained_system_translates(family, training_words, export_words, run_s
     run_stage("train", training_words(family, tmp_path / "model"))
     run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
     check(tmp_path / "bundle", *SEARCHES[family], tmp_path)
-    # Recurrent layers of taggers compute in float32 whatever is asked for, and say so.
+    # Recurrent layers of taggers compute in float32 in any precision, and report it.
     narrow = Translator.load(tmp_path / "bundle", device="cpu", precision="bfloat16", threads=1, engine="eager")
-    types = {one.dtype for model in narrow.models.values() for one in model.parameters()}
+    types = {parameter.dtype for model in narrow.models.values() for parameter in model.parameters()}
     assert narrow.precision == ("bfloat16" if torch.bfloat16 in types else "float32")
     assert (narrow.precision == "float32") == (family == "tagger")
 
 
 def test_weights_of_other_heads_are_not_continued(training_words, run_stage, refused, tmp_path):
-    """Heads shape no tensor: the network would be another with the same weights."""
+    """The number of heads shapes no tensor: a wrong one would load the same weights into another network."""
     run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words("cmlm", tmp_path / "start", max_steps=2, validate_every=2))
     weights, described = tmp_path / "start/model.safetensors", tmp_path / "start/config.json"
@@ -89,7 +89,7 @@ def test_a_network_that_learned_from_an_energy_translates_without_it(
     words = training_words(family, tmp_path / "model", initial=tmp_path / "start/model.safetensors")
     run_stage("train", [*words, "--roles", f"energy={tmp_path / 'energy/model.safetensors'}"])
     run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
-    own = load_tensors(tmp_path / "model/model.safetensors")
+    trained_weights = load_tensors(tmp_path / "model/model.safetensors")
     (bundled,) = (tmp_path / "bundle").glob("*.safetensors")
-    assert load_tensors(bundled).keys() == own.keys()
+    assert load_tensors(bundled).keys() == trained_weights.keys()
     check(tmp_path / "bundle", *search, tmp_path)

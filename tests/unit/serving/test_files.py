@@ -24,7 +24,7 @@ def test_a_file_or_standard_input_has_one_output(texts):
     assert inputs_and_outputs([], None) == [(STANDARD_INPUT, None)]
     assert inputs_and_outputs([], Path("x")) == [(STANDARD_INPUT, Path("x"))]
     assert inputs_and_outputs([texts / "a.txt"], None) == [(texts / "a.txt", None)]
-    # Whether it can be read shows when that is done.
+    # An unreadable file is an error only when it is read.
     assert inputs_and_outputs([Path("none")], texts / "x") == [(Path("none"), texts / "x")]
 
 

@@ -16,7 +16,7 @@ def lines(tiny):
 
 @pytest.fixture
 def seeming_gpu(monkeypatch):
-    """Where device auto means a GPU; whatever is moved to it fails."""
+    """A machine where device auto is a GPU, to which nothing can be moved."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
@@ -28,7 +28,7 @@ def opened(folder, device, settings):
 
 
 def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
-    """Also where ONNX Runtime could compute it: quality is that of our own code unless the decode says otherwise."""
+    """Also where ONNX Runtime could compute it: our own code decodes unless the decode names an engine."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
     for device in ("cpu", "auto" if not torch.cuda.is_available() else "cpu"):
         assert opened(tiny_bundles["lvm"], device, {})[1] == ("cpu", "float32", "eager")
@@ -37,7 +37,7 @@ def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
 @pytest.mark.parametrize(("compute_type", "mode"), [("float32", "fast"), ("int8", "fast-int8")])
 @pytest.mark.usefixtures("seeming_gpu")
 def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, compute_type, mode):
-    """There, device auto would mean captured graphs instead, and refuse 8 bits."""
+    """On a GPU, device auto would select captured graphs, which refuse 8 bits."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
     settings = {"engine": "onnxruntime", "compute_type": compute_type}
     translator, how = opened(tiny_bundles["lvm"], "auto", settings)
@@ -48,7 +48,7 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, comput
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
 @pytest.mark.usefixtures("seeming_gpu")
 def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
-    """Its tensors are handed over; and the decode says the engine, whatever device the other jobs of a run have."""
+    """The search takes its tensors; the decode selects the engine, on any device of the run's other jobs."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
@@ -99,7 +99,7 @@ def test_ctranslate2_computes_on_the_cpu_in_the_type_of_the_decode(exported, lin
 
 
 def test_float16_needs_a_gpu(exported):
-    """So device auto is not turned into cpu for it, and without a GPU it is refused."""
+    """Device auto does not become cpu for it, and without a GPU it is refused."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(ConfigError) as refused:

@@ -37,16 +37,16 @@ def test_training_starts_from_the_teacher_and_logs_what_it_measures(folders, tra
     untrained = {"max_steps": 1, "learning_rate": 1e-12, "warmup_steps": 0, "validate_every": 1}
     words = training_words("inat", tmp_path, initial=folders / "teacher/model.safetensors", **untrained)
     run_stage("train", words)
-    own, teacher = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, folders / "teacher"))
+    weights, teacher = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, folders / "teacher"))
     for name, tensor in teacher.items():
         for mine in {name, name.replace("decoder.", "refiner.", 1)}:
-            assert own[mine].allclose(tensor, atol=1e-6), mine
+            assert weights[mine].allclose(tensor, atol=1e-6), mine
 
 
 def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, capfd):
     assert read_json(folders / "bundle/bundle.json")["searches"] == [SEARCH, "argmax"]
-    first = translator.translate(LINES, search=SEARCH, passes=1, remove_repetitions="none")
-    assert first == translator.translate(LINES, search="argmax", remove_repetitions="none") and first[1] == ""
+    first_pass = translator.translate(LINES, search=SEARCH, passes=1, remove_repetitions="none")
+    assert first_pass == translator.translate(LINES, search="argmax", remove_repetitions="none") and first_pass[1] == ""
     eight = translator.translate(LINES, search=SEARCH, passes=8)
     assert eight == [translator.translate([line], search=SEARCH, passes=8)[0] for line in LINES]
     text = folders / "lines.de"
@@ -65,9 +65,9 @@ def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, cap
     ]
     command.main([*words, "--engine", "eager"])
     assert capfd.readouterr().out.splitlines() == eight
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([*words, "--stop", "sometimes"])
-    assert str(left.value.code).endswith("stop is 'sometimes'; allowed: adaptive, fixed.")
+    assert str(exit_info.value.code).endswith("stop is 'sometimes'; allowed: adaptive, fixed.")
 
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
@@ -75,6 +75,6 @@ def test_a_trace_begins_with_the_first_pass(translator, stop):
     traces = translator.trace(LINES, SEARCH, passes=3, stop=stop)
     assert all(len(texts) == 3 for texts in traces)
     for number in range(3):
-        kept = translator.translate(LINES, search=SEARCH, passes=number + 1, stop=stop, remove_repetitions="none")
-        assert [texts[number] for texts in traces] == kept
+        expected = translator.translate(LINES, search=SEARCH, passes=number + 1, stop=stop, remove_repetitions="none")
+        assert [texts[number] for texts in traces] == expected
     assert translator.trace(["", ""], SEARCH, passes=3, stop=stop) == [["", "", ""]] * 2

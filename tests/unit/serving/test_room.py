@@ -30,14 +30,14 @@ def _environment():
     return os.environ | {"PYTHONPATH": f"{project}:{project / 'tests'}", "OMP_NUM_THREADS": "1"}
 
 
-def settings_of(name, **more):
+def settings_of(name, **fields):
     kind = registry.searches()[name].settings
-    needed = {field: 1 for field, info in kind.model_fields.items() if kind.option(field).required}
-    return kind(**{**needed, **more})
+    required = {field: 1 for field, info in kind.model_fields.items() if kind.option(field).required}
+    return kind(**{**required, **fields})
 
 
 def test_every_setting_that_widens_a_search_is_declared():
-    """What `width` grows with is what `holds` says, and the memory grows with it too."""
+    """Settings marked `holds` are those that `width` and memory grow with."""
     for name, search in registry.searches().items():
         kind = search.settings
         for field, info in kind.model_fields.items():
@@ -84,7 +84,7 @@ def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the peak")
 def test_the_bound_lies_below_what_a_beam_takes():
-    """The peak of a real search, a process of its own: what is refused would not have fitted."""
+    """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
     script = """
 import ctypes, re, torch
 from miniatures import transformer
@@ -110,9 +110,9 @@ search = registry.searches()["beam"]
 bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))
 print(used, bound)
 """
-    done = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
-    assert done.returncode == 0, done.stderr
-    used, bound = map(float, done.stdout.split())
+    completed = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
+    assert completed.returncode == 0, completed.stderr
+    used, bound = map(float, completed.stdout.split())
     # Memory that the first search has left, less than 1 % of this, serves again and is not in the difference.
     assert 0.99 * bound < used < 4 * bound
 
@@ -127,16 +127,16 @@ limit = psutil.Process().memory_info().vms + 2**28
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 print(free, device_memory.available(torch.device("cpu")))
 """
-    done = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
-    assert done.returncode == 0, done.stderr
-    free, limited = map(int, done.stdout.split())
+    completed = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
+    assert completed.returncode == 0, completed.stderr
+    free, limited = map(int, completed.stdout.split())
     assert free > 2**28 >= limited > 2**27
 
 
 def test_free_memory_ends_at_the_limit_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(device_memory, "CONTAINER", tmp_path)
-    whole = device_memory.available(CPU)
-    assert whole > 10**6
+    unlimited = device_memory.available(CPU)
+    assert unlimited > 10**6
     # A million bytes may be taken, 700,000 are, and 200,000 of these only keep what was read.
     for name, text in (("max", "1000000\n"), ("current", "700000\n"), ("stat", "anon 5\ninactive_file 200000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
@@ -155,7 +155,7 @@ def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
     size = translator.subwords.target_size
     with pytest.raises(ValueError, match=f"^beam is 100000; allowed: {size} or less"):
         translator.translate(["Der Hund."], "beam", beam=100_000)
-    # Also before there is a line, as the command asks.
+    # Also before the first line, as in the command.
     with pytest.raises(ValueError, match="beam is 100000"):
         translator.search([], translator.settings("beam", beam=100_000)[0])
 

@@ -32,26 +32,33 @@ def sentence(number: int, scores: list[float]) -> Translation:
 def test_the_best_of_a_line_are_the_combinations_with_the_largest_sums(seed):
     draw = random.Random(seed)
     scores = [sorted((-draw.random() for _ in range(draw.randint(1, 4))), reverse=True) for _ in range(4)]
-    sentences = [sentence(number, own) for number, own in enumerate(scores)]
-    every = sorted(
+    sentences = [sentence(number, sentence_scores) for number, sentence_scores in enumerate(scores)]
+    combinations = sorted(
         (
-            (sum(one.score for one in chosen), chosen)
+            (sum(part.score for part in chosen), chosen)
             for chosen in itertools.product(*(s.hypotheses for s in sentences))
         ),
         key=lambda pair: -pair[0],
     )
     for count in (1, 3, 500):
         line = of_line(sentences, ["", " ", "\t", " "], count)
-        assert len(line.hypotheses) == min(count, len(every))
-        for hypothesis, (total, chosen) in zip(line.hypotheses, every, strict=False):
-            assert hypothesis.score == pytest.approx(total) and hypothesis.text.split() == [one.text for one in chosen]
-        assert line.text == "s0h0 s1h0\ts2h0 s3h0" and line.score == pytest.approx(sum(own[0] for own in scores))
+        assert len(line.hypotheses) == min(count, len(combinations))
+        for hypothesis, (total, chosen) in zip(line.hypotheses, combinations, strict=False):
+            assert hypothesis.score == pytest.approx(total) and hypothesis.text.split() == [
+                part.text for part in chosen
+            ]
+        assert line.text == "s0h0 s1h0\ts2h0 s3h0" and line.score == pytest.approx(
+            sum(sentence_scores[0] for sentence_scores in scores)
+        )
 
 
 def test_origins_of_a_line_count_from_its_first_subword():
     line = of_line([sentence(0, [-1.0, -2.0]), sentence(1, [-1.0, -9.0])], ["", " "], 2)
     assert line.source == ("s0", "</s>", "s1", "</s>")
-    assert [(one.subwords, one.origins) for one in line.hypotheses] == [(("0", "0"), (0, 2)), (("1", "0"), (1, 2))]
+    assert [(hypothesis.subwords, hypothesis.origins) for hypothesis in line.hypotheses] == [
+        (("0", "0"), (0, 2)),
+        (("1", "0"), (1, 2)),
+    ]
     without = Translation((Hypothesis("x", -1.0),), ("x",))
     assert of_line([sentence(0, [-1.0]), without], ["", ""], 1).hypotheses[0].origins is None
 
@@ -59,10 +66,10 @@ def test_origins_of_a_line_count_from_its_first_subword():
 def test_equal_sums_keep_the_order_and_equal_texts_are_one():
     flat = [sentence(number, [-1.0] * 3) for number in range(3)]
     assert of_line(flat, ["", " ", " "], 1).text == "s0h0 s1h0 s2h0"
-    same = [Hypothesis("a", -1.0), Hypothesis("b", -2.0), Hypothesis("a", -3.0), Hypothesis("c", -math.inf)]
-    assert distinct(same) == same[:2]
-    # What is the translation stays.
-    assert distinct(same[3:]) == same[3:]
+    hypotheses = [Hypothesis("a", -1.0), Hypothesis("b", -2.0), Hypothesis("a", -3.0), Hypothesis("c", -math.inf)]
+    assert distinct(hypotheses) == hypotheses[:2]
+    # The first hypothesis always stays.
+    assert distinct(hypotheses[3:]) == hypotheses[3:]
 
 
 def test_lines_have_the_parts_of_their_number():

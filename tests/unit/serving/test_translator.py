@@ -1,4 +1,4 @@
-"""Translating with an exported folder, in Python and as a command: what comes out, and what is refused how."""
+"""Translating with an exported folder, in Python and as a command: translations and errors."""
 
 import json
 import os
@@ -46,7 +46,7 @@ LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "B
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
-    """Where graphs are kept for the tests of this file: what takes time is to export them."""
+    """The folder of graphs for the tests of this file, because exports take time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONTINUUM_CACHE", str(tmp_path_factory.mktemp("graphs")))
         yield
@@ -80,13 +80,13 @@ def test_a_translation_is_what_the_decode_stage_writes(
     words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    translator, kept = translators[family], (tmp_path / "dev.txt").read_text().splitlines()
-    assert translator.translate(lines, remove_repetitions="none", **settings) == kept
+    translator, decoded = translators[family], (tmp_path / "dev.txt").read_text().splitlines()
+    assert translator.translate(lines, remove_repetitions="none", **settings) == decoded
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     joined = [line["without_repeated_subwords"] for line in details]
-    assert translator.translate(lines, remove_repetitions="subwords", **settings) == joined != kept
-    # What is not autoregressive comes as tables score it.
-    assert translator.translate(lines, **settings) == (kept if family == "transformer" else joined)
+    assert translator.translate(lines, remove_repetitions="subwords", **settings) == joined != decoded
+    # Non-autoregressive outputs are those that tables score.
+    assert translator.translate(lines, **settings) == (decoded if family == "transformer" else joined)
 
 
 def test_repetitions_are_removed_as_asked(translators, tiny):
@@ -102,11 +102,11 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
 @pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
 def test_batches_change_no_text_and_empty_lines_stay_empty(translators, family, settings):
     translator = translators[family]
-    together = translator.translate(LINES, batch=64, **settings)
-    assert together == translator.translate(LINES, batch=1, **settings)
-    assert together == [text for line in LINES for text in translator.translate([line], **settings)]
-    assert len(together) == len(LINES) and together[:6] == together[6:12]
-    assert [text == "" for text in together[:4]][1::2] == [True, True] and together[0]
+    batched = translator.translate(LINES, batch=64, **settings)
+    assert batched == translator.translate(LINES, batch=1, **settings)
+    assert batched == [text for line in LINES for text in translator.translate([line], **settings)]
+    assert len(batched) == len(LINES) and batched[:6] == batched[6:12]
+    assert [text == "" for text in batched[:4]][1::2] == [True, True] and batched[0]
     assert translator.translate([], **settings) == [] and translator.translate(["", " "], **settings) == ["", ""]
 
 
@@ -140,15 +140,15 @@ def test_a_trace_ends_in_the_translation_and_begins_with_the_prior_mean(translat
     assert len(traces) == len(LINES) and all(len(texts) == 4 for texts in traces)
     for step in range(4):
         # With no steps every search is the prior mean.
-        kept = translator.translate(LINES, search=search, steps=step, remove_repetitions="none")
-        assert [texts[step] for texts in traces] == kept
+        expected = translator.translate(LINES, search=search, steps=step, remove_repetitions="none")
+        assert [texts[step] for texts in traces] == expected
     assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean", remove_repetitions="none")
     assert translator.trace(["", ""], search, steps=2) == [["", "", ""]] * 2
     assert translator.trace([], search, steps=2) == []
 
 
 def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundles, tiny, run_stage, tmp_path):
-    """As a decode, in Python, and as a command: the same translations, and other ones than without the rescorer."""
+    """A decode, Python and the command give the same translations, which differ from those without the rescorer."""
     settings = {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 3, "search_seed": 1}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     teacher = translators["transformer"]
@@ -159,8 +159,8 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     words += ["--bundle", str(tiny_bundles["score"]), "--systems", f"rescorer={tiny_bundles['transformer']}"]
     words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
-    kept = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
-    assert kept == (tmp_path / "dev.txt").read_text().splitlines()
+    translations = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
+    assert translations == (tmp_path / "dev.txt").read_text().splitlines()
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     assert [entry["without_repeated_subwords"] for entry in details] == expected
     assert all(1 <= entry["candidates"] <= 9 for entry in details)
@@ -175,10 +175,10 @@ def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundle
     with pytest.raises(ConfigError) as refused:
         translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
     assert (refused.value.setting, refused.value.value) == ("rescorer", "lvm")
-    other = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
-    other.subwords = type("Others", (), {"digest": "another"})()
+    other_subwords = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
+    other_subwords.subwords = type("Others", (), {"digest": "another"})()
     with pytest.raises(ConfigError) as refused:
-        translators["score"].translate(["Hund"], search="latent-search", rescorer=other)
+        translators["score"].translate(["Hund"], search="latent-search", rescorer=other_subwords)
     fields = {"setting": "rescorer", "mentions": ("subwords",)}
     assert fields_of(refused.value, fields) == fields
     for name in ("lengths", "samples"):
@@ -264,9 +264,9 @@ def rewrite(bundle, change):
     """Change bundle.json; the checksums of weights follow."""
     description = json.loads((bundle / "bundle.json").read_text())
     change(description)
-    for part in description.get("models", {}).values():
-        if (bundle / part["weights"]).exists():
-            part["sha256"] = sha256(bundle / part["weights"])
+    for network in description.get("models", {}).values():
+        if (bundle / network["weights"]).exists():
+            network["sha256"] = sha256(bundle / network["weights"])
     (bundle / "bundle.json").write_text(json.dumps(description))
 
 
@@ -360,7 +360,7 @@ SPOILT = {
         "{b}/bundle.json cannot be used (models.lvm.sizes.target is -10; allowed: " + above(0) + ")",
     ),
     "other roles": (
-        lambda b: rewrite(b, lambda d: [part.update(role="foo") for part in d["models"].values()]),
+        lambda b: rewrite(b, lambda d: [network.update(role="foo") for network in d["models"].values()]),
         "{b}/bundle.json cannot be used (models: none has the role model)",
     ),
     "unknown search": (
@@ -446,9 +446,9 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
     eager, settings = translators["score"], {"search": "score", "steps": 2}
     assert fast_score.engine == "fast"
     search = eager.settings(**settings)[0]
-    together, expected = fast_score.search(LINES, search), eager.search(LINES, search)
-    assert together.tokens == expected.tokens and together.scores == pytest.approx(expected.scores, abs=1e-5)
-    assert together.steps == expected.steps
+    hypotheses, expected = fast_score.search(LINES, search), eager.search(LINES, search)
+    assert hypotheses.tokens == expected.tokens and hypotheses.scores == pytest.approx(expected.scores, abs=1e-5)
+    assert hypotheses.steps == expected.steps
     # Traces are eager with every engine.
     assert fast_score.trace(LINES[:3], **settings) == eager.trace(LINES[:3], **settings)
     # Nor does any engine compute a search whose steps depend on values.
@@ -481,8 +481,10 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
     search = translator.settings(**settings)[0]
     hypotheses, expected = translator.search(LINES, search), translators[family].search(LINES, search)
     assert hypotheses.scores == pytest.approx(expected.scores, abs=0.5)
-    same = [a == b for x, y in zip(hypotheses.tokens, expected.tokens, strict=True) for a, b in zip(x, y, strict=False)]
-    assert sum(same) > 0.5 * len(same)
+    equal_words = [
+        a == b for x, y in zip(hypotheses.tokens, expected.tokens, strict=True) for a, b in zip(x, y, strict=False)
+    ]
+    assert sum(equal_words) > 0.5 * len(equal_words)
 
 
 def test_engines_are_chosen_at_loading(tiny_bundles, translators):
@@ -492,7 +494,7 @@ def test_engines_are_chosen_at_loading(tiny_bundles, translators):
 
 
 def watch(engine, sizes: list[int]) -> None:
-    """Note how many sentences an engine is given together."""
+    """Record the batch sizes of an engine's calls."""
     search = engine.search
     engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
 
@@ -508,16 +510,16 @@ def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles,
     assert automatic.engine == "fast"
     sizes.clear()
     watch(automatic._fast, sizes)
-    # The graph of batches is there now, that of single sentences is not.
+    # The graph of batches now exists, that of single sentences does not.
     assert automatic.translate(LINES, batch=1, **settings) == expected and sizes == []
     assert automatic.translate(LINES, **settings) == expected and max(sizes) > 1
 
 
 class Graphs:
-    """An engine whose graphs are those of our own code; to make one ready is an export."""
+    """An engine that computes with our own code and counts exports."""
 
-    def __init__(self, translator, gains: bool = True, able: bool = True):
-        self.declared, self.translator, self.able = translator._fast.declared, translator, able
+    def __init__(self, translator, gains: bool = True, can_export: bool = True):
+        self.declared, self.translator, self.can_export = translator._fast.declared, translator, can_export
         self.gains_in_batches = lambda _settings: gains
         self.exported, self.tries, self.sizes = set(), [], []
 
@@ -526,8 +528,8 @@ class Graphs:
 
     def prepare(self, _settings, _scored, _networks, alone):
         self.tries.append(alone)
-        self.exported |= {alone} if self.able else set()
-        return self.able
+        self.exported |= {alone} if self.can_export else set()
+        return self.can_export
 
     def translate(self, sources, settings, scored, networks):
         self.sizes.append(len(sources))
@@ -536,15 +538,15 @@ class Graphs:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("able", [True, False])
-def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_bundles, translators, monkeypatch):
+@pytest.mark.parametrize("can_export", [True, False])
+def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, can_export, tiny_bundles, translators, monkeypatch):
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
     from workflow_src.engines.choose import Opened
     from workflow_src.serving import translator as module
 
     monkeypatch.setattr(module, "EXPORT_PAYS", 2 * len(LINES))
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    graphs = Graphs(translator, able=able)
+    graphs = Graphs(translator, can_export=can_export)
     translator._fast = Opened(translator._fast.declared, graphs)
     expected = translators["score"].translate(LINES)
     assert translator.translate(LINES[:-1], batch=batch) == expected[:-1] and not graphs.tries and not graphs.sizes
@@ -553,7 +555,7 @@ def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_b
         assert translator.translate(LINES, batch=batch) == expected
     alone = batch == 1
     assert graphs.tries == [alone]
-    assert bool(graphs.sizes) == able and all((size == 1) == alone for size in graphs.sizes)
+    assert bool(graphs.sizes) == can_export and all((size == 1) == alone for size in graphs.sizes)
 
 
 def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(tiny_bundles, translators):
@@ -583,10 +585,10 @@ def run_command(bundle, text: bytes, *words, **environment):
 
 
 def test_the_command_translates_standard_input(tiny_bundles, translators):
-    done = run_command(tiny_bundles["lvm"], "".join(f"{line}\r\n" for line in LINES).encode(), "--steps", "1")
-    assert (done.returncode, done.stderr) == (0, b"")
+    completed = run_command(tiny_bundles["lvm"], "".join(f"{line}\r\n" for line in LINES).encode(), "--steps", "1")
+    assert (completed.returncode, completed.stderr) == (0, b"")
     expected = translators["lvm"].translate(LINES, steps=1)
-    assert done.stdout.decode() == "".join(f"{line}\n" for line in expected)
+    assert completed.stdout.decode() == "".join(f"{line}\n" for line in expected)
 
 
 @pytest.mark.parametrize("removal", ["none", "words", "subwords"])
@@ -600,16 +602,18 @@ def test_the_command_removes_repetitions_as_asked(removal, tiny_bundles, transla
 
 def test_the_module_is_the_command_too(tiny_bundles):
     words = python_module("workflow_src.serving.command", "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu")
-    done = subprocess.run([*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT)
-    assert (done.returncode, done.stdout) == (0, "")
-    done = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
-    assert done.returncode == 1 and done.stderr.startswith("error: search is 'beam'")
+    completed = subprocess.run(
+        [*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT
+    )
+    assert (completed.returncode, completed.stdout) == (0, "")
+    completed = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
+    assert completed.returncode == 1 and completed.stderr.startswith("error: search is 'beam'")
 
 
 def test_the_command_refuses_text_that_is_not_utf8(tiny_bundles):
-    done = run_command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
-    assert done.returncode == 1 and done.stdout == b""
-    error = done.stderr.decode()
+    completed = run_command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
+    assert completed.returncode == 1 and completed.stdout == b""
+    error = completed.stderr.decode()
     assert error.startswith("error: /dev/stdin, line 2, ") and error.count("\n") == 1
     assert "UTF-8" in error and " 15 " in error
 
@@ -623,7 +627,7 @@ def in_process(capfdbinary):
         try:
             command.main([*map(str, words), "--device", "cpu"])
         except SystemExit as left:
-            # What the interpreter does with a sentence.
+            # The interpreter prints the sentence and exits with 1.
             code = left.code if isinstance(left.code, int) else 1
             print(left.code, file=sys.stderr)
         out, error = capfdbinary.readouterr()
@@ -637,7 +641,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
     words = ("--bundle", tiny_bundles["lvm"], "--input", text, "--output", out, "--batch", 1, "--steps", 0)
     text.write_text("der Hund\n" * 70)
     assert in_process(*words) == (0, "", "") and out.read_text().count("\n") == 70
-    before = out.read_bytes()
+    translated = out.read_bytes()
     # The fault lies beyond the first chunk, which is translated by then.
     for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, "), (None, "does not exist.")):
         text.unlink()
@@ -647,7 +651,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
             text = tmp_path / "none.txt"
         code, output, error = in_process(*words[:3], text, *words[4:])
         assert (code, output) == (1, "") and message in error and error.count("\n") == 1
-        assert out.read_bytes() == before and not list(tmp_path.glob(".*"))
+        assert out.read_bytes() == translated and not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(
@@ -687,9 +691,9 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
 )
 def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, message):
     (tmp_path / "in").write_text("der Hund\n")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
-    assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
+    assert f"{exit_info.value.code}\n".startswith(message) and "\n" not in exit_info.value.code
     assert capsys.readouterr() == ("", "")
 
 
@@ -725,7 +729,7 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
     (tmp_path / "in").write_text("\n" * 3)
     words = ["-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input", tmp_path / "in"]
     # A closed output cannot be handed to a fork.
-    for python, rest, message in (
+    for python, redirection, message in (
         (sys.executable, ">&-", "error: standard output is closed; redirect it to a file, or use --output.\n"),
         (
             STAGE_SERVER.programs() / "python",
@@ -734,8 +738,10 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
         ),
     ):
         start = shlex.join(map(str, [python, *words]))
-        done = subprocess.run(["bash", "-c", f"{start} {rest}"], stderr=subprocess.PIPE, text=True, cwd=PROJECT)
-        assert (done.returncode, done.stderr) == (1, message)
+        completed = subprocess.run(
+            ["bash", "-c", f"{start} {redirection}"], stderr=subprocess.PIPE, text=True, cwd=PROJECT
+        )
+        assert (completed.returncode, completed.stderr) == (1, message)
 
 
 @pytest.mark.parametrize(
@@ -746,9 +752,9 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
     ],
 )
 def test_what_may_be_of_a_plug_in_is_told_with_plugins(tiny_bundles, words, sentence, capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         command.main(["--bundle", str(tiny_bundles["lvm"]), *words])
-    assert left.value.code and sentence in f"{left.value.code}{capsys.readouterr().err}"
+    assert exit_info.value.code and sentence in f"{exit_info.value.code}{capsys.readouterr().err}"
 
 
 def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
@@ -848,9 +854,9 @@ def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch
         (tmp_path / code).write_text("".join(f"{line}\n" for line in lines))
     settings = SubwordsConfig(vocabulary_size="auto")
     paths = (tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
-    own = translators["lvm"]
+    plain = translators["lvm"]
     learned = subwords.learn(settings, *paths, placeholders=("tags", "variables"))
-    translator = type(own)(own.description, own.models, learned, own.runtime)
+    translator = type(plain)(plain.description, plain.models, learned, plain.runtime)
     # What a model writes: a translation with symbols, one that lacks a span, and one with a symbol too many.
     written = learned.encode_target(["the <b>dog</b>", "see", "%1 %2"], ["<b> </b>", "", "%1 %2"])
     monkeypatch.setattr(translator, "search_ids", lambda *_, **__: Hypotheses(written, [0.0] * 3))

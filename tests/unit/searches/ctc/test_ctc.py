@@ -46,7 +46,7 @@ def language_model():
 
 
 def outputs(model, row: int) -> dict[tuple[int, ...], float]:
-    """log p of every output of a sentence, over all alignments with symbols that may be put out."""
+    """log p of every output of a sentence, over all alignments of allowed symbols."""
     logits, mask = slot_logits(model, SOURCE)
     scores = logits[row, mask[row]].log_softmax(-1)
     by_output: dict[tuple[int, ...], list[float]] = {}
@@ -62,8 +62,8 @@ def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
     for row in range(len(SOURCE)):
         path = logits[row, mask[row]].argmax(-1)
         assert hypotheses.tokens[row] == collapse(path.tolist(), model.blank)
-        own = logits[row, mask[row]].log_softmax(-1).gather(-1, path[:, None])
-        assert hypotheses.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
+        path_scores = logits[row, mask[row]].log_softmax(-1).gather(-1, path[:, None])
+        assert hypotheses.scores[row] == pytest.approx(float(path_scores.mean()), abs=1e-9)
 
 
 def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
@@ -85,9 +85,9 @@ def test_a_blank_penalty_is_taken_off_the_logits_of_the_blank(model, penalty):
     paths = [lowered[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
     assert hypotheses.tokens == [collapse(path, model.blank) for path in paths]
     for row, path in enumerate(paths):
-        own = lowered[row, mask[row]].log_softmax(-1)[torch.arange(len(path)), path]
-        assert hypotheses.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
-    # It changes something.
+        path_scores = lowered[row, mask[row]].log_softmax(-1)[torch.arange(len(path)), path]
+        assert hypotheses.scores[row] == pytest.approx(float(path_scores.mean()), abs=1e-9)
+    # The penalty changes outputs.
     assert paths != [logits[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
 
 
@@ -101,17 +101,17 @@ def test_an_unlimited_beam_finds_the_best_of_all_outputs(model, language_model, 
     settings = CtcBeamSettings(**EVERYTHING, lm_weight=0.7, word_bonus=0.9)
     hypotheses = ctc_beam(model, SOURCE, settings, language_model if with_model else None)
     for row in range(len(SOURCE)):
-        every = {
+        scores = {
             output: value + 0.9 * len(output) + (0.7 * language_model.log_probability(output) if with_model else 0)
             for output, value in outputs(model, row).items()
         }
-        best = max(every, key=every.__getitem__)
+        best = max(scores, key=scores.__getitem__)
         assert tuple(hypotheses.tokens[row]) == best
-        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
-        assert hypotheses.candidates[row] == len(every)
-        ranked, order = hypotheses.ranked()[row], sorted(every, key=every.__getitem__, reverse=True)
+        assert hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-9)
+        assert hypotheses.candidates[row] == len(scores)
+        ranked, order = hypotheses.ranked()[row], sorted(scores, key=scores.__getitem__, reverse=True)
         assert [tuple(words) for _, words in ranked] == order
-        assert [score for score, _ in ranked] == pytest.approx([every[output] for output in order], abs=1e-9)
+        assert [score for score, _ in ranked] == pytest.approx([scores[output] for output in order], abs=1e-9)
 
 
 def test_a_beam_of_one_over_certain_slots_is_greedy(model):
@@ -121,11 +121,11 @@ def test_a_beam_of_one_over_certain_slots_is_greedy(model):
 
 def test_neither_batch_nor_padding_changes_a_translation(model, language_model):
     settings = CtcBeamSettings(beam=3, min_ratio=0.05, lm_weight=0.3, word_bonus=0.5)
-    together = ctc_beam(model, SOURCE, settings, language_model)
+    batched = ctc_beam(model, SOURCE, settings, language_model)
     for row, source in enumerate(SOURCE):
         alone = ctc_beam(model, source[source != 0][None], settings, language_model)
-        assert alone.tokens[0] == together.tokens[row]
-        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-9)
+        assert alone.tokens[0] == batched.tokens[row]
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-9)
 
 
 def test_a_rescorer_ranks_what_the_beam_found(model):
@@ -149,15 +149,15 @@ def test_many_slots_do_not_underflow():
     assert math.isfinite(hypotheses.scores[0]) and hypotheses.scores[0] < -300
 
 
-def textbook(slots, width, extra):
+def textbook(slots, width, word_scores):
     """Prefix beam search as papers write it: prefixes are tuples, every score is computed from its own words."""
 
     def score(prefix, mass, ended):
-        total, following = math.log(mass), extra.start()
+        total, node = math.log(mass), word_scores.start()
         for word in prefix:
-            added, following = following[word]
+            added, node = node[word]
             total += added
-        return total + (extra.end(following) if ended else 0.0)
+        return total + (word_scores.end(node) if ended else 0.0)
 
     beam = {(): (1.0, 0.0)}
     for (_, p_blank), symbols in slots:
@@ -165,12 +165,12 @@ def textbook(slots, width, extra):
         for prefix, (ended, open_) in beam.items():
             after.setdefault(prefix, [0.0, 0.0])[0] += (ended + open_) * p_blank
             for symbol, _, p in symbols:
-                again = bool(prefix) and prefix[-1] == symbol
-                after.setdefault((*prefix, symbol), [0.0, 0.0])[1] += (ended if again else ended + open_) * p
-                if again:
+                repeated = bool(prefix) and prefix[-1] == symbol
+                after.setdefault((*prefix, symbol), [0.0, 0.0])[1] += (ended if repeated else ended + open_) * p
+                if repeated:
                     after[prefix][1] += open_ * p
-        there = [(score(prefix, sum(masses), False), prefix) for prefix, masses in after.items() if sum(masses)]
-        beam = {prefix: tuple(after[prefix]) for _, prefix in sorted(there, reverse=True)[:width]}
+        ranked = [(score(prefix, sum(masses), False), prefix) for prefix, masses in after.items() if sum(masses)]
+        beam = {prefix: tuple(after[prefix]) for _, prefix in sorted(ranked, reverse=True)[:width]}
     return sorted(((score(prefix, sum(masses), True), prefix) for prefix, masses in beam.items()), reverse=True)
 
 
@@ -219,12 +219,12 @@ def compiled():
 @pytest.mark.parametrize("search", searches())
 def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with_model, search):
     generator, kinds = np.random.default_rng(width), set()
-    about = language_model if with_model else None, 0.6, 0.8
-    beam = search(SIZE - 1, width, None, *about)
+    word_arguments = language_model if with_model else None, 0.6, 0.8
+    beam = search(SIZE - 1, width, None, *word_arguments)
     for _ in range(40):
         row = random_row(generator, 12)
         slots = prefixes.slots_of(row, SIZE - 1)
-        actual, expected = beam(row), textbook(slots, width, WordScores(*about))
+        actual, expected = beam(row), textbook(slots, width, WordScores(*word_arguments))
         assert [output for _, output in actual] == [output for _, output in expected]
         assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
         kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
@@ -235,8 +235,8 @@ def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with
 def language_models(language_model):
     """By order: none, of single words alone, and others."""
     drawn = np.random.default_rng(5).integers(3, SIZE - 1, 60)
-    others = {order: estimate(drawn, np.arange(0, 61, 4), SIZE, order) for order in (1, 2, 4)}
-    return {0: None, 3: language_model, **others}
+    models = {order: estimate(drawn, np.arange(0, 61, 4), SIZE, order) for order in (1, 2, 4)}
+    return {0: None, 3: language_model, **models}
 
 
 @hypothesis.settings(
@@ -260,15 +260,15 @@ def test_the_compiled_search_finds_what_plain_python_finds(
     compiled, language_models, slots, times, width, threshold, order, weights
 ):
     # The best symbol of a slot has the value 0. Unlimited beams double with every slot.
-    every = [{symbol: value - max(slot.values()) for symbol, value in slot.items()} for slot in slots]
-    every = every[:7] if width == 10**6 else every * times
-    about = SIZE - 1, width, threshold, language_models[order], *weights
-    row = row_of([list(slot.items()) for slot in every])
-    actual, expected = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    all_slots = [{symbol: value - max(slot.values()) for symbol, value in slot.items()} for slot in slots]
+    all_slots = all_slots[:7] if width == 10**6 else all_slots * times
+    arguments = SIZE - 1, width, threshold, language_models[order], *weights
+    row = row_of([list(slot.items()) for slot in all_slots])
+    actual, expected = compiled.PrefixBeam(*arguments)(row), prefixes.PrefixBeam(*arguments)(row)
     assert [output for _, output in actual] == [output for _, output in expected]
     assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
-    assert compiled.PrefixBeam(*about).best(row) == (actual[0], len(actual))
-    assert prefixes.PrefixBeam(*about).best(row) == (expected[0], len(expected))
+    assert compiled.PrefixBeam(*arguments).best(row) == (actual[0], len(actual))
+    assert prefixes.PrefixBeam(*arguments).best(row) == (expected[0], len(expected))
 
 
 def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
@@ -277,25 +277,25 @@ def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
     logits = generator.integers(0, 40, (6, 5 * compiled.FEW)).astype(np.float32)
     row = Row(*compiled.PrefixBeam.probable(logits, 0.0), 0.0)
     assert all(map(np.array_equal, row[:3], probable(logits, 0.0)))
-    about = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
-    actual, expected = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    arguments = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
+    actual, expected = compiled.PrefixBeam(*arguments)(row), prefixes.PrefixBeam(*arguments)(row)
     assert [output for _, output in actual] == [output for _, output in expected]
     assert [score for score, _ in actual] == pytest.approx([score for score, _ in expected], abs=1e-9)
 
 
 def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatch):
-    """Each sentence after others as by itself, where every continuation takes the place of another one."""
-    generator, about = np.random.default_rng(7), (SIZE - 1, 6, None, language_model, 0.6, 0.8)
+    """Results do not depend on earlier sentences, even in a cache where continuations replace each other."""
+    generator, arguments = np.random.default_rng(7), (SIZE - 1, 6, None, language_model, 0.6, 0.8)
     rows = [random_row(generator, 8) for _ in range(20)]
-    alone = [compiled.PrefixBeam(*about)(row) for row in rows]
+    alone = [compiled.PrefixBeam(*arguments)(row) for row in rows]
     monkeypatch.setattr(compiled, "CACHED", 4)
-    beam = compiled.PrefixBeam(*about)
+    beam = compiled.PrefixBeam(*arguments)
     assert [beam(row) for row in rows] == alone and len(beam.cache[0]) == 4
 
 
 @pytest.fixture
 def chosen(compiled):
-    """What reads outputs off rows, chosen anew."""
+    """The selection of the search, without its cache."""
     from workflow_src.searches.ctc_beam import search
 
     def choose(model):
@@ -384,7 +384,7 @@ for number in range(1000):
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
 def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
-    """Numba looks at bounds only where it is told to when it compiles; optimising would take longer than the search."""
+    """Numba checks bounds only if this is set at compilation; optimising would take longer than the search."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
     process = subprocess.run(python_code(BOUNDS), env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
@@ -394,14 +394,14 @@ def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
 @pytest.mark.parametrize("threshold", [1e-6, 1.0, 1e3])
 def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(model, language_model, threshold):
     fields = {**EVERYTHING, "lm_weight": 0.3, "word_bonus": 0.5}
-    every = ctc_beam(model, SOURCE, CtcBeamSettings(**fields), language_model)
+    unlimited = ctc_beam(model, SOURCE, CtcBeamSettings(**fields), language_model)
     hypotheses = ctc_beam(model, SOURCE, CtcBeamSettings(**fields, beam_threshold=threshold), language_model)
     if threshold == 1e3:
-        assert hypotheses == every
+        assert hypotheses == unlimited
     else:
-        assert sum(hypotheses.candidates) < sum(every.candidates)
+        assert sum(hypotheses.candidates) < sum(unlimited.candidates)
         # Dropped prefixes take alignments with them: scores can only fall.
-        assert all(a <= b + 1e-9 for a, b in zip(hypotheses.scores, every.scores, strict=True))
+        assert all(a <= b + 1e-9 for a, b in zip(hypotheses.scores, unlimited.scores, strict=True))
     if threshold == 1e-6:
         assert hypotheses.candidates == [1] * len(SOURCE)
 
@@ -415,8 +415,8 @@ def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
     assert all(map(np.array_equal, row[:3], (counts, symbols, values)))
     slots = prefixes.slots_of(row, model.blank)
     ratios = (logits - logits.amax(-1, keepdim=True)).exp()
-    for slot, own in zip(slots, ratios, strict=True):
-        expected = {symbol: p for symbol, p in enumerate(own.tolist()) if p >= min_ratio and p > 0}
+    for slot, slot_ratios in zip(slots, ratios, strict=True):
+        expected = {symbol: p for symbol, p in enumerate(slot_ratios.tolist()) if p >= min_ratio and p > 0}
         assert slot.blank[1] == pytest.approx(expected.pop(model.blank, 0.0))
         assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(expected)
         assert [p for *_, p in slot.symbols] == sorted((p for *_, p in slot.symbols), reverse=True)
@@ -426,20 +426,20 @@ def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
 
 def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch):
     monkeypatch.setattr(prefixes, "CACHED", 3)
-    extra = WordScores(language_model, 0.5, 2.0)
+    word_scores = WordScores(language_model, 0.5, 2.0)
     for sentence in ([3, 4, 5], [5, 4, 3], [4]):
-        following, total = extra.start(), 0.0
+        node, total = word_scores.start(), 0.0
         for word in sentence:
-            added, following = following[word]
+            added, node = node[word]
             total += added
-        total += extra.end(following)
+        total += word_scores.end(node)
         assert total == pytest.approx(2.0 * len(sentence) + 0.5 * language_model.log_probability(sentence), abs=1e-12)
-    # More than three were asked for before the last sentence: only its own word is known.
-    assert set(extra.start()) == {4}
+    # More than three were cached before the last sentence, so the cache has its word alone.
+    assert set(word_scores.start()) == {4}
 
 
 class CountingModel:
-    """A language model that counts how often it is asked for words; ends are asked for anew each time."""
+    """A language model that counts its scores of words, without ends, which are not cached."""
 
     def __init__(self, model):
         self.model, self.start, self.times = model, model.start, 0
@@ -455,7 +455,7 @@ def test_what_words_add_is_remembered_from_batch_to_batch(model, language_model)
     first = ctc_beam(model, source, settings, counting)
     times = counting.times
     assert ctc_beam(model, source, settings, counting) == first and counting.times == times > 0
-    # Another weight, or another model, starts anew, and gives what it always gives.
+    # Another weight or model clears the cache; results stay the same.
     heavier = settings.model_copy(update={"lm_weight": 2.0})
     assert ctc_beam(model, source, heavier, counting) == ctc_beam(model, source, heavier, CountingModel(language_model))
     assert ctc_beam(model, source, settings, counting) == first

@@ -27,8 +27,8 @@ SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
 
 
-def model(loss: str = "ctc", seed: int = 4, **more):
-    return nat(SIZE, SIZE, loss=loss, latent="vae", latent_dim=3, seed=seed, **more)
+def model(loss: str = "ctc", seed: int = 4, **options):
+    return nat(SIZE, SIZE, loss=loss, latent="vae", latent_dim=3, seed=seed, **options)
 
 
 def alone(row: int):
@@ -62,17 +62,17 @@ def test_noisy_parallel_decoding_is_the_best_of_its_draws(loss, ranked):
     hypotheses = npd({MODEL: network, "rescorer": rescorer}, SOURCE, settings)
     counts = []
     for row in range(4):
-        every = candidates(network, row, settings)
+        scores = candidates(network, row, settings)
         if ranked:
-            every = {
+            scores = {
                 output: rescorer.log_probabilities(alone(row), torch.tensor([output], dtype=torch.int64)).sum().item()
                 / (len(output) + 1)
-                for output in every
+                for output in scores
             }
-        best = max(every, key=every.__getitem__)
-        counts.append(len(every))
-        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(every)
-        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
+        best = max(scores, key=scores.__getitem__)
+        counts.append(len(scores))
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(scores)
+        assert hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-9)
     assert max(counts) > 1
 
 
@@ -82,8 +82,8 @@ def test_draws_at_no_temperature_are_the_latents_mean():
     for settings in (NpdSettings(draws=3, temperature=0.0), NpdSettings(draws=1, temperature=0.0)):
         hypotheses = npd({MODEL: network}, SOURCE, settings)
         assert hypotheses.tokens == greedy.tokens and hypotheses.scores == pytest.approx(greedy.scores, abs=1e-9)
-    one, drawn = (CtcBeamSettings(beam=3, draws=draws, temperature=0.0) for draws in (0, 2))
-    plain, hypotheses = (ctc_beam(network, SOURCE, settings) for settings in (one, drawn))
+    without_draws, with_draws = (CtcBeamSettings(beam=3, draws=draws, temperature=0.0) for draws in (0, 2))
+    plain, hypotheses = (ctc_beam(network, SOURCE, settings) for settings in (without_draws, with_draws))
     assert hypotheses.tokens == plain.tokens and hypotheses.scores == pytest.approx(plain.scores, abs=1e-9)
 
 
@@ -93,11 +93,11 @@ def test_neither_batch_nor_padding_changes_a_draw():
         (npd, NpdSettings(draws=4, temperature=1.5)),
         (searches_run("ctc-beam"), CtcBeamSettings(beam=2, draws=4, temperature=1.5)),
     ):
-        together = search({MODEL: network, "rescorer": networks}, SOURCE, settings)
+        batched = search({MODEL: network, "rescorer": networks}, SOURCE, settings)
         for row in range(4):
             single = search({MODEL: network, "rescorer": networks}, alone(row), settings)
-            assert single.tokens[0] == together.tokens[row]
-            assert single.scores[0] == pytest.approx(together.scores[row], abs=1e-9)
+            assert single.tokens[0] == batched.tokens[row]
+            assert single.scores[0] == pytest.approx(batched.scores[row], abs=1e-9)
 
 
 def searches_run(name: str):
@@ -113,16 +113,16 @@ def test_prefixes_of_several_draws_keep_their_best_score():
     for row in range(4):
         memory = network.encode(alone(row))
         mean, deviation = network.prior(memory)
-        every: dict[tuple[int, ...], float] = {}
+        best_scores: dict[tuple[int, ...], float] = {}
         for draw in range(5):
             hidden, mask = network.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
             logits, slots = network.logits(hidden).detach().numpy(), mask.sum(1).numpy()
-            (found_in,) = rows_of_arrays(logits, slots, 0.0, True)
-            for score, output in PrefixBeam(network.blank, 4, None, None, 0.0, 0.5)(found_in):
-                every[output] = max(every.get(output, -math.inf), score + found_in.base)
-        best = max(every, key=every.__getitem__)
-        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(every)
-        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
+            (row_of_draw,) = rows_of_arrays(logits, slots, 0.0, True)
+            for score, output in PrefixBeam(network.blank, 4, None, None, 0.0, 0.5)(row_of_draw):
+                best_scores[output] = max(best_scores.get(output, -math.inf), score + row_of_draw.base)
+        best = max(best_scores, key=best_scores.__getitem__)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(best_scores)
+        assert hypotheses.scores[row] == pytest.approx(best_scores[best], abs=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["axe", "ce"])
@@ -133,21 +133,23 @@ def test_argmax_is_the_best_of_its_lengths(loss, ranked):
     hypotheses = argmax({MODEL: network, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
     for row in range(4):
         memory = network.encode(alone(row))
-        every: dict[tuple[int, ...], float] = {}
+        best_scores: dict[tuple[int, ...], float] = {}
         for length in network.length.likely(memory, 4)[0]:
             hidden, mask = network.hidden(memory, length[None])
             best, path = network.logits(hidden)[0].log_softmax(-1).max(-1)
             assert len(path) == length and mask.all()
             output = tuple(words_of(network, path.tolist()))
-            every[output] = max(every.get(output, -math.inf), best.mean().item())
+            best_scores[output] = max(best_scores.get(output, -math.inf), best.mean().item())
         if ranked:
-            every = {
+            best_scores = {
                 output: rescorer.log_probabilities(alone(row), torch.tensor([output], dtype=torch.int64)).sum().item()
                 / (len(output) + 1)
-                for output in every
+                for output in best_scores
             }
-        best = max(every, key=every.__getitem__)
-        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
+        best = max(best_scores, key=best_scores.__getitem__)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(
+            best_scores[best], abs=1e-9
+        )
 
 
 def test_one_length_is_the_predicted_one():
@@ -168,9 +170,9 @@ def test_one_length_is_the_predicted_one():
 @pytest.mark.parametrize("search", ["prior-mean", "delta", "score"])
 def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
     latent_model, network = model(seed=5), refiner("score", seed=3)
-    more = {"refiner": network} if search == "score" else {}
+    refiners = {"refiner": network} if search == "score" else {}
     steps = 0 if search == "prior-mean" else 3
-    hypotheses = translate_batch(latent_model, SOURCE, search, steps, trace=True, **more)
+    hypotheses = translate_batch(latent_model, SOURCE, search, steps, trace=True, **refiners)
     assert len(hypotheses.traces) == steps + 1 and hypotheses.traces[-1] == hypotheses.tokens
     assert hypotheses.traces[0] == ctc_greedy(latent_model, SOURCE).tokens
     for row in range(4):

@@ -52,9 +52,9 @@ def model():
     return inat(seed=4)
 
 
-def stopping_model(**more):
+def stopping_model(**options):
     """Whose sentences repeat their outputs after different numbers of passes."""
-    return inat(seed=4, **more)
+    return inat(seed=4, **options)
 
 
 @pytest.mark.parametrize("passes", [1, 2, 4, 7])
@@ -151,7 +151,7 @@ def test_a_rescorer_ranks_lengths(model):
         with torch.no_grad():
             lengths = model.length.likely(model.encode(source), 4)[0].tolist()
             outputs = [by_hand(model, row, 2, length)[0][-1] for length in lengths]
-            (ranked,) = rescored(teacher, source, [{tuple(one): 0.0 for one in outputs}])
+            (ranked,) = rescored(teacher, source, [{tuple(output): 0.0 for output in outputs}])
         best = max(ranked, key=ranked.__getitem__)
         assert hypotheses.tokens[row] == list(best) and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-10)
 
@@ -172,12 +172,12 @@ def test_lengths_can_be_longer(model):
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
 def test_the_order_of_a_batch_and_its_size_change_nothing(stop):
     network = stopping_model()
-    whole = search(network, passes=5, stop=stop)
+    batched = search(network, passes=5, stop=stop)
     turned = search(network, SOURCE.flip(0), passes=5, stop=stop)
-    assert turned.tokens[::-1] == whole.tokens and turned.steps[::-1] == whole.steps
+    assert turned.tokens[::-1] == batched.tokens and turned.steps[::-1] == batched.steps
     for row, length in enumerate(LENGTHS):
         alone = search(network, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
-        assert (alone.tokens[0], alone.steps[0]) == (whole.tokens[row], whole.steps[row])
+        assert (alone.tokens[0], alone.steps[0]) == (batched.tokens[row], batched.steps[row])
         assert all(token not in (PAD, EOS) for token in alone.tokens[0])
 
 
@@ -188,7 +188,7 @@ def test_operations_of_a_sentence():
     assert cost(passes=1) == 2 * 10 * (3 + 5 + 11)
     assert cost(passes=4) == 2 * 10 * (3 + 5 + 11 + 3 * (7 + 11))
     assert cost(passes=4, lengths=2) == 2 * 10 * (3 + 2 * (5 + 11 + 3 * (7 + 11)))
-    more = weights | {"rescorer": {"encoder": 2, "decoder": 4, "output": 8}}
-    ranked = declared.cost(declared.settings(passes=1, lengths=2), more, 10.0)
+    with_rescorer = weights | {"rescorer": {"encoder": 2, "decoder": 4, "output": 8}}
+    ranked = declared.cost(declared.settings(passes=1, lengths=2), with_rescorer, 10.0)
     assert ranked == 2 * 10 * (3 + 2 * (5 + 11) + 2 + 2 * (4 + 8))
     assert declared.step_cost(weights) == cost(passes=2) / 10 - cost(passes=1) / 10

@@ -34,8 +34,8 @@ def network(search: str):
     return refiner(search) if search in ("score", "energy") else None
 
 
-def run(model, source, search, steps, plan=PLAN, **more):
-    return latent_search(model, source, step_maker(model, search, 1.0, network(search)), steps, plan, **more)
+def run(model, source, search, steps, plan=PLAN, **options):
+    return latent_search(model, source, step_maker(model, search, 1.0, network(search)), steps, plan, **options)
 
 
 def by_hand_lengths(model, memory, source_length):
@@ -56,7 +56,7 @@ def by_hand(model, source, search, steps, plan, teacher=None):
     lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan.lengths]
     # One latent more where targets have an end symbol, which is the first that may be put out.
     end = model.config.end_symbol
-    first = EOS if end else EOS + 1
+    first_symbol = EOS if end else EOS + 1
     noise = prior_noise(source[0].tolist(), plan.count, max(lengths) + end, model.config.latent_dim, plan.seed)
     candidates = []
     for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
@@ -71,19 +71,19 @@ def by_hand(model, source, search, steps, plan, teacher=None):
             elif search in ("score", "energy"):
                 z = z + network(search).direction(memory, z, mask)
         scores = model.decode(memory, z, mask)[0].log_softmax(-1)
-        best = scores[:, first:].max(-1)
-        tokens = [token for token in (best.indices + first).tolist() if token != EOS]
-        own = float(best.values.mean())
+        best = scores[:, first_symbol:].max(-1)
+        tokens = [token for token in (best.indices + first_symbol).tolist() if token != EOS]
+        score = float(best.values.mean())
         if teacher is not None:
             symbols = [*tokens, EOS]
             prefix, total = [], 0.0
             for symbol in symbols:
-                before = torch.tensor([prefix], dtype=torch.int64).reshape(1, -1)
-                hidden = teacher.hidden(teacher.encode(source), before)
+                prefix_ids = torch.tensor([prefix], dtype=torch.int64).reshape(1, -1)
+                hidden = teacher.hidden(teacher.encode(source), prefix_ids)
                 total += float(teacher.logits(hidden)[0, -1].log_softmax(-1)[symbol])
                 prefix.append(symbol)
-            own = total / len(symbols)
-        candidates.append((tokens, own))
+            score = total / len(symbols)
+        candidates.append((tokens, score))
     return candidates
 
 
@@ -93,14 +93,14 @@ def by_hand(model, source, search, steps, plan, teacher=None):
 def test_the_winner_is_the_best_of_all_candidates(model, teacher, batch, search, steps, ranked_by_teacher, mean_first):
     plan = Candidates(lengths=3, samples=2, seed=7, mean_first=mean_first)
     rescorer = teacher if ranked_by_teacher else None
-    together = run(model, batch.source, search, steps, plan, rescorer=rescorer)
+    batched = run(model, batch.source, search, steps, plan, rescorer=rescorer)
     for row in range(4):
         candidates = by_hand(model, one(batch, row).source, search, steps, plan, rescorer)
         best = max(score for _, score in candidates)
-        assert together.scores[row] == pytest.approx(best, abs=1e-11)
-        assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
-        assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
-    assert together.steps == [steps] * 4
+        assert batched.scores[row] == pytest.approx(best, abs=1e-11)
+        assert batched.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
+        assert batched.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
+    assert batched.steps == [steps] * 4
 
 
 @pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])
@@ -111,16 +111,16 @@ def test_candidates_with_end_symbols_are_ranked_and_told_apart_without_them(
     """Candidates may become equal, also of different lengths, or empty when their end symbols are dropped."""
     model, plan = ending(), Candidates(lengths=4, samples=4, seed=7)
     rescorer = teacher if ranked_by_teacher else None
-    together = run(model, batch.source, search, steps, plan, rescorer=rescorer)
+    batched = run(model, batch.source, search, steps, plan, rescorer=rescorer)
     wider = run(model, padded(batch).source, search, steps, plan, rescorer=rescorer)
-    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-12)
+    assert wider.tokens == batched.tokens and wider.scores == pytest.approx(batched.scores, abs=1e-12)
     shorter = 0
     for row in range(4):
         candidates = by_hand(model, one(batch, row).source, search, steps, plan, rescorer)
         best = max(score for _, score in candidates)
-        assert together.scores[row] == pytest.approx(best, abs=1e-11)
-        assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
-        assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
+        assert batched.scores[row] == pytest.approx(best, abs=1e-11)
+        assert batched.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
+        assert batched.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
         lengths = by_hand_lengths(model, model.encode(one(batch, row).source), int(batch.source_mask[row].sum()) - 1)
         shorter += sum(
             len(tokens) < length
@@ -157,30 +157,30 @@ def test_lengthening_makes_all_candidates_longer(batch):
 
 
 def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
-    together = run(model, batch.source, "score", 1, rescorer=teacher)
+    batched = run(model, batch.source, "score", 1, rescorer=teacher)
     wider = run(model, padded(batch).source, "score", 1, rescorer=teacher)
-    assert wider.tokens == together.tokens
-    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
+    assert wider.tokens == batched.tokens
+    assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
     backwards = run(model, batch.source.flip(0), "score", 1, rescorer=teacher)
-    assert backwards.tokens == together.tokens[::-1]
+    assert backwards.tokens == batched.tokens[::-1]
     for row in range(4):
         alone = run(model, one(batch, row).source, "score", 1, rescorer=teacher)
-        assert alone.tokens == [together.tokens[row]]
+        assert alone.tokens == [batched.tokens[row]]
 
 
 def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
-    whole = run(model, batch.source, "delta", 1, rescorer=teacher)
+    expected = run(model, batch.source, "delta", 1, rescorer=teacher)
     monkeypatch.setattr("workflow_src.searches.latent_search.search.ROWS", 5)
-    parts = run(model, batch.source, "delta", 1, rescorer=teacher)
-    assert parts.tokens == whole.tokens
-    assert parts.scores == pytest.approx(whole.scores, abs=1e-12)
+    chunked = run(model, batch.source, "delta", 1, rescorer=teacher)
+    assert chunked.tokens == expected.tokens
+    assert chunked.scores == pytest.approx(expected.scores, abs=1e-12)
 
 
 def test_the_seed_decides_the_samples(model, batch):
     first = run(model, batch.source, "prior-mean", 0)
     assert run(model, batch.source, "prior-mean", 0).tokens == first.tokens
-    others = [run(model, batch.source, "prior-mean", 0, Candidates(3, 2, seed)).scores for seed in range(8, 12)]
-    assert any(scores != first.scores for scores in others)
+    other_scores = [run(model, batch.source, "prior-mean", 0, Candidates(3, 2, seed)).scores for seed in range(8, 12)]
+    assert any(scores != first.scores for scores in other_scores)
 
 
 def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):

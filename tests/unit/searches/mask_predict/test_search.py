@@ -43,14 +43,14 @@ def by_hand(model, source, length: int, iterations: int, until: int = 100) -> tu
 @torch.no_grad()
 def likely(model, source, count: int) -> list[int]:
     scores, words = model.length(model.encode(source))[0].tolist(), source.size(1) - 1
-    order = sorted(range(len(scores)), key=lambda one: -scores[one])
-    return list(dict.fromkeys(max(1, words + one - 4) for one in order))[:count]
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return list(dict.fromkeys(max(1, words + place - 4) for place in order))[:count]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 4, 10])
 def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, beam):
-    together = search(iterations=iterations, length_beam=beam)
+    batched = search(iterations=iterations, length_beam=beam)
     changed = 0
     for row in range(5):
         source = one(BATCH, row).source
@@ -60,8 +60,8 @@ def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, b
             candidates[tuple(words)] = sum(chances) / length
             changed += words != by_hand(MODEL, source, length, 1)[0]
         best = max(candidates, key=candidates.__getitem__)
-        assert tuple(together.tokens[row]) == best
-        assert together.scores[row] == pytest.approx(candidates[best], abs=1e-9)
+        assert tuple(batched.tokens[row]) == best
+        assert batched.scores[row] == pytest.approx(candidates[best], abs=1e-9)
     # Later passes do change something, or this would show nothing.
     assert changed or iterations == 1
 
@@ -69,16 +69,16 @@ def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, b
 def test_a_larger_length_penalty_prefers_longer_outputs_and_scores_are_the_formula():
     lengths = []
     for penalty in (0.0, 1.0, 1.5, 3.0):
-        together = search(iterations=3, length_beam=4, length_penalty=penalty)
+        batched = search(iterations=3, length_beam=4, length_penalty=penalty)
         for row in range(5):
             source, scores = one(BATCH, row).source, {}
             for length in likely(MODEL, source, 4):
                 words, chances = by_hand(MODEL, source, length, 3)
                 scores[tuple(words)] = sum(chances) / length**penalty
             best = max(scores, key=scores.__getitem__)
-            assert tuple(together.tokens[row]) == best
-            assert together.scores[row] == pytest.approx(scores[best], abs=1e-9)
-        lengths.append([len(row) for row in together.tokens])
+            assert tuple(batched.tokens[row]) == best
+            assert batched.scores[row] == pytest.approx(scores[best], abs=1e-9)
+        lengths.append([len(row) for row in batched.tokens])
     # Word for word: of each sentence no output is shorter than with the penalty before.
     for before, after in itertools.pairwise(lengths):
         assert all(shorter <= longer for shorter, longer in zip(before, after, strict=True))
@@ -114,12 +114,12 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_
         predicted = MODEL.length.predict(MODEL.encode(BATCH.source))
     settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
     plain = search(iterations=3, length_beam=1)
-    same = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
-    assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
+    at_predicted = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
+    assert at_predicted.tokens == plain.tokens and at_predicted.scores == pytest.approx(plain.scores, abs=1e-12)
     lengths = [2, 5, 1, 7, 4]
-    others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(lengths))
+    at_others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(lengths))
     for row, length in enumerate(lengths):
-        assert others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
+        assert at_others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
 
 
 def test_a_wider_length_beam_finds_no_worse_score():
@@ -130,16 +130,16 @@ def test_a_wider_length_beam_finds_no_worse_score():
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_neither_batch_nor_padding_changes_an_output(beam, monkeypatch):
-    whole = search(iterations=4, length_beam=beam)
+    batched = search(iterations=4, length_beam=beam)
     wider = search(source=padded(BATCH, 5).source, iterations=4, length_beam=beam)
-    alone = [search(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
-    assert wider.tokens == whole.tokens == [each.tokens[0] for each in alone]
-    assert wider.scores == pytest.approx(whole.scores, abs=1e-10)
-    assert [each.scores[0] for each in alone] == pytest.approx(whole.scores, abs=1e-10)
+    singles = [search(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
+    assert wider.tokens == batched.tokens == [single.tokens[0] for single in singles]
+    assert wider.scores == pytest.approx(batched.scores, abs=1e-10)
+    assert [single.scores[0] for single in singles] == pytest.approx(batched.scores, abs=1e-10)
     # Sentences a few at a time, so that their candidates fit into memory.
     monkeypatch.setattr(module, "ROWS", 2 * beam)
-    parts = search(iterations=4, length_beam=beam)
-    assert parts.tokens == whole.tokens and parts.scores == pytest.approx(whole.scores, abs=1e-10)
+    chunked = search(iterations=4, length_beam=beam)
+    assert chunked.tokens == batched.tokens and chunked.scores == pytest.approx(batched.scores, abs=1e-10)
 
 
 class Scripted:
@@ -169,11 +169,11 @@ class Scripted:
 
     def logits(self, hidden):
         rows = []
-        for word, chance in (entry for row in self.table for entry in row):
+        for word, chance in (cell for row in self.table for cell in row):
             # What is left goes to another word.
-            rest = torch.full((11,), float("-inf"), dtype=torch.float64)
-            rest[word], rest[9] = math.log(chance), math.log(1 - chance)
-            rows.append(rest)
+            row_logits = torch.full((11,), float("-inf"), dtype=torch.float64)
+            row_logits[word], row_logits[9] = math.log(chance), math.log(1 - chance)
+            rows.append(row_logits)
         return torch.stack(rows)[hidden.argmax(-1)]
 
     def output(self, symbols, _mask):
