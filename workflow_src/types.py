@@ -62,7 +62,7 @@ _ORIGINALS: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A CPU's tensor on a device, for which the CPU does not wait; `values_on_cpu` knows what it was copied from."""
+    """A CPU tensor copied to a device without waiting for the copy; `values_on_cpu` returns the original."""
     copy = tensor.to(device, non_blocking=True)
     if copy is not tensor:
         _ORIGINALS[copy] = tensor
@@ -70,7 +70,7 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def values_on_cpu(tensor: Tensor) -> Tensor:
-    """The tensor on the CPU: the one that it was `moved` from, else a copy, for which the CPU waits."""
+    """The tensor on the CPU: the original of a `moved` tensor, else a copy, for which the CPU waits."""
     return tensor if tensor.device.type == "cpu" else _ORIGINALS.get(tensor, tensor).cpu()
 
 
@@ -116,7 +116,7 @@ class Batch:
 
     @property
     def output_lengths(self) -> Tensor:
-        """Lengths (B,) of outputs like the targets from models that put out one subword at least."""
+        """Target lengths (B,), but at least 1: models put out at least one subword."""
         return moved(self.on_cpu.target_mask.sum(1).clamp(min=1), self.target.device)
 
     @property
@@ -130,7 +130,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """What an objective returns: `loss` to minimise, a mean over `count` terms, and named figures to log.
+    """The result of an objective: `loss` to minimise, a mean over `count` terms, and named figures to log.
 
     Figures are means over the batch (floats or 0-d tensors). Batches computed in parts are joined by their counts.
     """
@@ -142,7 +142,7 @@ class LossTerms:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """What an objective gets beside model and batch: progress, random numbers and frozen models."""
+    """Arguments of an objective beside model and batch: progress, random numbers and frozen models."""
 
     step: int
     total_steps: int
@@ -153,7 +153,7 @@ class TrainingContext:
 
     @property
     def numbers(self) -> torch.Generator:
-        """Random numbers that the CPU reads: of `generator` where that is the CPU's, else of the update by itself."""
+        """A generator on the CPU: `generator` where it is there, else a new one, seeded from it and the step."""
         if self.generator.device.type == "cpu":
             return self.generator
         return torch.Generator().manual_seed((self.generator.initial_seed() + self.step) % 2**63)
@@ -185,8 +185,8 @@ class Hypotheses:
     traces: list[list[list[int]]] | None = None
     # Latent search only: distinct candidates that were ranked.
     candidates: list[int] | None = None
-    # Searches that hold several hypotheses: all that each sentence ended with, whose first are `tokens`. Computed when
-    # called; scores can be compared where the search was `scored`.
+    # Searches with several hypotheses a sentence: all of them, best first, `tokens` among them. Computed when called;
+    # scores are comparable only where the search was `scored`.
     ranked: Callable[[], list[Ranked]] | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
@@ -240,9 +240,9 @@ class DevSet(Protocol):
 
 
 class ImportedNetwork(Protocol):
-    """What distillation needs of the network of a system that was made elsewhere; sources are normalised lines.
+    """The network of a system that was made elsewhere, as distillation calls it; sources are normalised lines.
 
-    `longest_source` and `lengths` count subwords of the network's own.
+    `longest_source` and `lengths` count the network's own subwords.
     """
 
     longest_source: int
@@ -254,19 +254,19 @@ class ImportedNetwork(Protocol):
     ) -> Hypotheses: ...
 
 
-# The networks that a search works with, by role. Each is `Any`: which class fills a role is decided when a bundle is
-# opened, and a search takes it for one of the protocols below.
+# The networks that a search works with, by role. Each is `Any`: its class is known only when a bundle is opened. A
+# search treats it as one of the protocols below.
 Networks = Mapping[str, Any]
 
 RefinementStep = Callable[[Tensor], Tensor]
 
-# What the encoder of a model gives. Searches hand it back to the same model; they may ask for `mask`, (B, S), and for
-# `select(rows)`, that of some sentences.
+# The output of a model's encoder. Searches pass it to methods of the same model; they may read its `mask` (B, S), and
+# `select(rows)`, the output of some sentences.
 EncoderOutput = Any
 
 
 class LengthHead(Protocol):
-    """What inference needs of a head of target lengths (`nn/length.py`). Lengths count words."""
+    """A classifier of target lengths (`nn/length.py`), as inference calls it. Lengths count words."""
 
     # The longest target.
     longest: int
@@ -285,30 +285,30 @@ class LengthHead(Protocol):
 
 
 class PositionsConfig(Protocol):
-    """What searches need of a model's settings: the longest sequence, in subwords, end symbol counted."""
+    """Settings of a model that searches read: the longest sequence, in subwords, end symbol counted."""
 
     @property
     def max_positions(self) -> int: ...
 
 
 class LatentConfig(PositionsConfig, Protocol):
-    """What latent inference needs of a model's settings."""
+    """Settings of a model that latent inference reads: also the width of latents."""
 
     @property
     def latent_dim(self) -> int: ...
 
 
 class Rescorer(Protocol):
-    """What ranking needs of a model with the trait `scorer`."""
+    """A model with the trait `scorer`, as ranking calls it."""
 
     @property
     def config(self) -> PositionsConfig: ...
 
     def scoring_states(self, source: Tensor) -> Any:
-        """What depends on source (B, S) alone; its `select(rows)` gives that of some sentences."""
+        """States that depend on source (B, S) alone; `select(rows)` gives those of some sentences."""
 
     def log_probability(self, states: Any, target: Tensor) -> Tensor:
-        """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for what cannot be."""
+        """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for impossible targets."""
 
 
 class RelaxedRescorer(Rescorer, Protocol):
@@ -319,7 +319,7 @@ class RelaxedRescorer(Rescorer, Protocol):
 
 
 class IncrementalDecoder(Protocol):
-    """An autoregressive decoder one position at a time; what it has read is kept.
+    """An autoregressive decoder that reads one position at a time and keeps its states.
 
     Rows are hypotheses: equally many for each sentence, next to each other; one at the start.
     """
@@ -342,14 +342,14 @@ class WordTable(Protocol):
 
 
 class AutoregressiveModel(Protocol):
-    """What searches and losses need of a model that puts out word by word."""
+    """A model that puts out word by word, as searches and losses call it."""
 
     @property
     def config(self) -> PositionsConfig: ...
 
     @property
     def target_embedding(self) -> WordTable:
-        """The output projection too."""
+        """The embeddings of the target, which are the weights of the output projection too."""
 
     @property
     def output_bias(self) -> Tensor: ...
@@ -357,20 +357,20 @@ class AutoregressiveModel(Protocol):
     def encode(self, source: Tensor) -> EncoderOutput: ...
 
     def hidden(self, memory: EncoderOutput, target: Tensor) -> Tensor:
-        """What the output projection reads, (B, T+1, D), when the decoder reads BOS and then target (B, T)."""
+        """Inputs (B, T+1, D) of the output projection when the decoder reads BOS and then target (B, T)."""
 
     def start(self, memory: EncoderOutput) -> IncrementalDecoder: ...
 
 
 class SymbolModel(Protocol):
-    """A model that puts out a symbol at every position, and an output that the symbols stand for."""
+    """A model that puts out a symbol at every position; `output` turns the symbols into subwords."""
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N)."""
 
 
 class LatentModel(Protocol):
-    """What latent inference needs of a model (an `lvm`, whatever its layers)."""
+    """A model with latents of target positions, as latent inference calls it (an `lvm`, whatever its layers)."""
 
     @property
     def extra_positions(self) -> int:
@@ -401,7 +401,7 @@ class LatentModel(Protocol):
 
 
 class SourceLatentModel(SymbolModel, Protocol):
-    """What latent inference needs of a model with latents of source positions, for outputs of any length."""
+    """A model with latents of source positions, for outputs of any length, as latent inference calls it."""
 
     # Distinguishes it from a `LatentModel`.
     source_latents: bool
@@ -421,11 +421,11 @@ class SourceLatentModel(SymbolModel, Protocol):
         """Mean and deviation of q(z|x,y), each (B, S, Z), of targets (B, T), padded."""
 
     def decode(self, memory: EncoderOutput, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
+        """Logits of p(y|z,x) at every slot, (B, N, V), -inf for barred symbols, and the mask (B, N)."""
 
 
 class AlignedLatentModel(SourceLatentModel, Protocol):
-    """A model whose outputs are read off slots as CTC's are, with latents of source positions where it has any."""
+    """A model whose outputs are read off slots, as with CTC; it may have latents of source positions."""
 
     # The id that a slot without a subword puts out.
     blank: int
@@ -439,12 +439,12 @@ class AlignedLatentModel(SourceLatentModel, Protocol):
     def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
         """Scores over the vocabulary, (..., V); `blank_penalty` is taken off the blank's."""
 
-    def slot_origins(self, lengths: Tensor, slots: Tensor, place: Tensor) -> Tensor:
-        """The source position (B, N) that slots at places (N,) begin with, of sources of lengths (B,)."""
+    def slot_origins(self, lengths: Tensor, slots: Tensor, indices: Tensor) -> Tensor:
+        """The source position (B, N) that each slot begins with: slots with indices (N,), sources of lengths (B,)."""
 
 
 class OnePassModel(SymbolModel, Protocol):
-    """What decoding in one pass needs of a model: all words at once, at a length."""
+    """A model that puts out all words at once, at a given length, as decoding in one pass calls it."""
 
     @property
     def length(self) -> LengthHead: ...
@@ -455,11 +455,11 @@ class OnePassModel(SymbolModel, Protocol):
         """States (B, N, D) of outputs of these lengths (B,), and the mask (B, N)."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the vocabulary, (..., V), -inf for what may not be put out."""
+        """Scores over the vocabulary, (..., V), -inf for symbols that may not be put out."""
 
 
 class MaskedModel(OnePassModel, Protocol):
-    """What predicting masked subwords needs of a model; the states of `hidden` are those of all positions masked."""
+    """A model that predicts masked subwords; the states of `hidden` are those with all positions masked."""
 
     # The id that stands at masked positions of a target.
     mask_symbol: int
@@ -469,10 +469,10 @@ class MaskedModel(OnePassModel, Protocol):
 
 
 class IterativeModel(OnePassModel, Protocol):
-    """What refinement by passes needs of a model: `hidden` is the first, and later ones refine a guess."""
+    """A model that refines its output pass by pass: `hidden` is the first pass, `refine` each later one."""
 
     def refine(self, memory: EncoderOutput, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
-        """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
+        """A later pass: states (B, N, D) from a guess (B, N) and the states of the pass that made it."""
 
 
 class LatentLengthModel(SourceLatentModel, Protocol):

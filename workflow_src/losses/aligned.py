@@ -1,6 +1,6 @@
-"""Losses over alignments of outputs with a target, which need the probabilities of a sentence's own symbols alone.
+"""Losses over alignments of outputs with a target, which need only the probabilities of a sentence's own symbols.
 
-Logits of a block of rows at a time are computed, and again for their gradient, so that no tensor has a cell for each
+Logits are computed for a block of rows at a time, and again for their gradient, so that no tensor has a cell for each
 slot and word of the vocabulary. Shapes: B sentences, N slots, R real slots of all sentences, T target positions,
 U = T + 1 own symbols (the blank first), V vocabulary, D width.
 """
@@ -20,18 +20,18 @@ from workflow_src.types import wide
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-    """What is learned from log-probabilities of own symbols (B, N, U).
+    """Losses of alignments, and their gradients by log-probabilities of own symbols (B, N, U).
 
-    losses  (B,) in nats
-    shares  (B, N, U): -d losses / d log-probabilities, 0 at slots that are not real
-    counted (B,) bool: sentences whose loss counts
-    ones    the shares of every real slot of these sentences sum to 1
+    losses      (B,) in nats
+    shares      (B, N, U): -d losses / d log-probabilities, 0 at slots that are not real
+    counted     (B,) bool: sentences whose loss counts
+    normalised  whether the shares of every real slot of these sentences sum to 1
     """
 
     losses: Tensor
     shares: Tensor
     counted: Tensor
-    ones: bool = True
+    normalised: bool = True
 
 
 def own_symbols(target: Tensor, blank: int) -> Tensor:
@@ -51,7 +51,7 @@ def aligned_loss(
     """The losses (B,) of `align`, which sums over alignments or chooses one.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
-    `real` are the cells of the mask; without them, the CPU waits to read it.
+    `real` are the cells of the mask; without them, the CPU waits to read the mask.
     """
     real = cells(mask, mask.device) if real is None else real
     return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align)
@@ -64,33 +64,33 @@ def own_log_probabilities(
 
     hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
     """
-    own, normalisers = [], []
-    for part, owners in _blocks(hidden, rows, weight.size(0)):
-        logits = wide(part @ weight.T) + bias
+    log_probabilities, normalisers = [], []
+    for block, sentences in _blocks(hidden, rows, weight.size(0)):
+        logits = wide(block @ weight.T) + bias
         normaliser = logits.logsumexp(-1, keepdim=True)
-        own.append(logits.gather(1, symbols[owners]) - normaliser)
+        log_probabilities.append(logits.gather(1, symbols[sentences]) - normaliser)
         normalisers.append(normaliser[:, 0])
-    return torch.cat(own), torch.cat(normalisers)
+    return torch.cat(log_probabilities), torch.cat(normalisers)
 
 
 @torch.no_grad()
 def best_and_own(
     hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 beside `mask`.
+    """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 outside `mask`.
 
     Symbols whose bias is -inf are never the best.
     """
     real = cells(mask, mask.device) if real is None else real
-    best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
+    best_symbols = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
     emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
-    symbols_of_slots, own = [], []
-    for part, owners in _blocks(hidden[real], real[0], weight.size(0)):
-        logits = wide(part @ weight.T) + bias
+    symbols_of_slots, log_probabilities = [], []
+    for block, sentences in _blocks(hidden[real], real[0], weight.size(0)):
+        logits = wide(block @ weight.T) + bias
         symbols_of_slots.append(logits.argmax(-1))
-        own.append(logits.gather(1, symbols[owners]) - logits.logsumexp(-1, keepdim=True))
-    best[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(own).to(emissions)
-    return best, emissions
+        log_probabilities.append(logits.gather(1, symbols[sentences]) - logits.logsumexp(-1, keepdim=True))
+    best_symbols[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(log_probabilities).to(emissions)
+    return best_symbols, emissions
 
 
 def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -106,12 +106,12 @@ class _LinearAligned(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
-            own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            emissions = own.new_full((*shape, symbols.size(1)), 0.0)
-            emissions[real] = own
+            log_probabilities, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
+            emissions = log_probabilities.new_full((*shape, symbols.size(1)), 0.0)
+            emissions[real] = log_probabilities
             aligned = align(emissions)
             if any(ctx.needs_input_grad):
-                ctx.ones = aligned.ones
+                ctx.normalised = aligned.normalised
                 ctx.save_for_backward(
                     narrow_hidden,
                     narrow_weight,
@@ -134,16 +134,16 @@ class _LinearAligned(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias)
         start = 0
         with torch.autocast(hidden.device.type, enabled=False):
-            for part, owners in _blocks(hidden, rows, weight.size(0)):
-                end = start + len(part)
-                gradient = (wide(part @ weight.T) + bias).sub_(normalisers[start:end, None]).exp_()
-                if not ctx.ones:
+            for block, sentences in _blocks(hidden, rows, weight.size(0)):
+                end = start + len(block)
+                gradient = (wide(block @ weight.T) + bias).sub_(normalisers[start:end, None]).exp_()
+                if not ctx.normalised:
                     gradient.mul_(shares[start:end].sum(-1, keepdim=True))
-                gradient.scatter_add_(1, symbols[owners], -shares[start:end])
+                gradient.scatter_add_(1, symbols[sentences], -shares[start:end])
                 gradient.mul_(factors[start:end])
                 grad_bias += gradient.sum(0)
-                narrow = gradient.to(hidden.dtype)
-                torch.mm(narrow, weight, out=grad_hidden[start:end])
-                grad_weight += narrow.T @ part
+                narrow_gradient = gradient.to(hidden.dtype)
+                torch.mm(narrow_gradient, weight, out=grad_hidden[start:end])
+                grad_weight += narrow_gradient.T @ block
                 start = end
         return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, None, None, None, None

@@ -8,7 +8,7 @@ with A(0, 0) = 0 and, before the first prediction, targets that share the first 
 blank. Shapes as in `aligned.py`.
 
 A row of A is one running minimum: with E_j the cost of skipping predictions 1 … j, A(i, j) is E_j plus the smallest
-C(i, k) - E_k of k <= j, C what the two other moves give. The recursion needs one step for each target position.
+C(i, k) - E_k of k <= j, C the cheaper of the two other moves. The recursion needs one step for each target position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workflow_src.losses.aligned import Aligned, aligned_loss, own_symbols
 from workflow_src.losses.common import Cells
 from workflow_src.types import PAD
 
-# What a cell costs that no alignment reaches.
+# Cost of a cell that no alignment reaches.
 NEVER = 1e30
 ALIGN, SKIP_PREDICTION, SKIP_TARGET = range(3)
 
@@ -40,14 +40,14 @@ def axe_loss(
 
     hidden (B, N, D) of predictions where mask (B, N) is True (the first of each sentence, at least one), output
     projection weight (V, D) and bias (V,), target (B, T) padded; `skip_penalty` is delta. `real` are the
-    cells of the mask, where they are known.
+    cells of the mask; without them, the CPU waits to read the mask.
     """
     lengths = (target != PAD).sum(1)
 
     def align(emissions: Tensor) -> Aligned:
         shares = cheapest(emissions, lengths, mask.sum(1), skip_penalty)
         losses = -(shares * emissions).sum((1, 2))
-        return Aligned(losses, shares, torch.ones_like(lengths, dtype=torch.bool), ones=False)
+        return Aligned(losses, shares, torch.ones_like(lengths, dtype=torch.bool), normalised=False)
 
     return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real)
 
@@ -56,24 +56,24 @@ def cheapest(emissions: Tensor, lengths: Tensor, predictions: Tensor, skip_penal
     """How often the cheapest alignment counts each log-probability of own symbols (B, N, U), the skip symbol first.
 
     `lengths` (B,) of the targets and number of `predictions` (B,). Aligned tokens and skipped predictions count 1,
-    skipped targets `skip_penalty`. The gradient of the minimum is that of the alignment, which these counts are.
+    skipped targets `skip_penalty`. These counts are the gradient of the minimum: it is that of its alignment.
     """
     moves = _moves(emissions, skip_penalty)
     B, N, U = emissions.shape
     counts = torch.zeros_like(emissions)
-    every = torch.arange(B, device=emissions.device)
+    sentences = torch.arange(B, device=emissions.device)
     i, j = lengths.clone(), predictions.clone()
     # Each move leads one target or one prediction back.
     for _ in range(U - 1 + N):
-        going = (i > 0) | (j > 0)
-        move = moves[i, every, j]
+        unfinished = (i > 0) | (j > 0)
+        move = moves[i, sentences, j]
         # Before the first prediction, targets share the first.
-        place = (j - 1).clamp(min=0)
+        slot = (j - 1).clamp(min=0)
         symbol = torch.where(move == SKIP_PREDICTION, 0, i)
         weight = torch.ones_like(counts[:, 0, 0]).masked_fill(move == SKIP_TARGET, skip_penalty)
-        counts[every, place, symbol] += weight * going
-        i = i - ((move != SKIP_PREDICTION) & going).long()
-        j = j - ((move != SKIP_TARGET) & going).long()
+        counts[sentences, slot, symbol] += weight * unfinished
+        i = i - ((move != SKIP_PREDICTION) & unfinished).long()
+        j = j - ((move != SKIP_TARGET) & unfinished).long()
     return counts
 
 
@@ -82,17 +82,17 @@ def _moves(emissions: Tensor, skip_penalty: float) -> Tensor:
     B, N, U = emissions.shape
     # Sums over many predictions are subtracted from each other.
     costs = -emissions.double()
-    skipping = F.pad(costs[..., 0].cumsum(1), (1, 0))
+    skip_costs = F.pad(costs[..., 0].cumsum(1), (1, 0))
     moves = torch.full((U, B, N + 1), SKIP_PREDICTION, dtype=torch.int64, device=emissions.device)
-    row = skipping
+    row = skip_costs
     for i in range(1, U):
-        own = costs[..., i]
-        aligned = F.pad(row[:, :-1] + own, (1, 0), value=NEVER)
-        shared = row + skip_penalty * torch.cat([own[:, :1], own], 1)
-        entered = torch.minimum(aligned, shared)
-        moves_in = torch.where(aligned <= shared, ALIGN, SKIP_TARGET)
-        lowest, origin = (entered - skipping).cummin(1)
-        row = lowest + skipping
-        here = origin == torch.arange(N + 1, device=origin.device)
-        moves[i] = torch.where(here, moves_in, SKIP_PREDICTION)
+        target_costs = costs[..., i]
+        aligned = F.pad(row[:, :-1] + target_costs, (1, 0), value=NEVER)
+        shared = row + skip_penalty * torch.cat([target_costs[:, :1], target_costs], 1)
+        entry_costs = torch.minimum(aligned, shared)
+        entry_moves = torch.where(aligned <= shared, ALIGN, SKIP_TARGET)
+        lowest, origin = (entry_costs - skip_costs).cummin(1)
+        row = lowest + skip_costs
+        entered = origin == torch.arange(N + 1, device=origin.device)
+        moves[i] = torch.where(entered, entry_moves, SKIP_PREDICTION)
     return moves

@@ -39,7 +39,7 @@ def smoothed_cross_entropy(
     """Sums over N positions of the label-smoothed loss and of the plain negative log-likelihood, in nats.
 
     hidden (N, D), output projection weight (V, D) and bias (V,), labels (N,); `counted` (N,) bool are the positions
-    that are summed, all by default: a device need not tell the CPU their number. Smoothing spreads `smoothing` evenly
+    that are summed, all by default: the CPU need not know their number. Smoothing spreads `smoothing` evenly
     over all V classes (Szegedy et al. 2016, section 7). The second value carries no gradient.
 
     Logits are never held for all positions at once: gradients are computed with the loss, a block of rows at a time.
@@ -50,7 +50,7 @@ def smoothed_cross_entropy(
 
 
 def cross_entropy_at(
-    places: Cells,
+    selected: Cells,
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -58,12 +58,12 @@ def cross_entropy_at(
     smoothing: float = 0.0,
     counted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy` at cells of hidden (B, N, D), labels and `counted` (B, N); 0 without any cell."""
-    if not len(places[0]):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    counted = None if counted is None else counted[places]
-    return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing, counted)
+    """`smoothed_cross_entropy` at the `selected` cells of hidden (B, N, D), labels and `counted` (B, N); 0 for none."""
+    if not len(selected[0]):
+        zero = hidden.sum() * 0
+        return zero, zero.detach()
+    counted = None if counted is None else counted[selected]
+    return smoothed_cross_entropy(hidden[selected], weight, bias, labels[selected], smoothing, counted)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -80,8 +80,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smooth_total, nll_total = 0.0, 0.0
         with torch.autocast(device, enabled=False):
             for start in range(0, hidden.size(0), rows):
-                part, targets = narrow_hidden[start : start + rows], labels[start : start + rows, None]
-                logits = wide(part @ narrow_weight.T) + bias
+                block, targets = narrow_hidden[start : start + rows], labels[start : start + rows, None]
+                logits = wide(block @ narrow_weight.T) + bias
                 probabilities = logits.softmax(-1)
                 top, best = logits.max(-1, keepdim=True)
                 # The most probable class has p >= 1/V, so its logarithm is safe.
@@ -97,9 +97,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if counted is not None:
                     gradient *= counted[start : start + rows, None]
                 grad_bias += gradient.sum(0)
-                narrow = gradient.to(dtype)
-                torch.mm(narrow, narrow_weight, out=grad_hidden[start : start + rows])
-                grad_weight += narrow.T @ part
+                narrow_gradient = gradient.to(dtype)
+                torch.mm(narrow_gradient, narrow_weight, out=grad_hidden[start : start + rows])
+                grad_weight += narrow_gradient.T @ block
         ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight, grad_bias)
         ctx.mark_non_differentiable(nll_total)
         return smooth_total, nll_total
@@ -127,15 +127,16 @@ def budget(config: Budget, progress: float) -> float:
 
 
 def collapsed(figures: dict[str, float]) -> str | None:
-    """A sentence about latents that carry nothing, from the figures of a validation; None where they carry something.
+    """A warning about latents that carry nothing, from the figures of a validation; None where they carry something.
 
-    Their KL is below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the prior's.
+    Such latents have a KL below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the
+    prior's.
     """
-    kl, carried = figures["dev_kl"], figures["dev_bleu_posterior"] - figures["dev_bleu"]
-    if kl >= 0.1 or carried >= 1:
+    kl, gain = figures["dev_kl"], figures["dev_bleu_posterior"] - figures["dev_bleu"]
+    if kl >= 0.1 or gain >= 1:
         return None
     return (
-        f"the latents have collapsed: their KL on dev is {kl:.2g} nats, and the posterior mean gives {carried:+.1f} "
+        f"the latents have collapsed: their KL on dev is {kl:.2g} nats, and the posterior mean gives {gain:+.1f} "
         "BLEU; keep more of the KL budget (objective.budget_end), or hold it for longer (objective.budget_hold, "
         "budget_until)"
     )

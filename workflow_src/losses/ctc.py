@@ -26,7 +26,7 @@ NEVER = -1e30
 
 @dataclasses.dataclass(frozen=True)
 class Lattice:
-    """Which alignments exist of targets (B, T) over `slots` (B,) slots a sentence."""
+    """The alignments of targets (B, T) with `slots` (B,) slots a sentence."""
 
     target: Tensor
     slots: Tensor
@@ -37,7 +37,7 @@ class Lattice:
 
     @property
     def repeats(self) -> Tensor:
-        """(B, T), True where a token equals the one before it: a blank must part them."""
+        """(B, T), True where a token equals the one before it: a blank must separate them."""
         equal = (self.target[:, 1:] == self.target[:, :-1]) & (self.target[:, 1:] != PAD)
         return F.pad(equal, (1, 0))
 
@@ -59,14 +59,14 @@ class Lattice:
         allowed[:, 3::2] = ~self.repeats[:, 1:]
         return torch.zeros_like(allowed, dtype=like.dtype).masked_fill_(~allowed, NEVER)
 
-    def last(self, like: Tensor) -> Tensor:
+    def final(self, like: Tensor) -> Tensor:
         """(B, 2T + 1): 0 at the states in which a path may end, the last token and the blank after it, else NEVER."""
         state = torch.arange(2 * self.target.size(1) + 1, device=like.device)
-        end = 2 * self.lengths[:, None]
-        final = (state == end) | ((state == end - 1) & (end > 0))
-        return torch.zeros(final.shape, dtype=like.dtype, device=like.device).masked_fill_(~final, NEVER)
+        last_blank = 2 * self.lengths[:, None]
+        ending = (state == last_blank) | ((state == last_blank - 1) & (last_blank > 0))
+        return torch.zeros(ending.shape, dtype=like.dtype, device=like.device).masked_fill_(~ending, NEVER)
 
-    def first(self, like: Tensor) -> Tensor:
+    def initial(self, like: Tensor) -> Tensor:
         """(B, 2T + 1): 0 at the first blank and the first token, else NEVER."""
         start = like.new_full((self.target.size(0), 2 * self.target.size(1) + 1), NEVER)
         start[:, :2] = 0
@@ -81,25 +81,25 @@ def occupancies(emissions: Tensor, lattice: Lattice) -> tuple[Tensor, Tensor]:
     """
     scores = lattice.states(emissions)
     skips, slots = lattice.skips(scores), lattice.slots
-    first, last = lattice.first(scores), lattice.last(scores)
-    count, sentences = scores.size(0), scores.size(1)
+    initial, final = lattice.initial(scores), lattice.final(scores)
+    width, sentences = scores.size(0), scores.size(1)
     forward = torch.empty_like(scores)
-    alpha = forward[0] = first + scores[0]
-    for n in range(1, count):
-        moved = F.pad(alpha, (2, 0), value=NEVER)
-        alpha = torch.logaddexp(torch.logaddexp(alpha, moved[:, 1:-1]), moved[:, :-2] + skips) + scores[n]
+    alpha = forward[0] = initial + scores[0]
+    for n in range(1, width):
+        shifted = F.pad(alpha, (2, 0), value=NEVER)
+        alpha = torch.logaddexp(torch.logaddexp(alpha, shifted[:, 1:-1]), shifted[:, :-2] + skips) + scores[n]
         forward[n] = alpha
-    ends = (slots - 1).clamp(min=0)
-    total = (forward[ends, torch.arange(sentences, device=ends.device)] + last).logsumexp(-1)
-    # A path goes two states on where the state it arrives in may be reached so.
-    onward = F.pad(skips[:, 2:], (0, 2), value=NEVER)
+    last_slots = (slots - 1).clamp(min=0)
+    total = (forward[last_slots, torch.arange(sentences, device=last_slots.device)] + final).logsumexp(-1)
+    # A path may skip a state where the state that it arrives in allows it.
+    forward_skips = F.pad(skips[:, 2:], (0, 2), value=NEVER)
     backward = torch.empty_like(scores)
-    beta = backward[count - 1] = last
-    for n in range(count - 2, -1, -1):
-        ahead = F.pad(beta + scores[n + 1], (0, 2), value=NEVER)
-        beta = torch.logaddexp(torch.logaddexp(ahead[:, :-2], ahead[:, 1:-1]), ahead[:, 2:] + onward)
-        beta = backward[n] = torch.where((n >= ends)[:, None], last, beta)
-    real = torch.arange(count, device=slots.device)[:, None] < slots
+    beta = backward[width - 1] = final
+    for n in range(width - 2, -1, -1):
+        shifted = F.pad(beta + scores[n + 1], (0, 2), value=NEVER)
+        beta = torch.logaddexp(torch.logaddexp(shifted[:, :-2], shifted[:, 1:-1]), shifted[:, 2:] + forward_skips)
+        beta = backward[n] = torch.where((n >= last_slots)[:, None], final, beta)
+    real = torch.arange(width, device=slots.device)[:, None] < slots
     real = real & (total > NEVER / 2)
     shares = ((forward + backward - total[:, None]).clamp(max=0).exp() * real[..., None]).transpose(0, 1)
     return total, torch.cat([shares[..., ::2].sum(-1, keepdim=True), shares[..., 1::2]], -1)
@@ -111,23 +111,23 @@ def viterbi(emissions: Tensor, lattice: Lattice) -> Tensor:
     Slots beyond a sentence's own, and all slots of sentences that have no alignment, hold the blank.
     """
     scores = lattice.states(emissions)
-    skips, ends = lattice.skips(scores), (lattice.slots - 1).clamp(min=0)
-    last = lattice.last(scores)
-    count = scores.size(0)
-    best = lattice.first(scores) + scores[0]
-    came = torch.zeros(scores.shape, dtype=torch.int64, device=scores.device)
-    state = (best + last).argmax(-1)
-    for n in range(1, count):
-        moved = F.pad(best, (2, 0), value=NEVER)
-        choices = torch.stack([best, moved[:, 1:-1], moved[:, :-2] + skips])
-        best, came[n] = choices.max(0)
-        best = best + scores[n]
-        state = torch.where(ends == n, (best + last).argmax(-1), state)
-    path = torch.empty(count, scores.size(1), dtype=torch.int64, device=scores.device)
-    for n in range(count - 1, -1, -1):
-        path[n] = torch.where(n <= ends, state, 0)
-        back = came[n].gather(1, state[:, None])[:, 0]
-        state = torch.where(n <= ends, state - back, state)
+    skips, last_slots = lattice.skips(scores), (lattice.slots - 1).clamp(min=0)
+    final = lattice.final(scores)
+    width = scores.size(0)
+    best_scores = lattice.initial(scores) + scores[0]
+    back_pointers = torch.zeros(scores.shape, dtype=torch.int64, device=scores.device)
+    state = (best_scores + final).argmax(-1)
+    for n in range(1, width):
+        shifted = F.pad(best_scores, (2, 0), value=NEVER)
+        choices = torch.stack([best_scores, shifted[:, 1:-1], shifted[:, :-2] + skips])
+        best_scores, back_pointers[n] = choices.max(0)
+        best_scores = best_scores + scores[n]
+        state = torch.where(last_slots == n, (best_scores + final).argmax(-1), state)
+    path = torch.empty(width, scores.size(1), dtype=torch.int64, device=scores.device)
+    for n in range(width - 1, -1, -1):
+        path[n] = torch.where(n <= last_slots, state, 0)
+        states_back = back_pointers[n].gather(1, state[:, None])[:, 0]
+        state = torch.where(n <= last_slots, state - states_back, state)
     symbols = torch.where(path % 2 == 1, (path + 1) // 2, 0).T
     return symbols * lattice.reachable[:, None]
 
@@ -141,11 +141,12 @@ def ctc_loss(
     blank: int,
     real: Cells | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """-log p(y|x) in nats, (B,), and which sentences have an alignment at all, (B,) bool; the others' loss is 0.
+    """-log p(y|x) in nats, (B,), and whether the sentence has an alignment, (B,) bool; the loss is 0 where it has none.
 
     hidden (B, N, D) at slots where mask (B, N) is True (the first of each sentence), output projection weight (V, D)
     and bias (V,), target (B, T) padded. Gradients, softmax minus expected shares, are computed a block of rows at a
-    time, so that logits are never held for all slots at once. `real` are the cells of the mask, where they are known.
+    time, so that logits are never held for all slots at once. `real` are the cells of the mask; without them, the
+    CPU waits to read the mask.
     """
     lattice = Lattice(target, mask.sum(1))
 

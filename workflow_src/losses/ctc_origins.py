@@ -1,4 +1,4 @@
-"""What outputs were read off: the source position of each subword, from the best alignment with a model's slots."""
+"""The source position that each subword of an output was read off, from the best alignment with a model's slots."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ def source_positions(
 ) -> list[list[list[int]]]:
     """For outputs of each sentence of source (B, S), the source position that each subword was read off.
 
-    That is the position of the subword's first slot in the output's most probable alignment under logits (B * K, N, V)
+    It is the position of the subword's first slot in the output's most probable alignment under logits (B * K, N, V)
     of slots (B * K,): of K passes over a sentence, the one in which this alignment is the most probable.
     """
-    each = len(logits) // len(source)
-    lengths = (source != PAD).sum(1).repeat_interleave(each)
+    passes = len(logits) // len(source)
+    lengths = (source != PAD).sum(1).repeat_interleave(passes)
     origins = model.slot_origins(lengths, slots, torch.arange(logits.size(1), device=logits.device))
-    flat = [(sentence, output) for sentence, own in enumerate(outputs) for output in own]
+    pairs = [(sentence, output) for sentence, of_sentence in enumerate(outputs) for output in of_sentence]
     positions: list[list[int]] = []
-    for start in range(0, len(flat), ROWS):
-        positions += _positions(model.blank, logits, slots, origins, flat[start : start + ROWS], each)
-    every = iter(positions)
-    return [list(itertools.islice(every, len(own))) for own in outputs]
+    for start in range(0, len(pairs), ROWS):
+        positions += _positions(model.blank, logits, slots, origins, pairs[start : start + ROWS], passes)
+    remaining = iter(positions)
+    return [list(itertools.islice(remaining, len(of_sentence))) for of_sentence in outputs]
 
 
 def _positions(
-    blank: int, logits: Tensor, slots: Tensor, origins: Tensor, part: Sequence[tuple[int, Sequence[int]]], each: int
+    blank: int, logits: Tensor, slots: Tensor, origins: Tensor, pairs: Sequence[tuple[int, Sequence[int]]], passes: int
 ) -> list[list[int]]:
     """Source positions of (sentence, output) pairs."""
     device = logits.device
-    rows = on_device([sentence * each + k for sentence, _ in part for k in range(each)], device)
-    target = pad([output for _, output in part], eos=False).to(device).repeat_interleave(each, 0)
+    rows = on_device([sentence * passes + k for sentence, _ in pairs for k in range(passes)], device)
+    target = pad([output for _, output in pairs], eos=False).to(device).repeat_interleave(passes, 0)
     lattice, symbols = Lattice(target, slots[rows]), own_symbols(target, blank)
-    place = torch.arange(logits.size(1), device=device)
-    own = logits[rows[:, None, None], place[None, :, None], symbols[:, None, :]]
-    emissions = own - logits.logsumexp(-1)[rows, :, None]
+    slot_indices = torch.arange(logits.size(1), device=device)
+    own_logits = logits[rows[:, None, None], slot_indices[None, :, None], symbols[:, None, :]]
+    emissions = own_logits - logits.logsumexp(-1)[rows, :, None]
     path = viterbi(emissions, lattice)
-    real = place < slots[rows, None]
-    scores = emissions.gather(2, path[..., None])[..., 0].masked_fill(~real, 0).sum(1)
-    best = scores.masked_fill(~lattice.reachable, float("-inf")).view(-1, each).argmax(1)
-    chosen = torch.arange(len(part), device=device) * each + best
-    numbers = torch.arange(1, symbols.size(1), device=device)
-    first = (path[chosen, :, None] == numbers).to(torch.int8).argmax(1)
-    (positions,) = on_cpu(origins[rows[chosen]].gather(1, first))
-    return [row[: len(output)] for row, (_, output) in zip(positions.tolist(), part, strict=True)]
+    real_slots = slot_indices < slots[rows, None]
+    scores = emissions.gather(2, path[..., None])[..., 0].masked_fill(~real_slots, 0).sum(1)
+    best_passes = scores.masked_fill(~lattice.reachable, float("-inf")).view(-1, passes).argmax(1)
+    chosen = torch.arange(len(pairs), device=device) * passes + best_passes
+    own_indices = torch.arange(1, symbols.size(1), device=device)
+    first_slots = (path[chosen, :, None] == own_indices).to(torch.int8).argmax(1)
+    (positions,) = on_cpu(origins[rows[chosen]].gather(1, first_slots))
+    return [row[: len(output)] for row, (_, output) in zip(positions.tolist(), pairs, strict=True)]

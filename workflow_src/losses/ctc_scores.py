@@ -35,9 +35,9 @@ def slot_states(model: AlignedLatentModel, source: Tensor) -> SlotStates:
     """The pass over source (B, S), without anything that depends on an output."""
     hidden, mask = model.hidden(model.encode(source))
     weight, bias = model.target_embedding.weight, model.output_bias
-    parts = [wide(F.linear(part, weight, bias)).logsumexp(-1) for part in hidden[mask].split(SLOTS)]
+    blocks = [wide(F.linear(block, weight, bias)).logsumexp(-1) for block in hidden[mask].split(SLOTS)]
     normalisers = wide(hidden).new_zeros(mask.shape)
-    normalisers[mask] = torch.cat(parts)
+    normalisers[mask] = torch.cat(blocks)
     return SlotStates(hidden, mask, normalisers)
 
 
@@ -47,8 +47,10 @@ def output_log_probability(model: AlignedLatentModel, states: SlotStates, target
     Only the logits of an output's own symbols are computed.
     """
     symbols = F.pad(target, (1, 0), value=model.blank)
-    own = torch.einsum("bnd,bud->bnu", wide(states.hidden), wide(F.embedding(symbols, model.target_embedding.weight)))
-    emissions = own + wide(model.output_bias)[symbols][:, None] - states.normalisers[..., None]
+    own_logits = torch.einsum(
+        "bnd,bud->bnu", wide(states.hidden), wide(F.embedding(symbols, model.target_embedding.weight))
+    )
+    emissions = own_logits + wide(model.output_bias)[symbols][:, None] - states.normalisers[..., None]
     lattice = Lattice(target, states.mask.sum(1))
     total, _ = occupancies(emissions * states.mask[..., None], lattice)
     return torch.where(lattice.reachable, total, float("-inf"))

@@ -1,7 +1,7 @@
-"""Random numbers of a sentence by itself: neither padding nor what else is in its batch changes them.
+"""Random numbers of each sentence by itself: neither padding nor the rest of the batch changes them.
 
-A batch takes one number from the generator. Those of a sentence follow from it and from the row of the corpus that the
-sentence is, position by position, by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) in integer arithmetic.
+A batch takes one number from the generator. A sentence's numbers follow from it and from the sentence's row in the
+corpus, position by position, by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) in integer arithmetic.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 def sentence_keys(batch: Batch, generator: torch.Generator) -> Tensor:
     """A number for each sentence, (B,) int64, from one draw."""
-    first = torch.randint(2**62, (), generator=generator, device=generator.device)
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
     rows = torch.tensor(tuple(batch.indices or range(batch.source.size(0))), dtype=torch.int64)
-    keys = _mixed(first + _signed(GOLDEN) * rows.to(generator.device, non_blocking=True))
+    keys = _mixed(seed + _signed(GOLDEN) * rows.to(generator.device, non_blocking=True))
     return keys.to(batch.source.device, non_blocking=True)
 
 
@@ -31,8 +31,8 @@ def uniform(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     A longer first dimension continues a shorter one.
     """
     count = math.prod(shape)
-    places = torch.arange(count, device=keys.device) + 1
-    bits = _mixed(_mixed(keys + _signed(GOLDEN * (stream + 1)))[:, None] + _signed(GOLDEN) * places)
+    counters = torch.arange(count, device=keys.device) + 1
+    bits = _mixed(_mixed(keys + _signed(GOLDEN * (stream + 1)))[:, None] + _signed(GOLDEN) * counters)
     # 52 bits and a half: never 0 or 1.
     return ((_shifted(bits, 12)).double().add_(0.5) * 2.0**-52).view(len(keys), *shape)
 
@@ -48,7 +48,7 @@ def gumbel(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
 
 
 def subset(keys: Tensor, sizes: Tensor, count: Tensor, width: int, stream: int = 0) -> Tensor:
-    """Some of the first `sizes` (B,) places of each sentence, (B, width) bool: `count` (B,) of them, at most all.
+    """`count` (B,) of the first `sizes` (B,) places of each sentence, at most all of them, as a mask (B, width).
 
     Every choice is as likely as any other.
     """

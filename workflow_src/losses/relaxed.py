@@ -1,4 +1,4 @@
-"""Operators from logits to distributions over words, and what an autoregressive model thinks of distributions.
+"""Operators from logits to distributions over words, and energies of distributions under an autoregressive model.
 
 Tu, Pang, Wiseman & Gimpel 2020 (ENGINE), sections 3.1 and 3.2. An operator O(z) is used forward as it is and backward
 with the Jacobian of the paper's Table 1, where q = softmax(z), g is Gumbel noise and q~ = softmax(z + g):
@@ -39,13 +39,13 @@ def relaxed(operator: str, logits: Tensor, noise: Tensor | None = None) -> Tenso
 def energies(scorer: RelaxedRescorer, source: Tensor, fed: Tensor, chosen: Tensor, mask: Tensor) -> Tensor:
     """e_t = -chosen_t . log p(. | fed_<t, x) in nats, and -log p(end | fed, x) after the last, (B, T+1); else 0.
 
-    `scorer` is autoregressive (`relaxed_logits`); source (B, S); what it reads and what is scored, `fed` and `chosen`,
-    (B, T, V), at the places of mask (B, T). Equations 2 and 3 of the paper, where the last word is the end symbol. With
-    equal one-hot distributions the sum is the negative log-likelihood of their words.
+    `scorer` is autoregressive (`relaxed_logits`); source (B, S). It reads the distributions `fed` and scores
+    `chosen`, (B, T, V) each, at the places of mask (B, T). Equations 2 and 3 of the paper, where the
+    last word is the end symbol. With equal one-hot distributions the sum is the negative log-likelihood of their words.
     """
     scores = wide(scorer.relaxed_logits(scorer.scoring_states(source), fed)).log_softmax(-1)
     words = -(wide(chosen) * scores[:, :-1]).sum(-1)
-    # Of the first place after the words, which is the last column in the longest sentence alone.
-    place = torch.arange(scores.size(1), device=source.device)
-    last = place == mask.sum(1, keepdim=True)
-    return torch.where(last, -scores[..., EOS], F.pad(words, (0, 1)).masked_fill(~F.pad(mask, (0, 1)), 0.0))
+    # The end symbol comes right after the words: in the last column only for the longest sentences.
+    position = torch.arange(scores.size(1), device=source.device)
+    is_end = position == mask.sum(1, keepdim=True)
+    return torch.where(is_end, -scores[..., EOS], F.pad(words, (0, 1)).masked_fill(~F.pad(mask, (0, 1)), 0.0))

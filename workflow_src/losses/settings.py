@@ -30,14 +30,14 @@ class RelaxedEnergyConfig(Frozen):
     length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
 
 
-def relaxed_energy_cost(own: Mapping[str, float], scorer: Mapping[str, float]) -> float:
+def relaxed_energy_cost(network: Mapping[str, float], scorer: Mapping[str, float]) -> float:
     """Operations for a position: the network's update; the energy forward, and back to the distributions it reads."""
     # Distributions are read by a product with the embeddings, as large as the output projection.
-    return 6.0 * sum(own.values()) + 2.0 * scorer["encoder"] + 4.0 * (scorer["decoder"] + 2 * scorer["output"])
+    return 6.0 * sum(network.values()) + 2.0 * scorer["encoder"] + 4.0 * (scorer["decoder"] + 2 * scorer["output"])
 
 
 class Budget(Frozen):
-    """Free nats: KL divergences below them cost nothing, so that latents carry something before they are paid for."""
+    """Free nats: KL divergences below the budget cost nothing, so that latents learn to carry something first."""
 
     kl_budget: float = Field(1.0, ge=0, description="free nats a position in the first part of training")
     budget_hold: float = Field(0.1, ge=0, le=1, description="share of training with the full budget")
@@ -66,7 +66,7 @@ class ScoreMatchingConfig(Frozen):
     delta_steps: int = Field(4, gt=0, description="delta steps from z to its goal")
     noise_power: float = Field(3.0, gt=0, description="prior noise is scaled by u ** this, u uniform in [0, 1]")
     noise_scale: Literal["sentence", "batch"] = Field(
-        "sentence", description="what shares one u; the authors' code draws one for a batch, with noise_power 1"
+        "sentence", description="one u is drawn for each; the authors' code draws one for a batch, with noise_power 1"
     )
     pre_update_probability: float = Field(0.5, ge=0, le=1, description="chance of one own step before the goal")
     pre_update_after: float = Field(0.5, ge=0, le=1, description="share of training before own steps begin")

@@ -1,4 +1,4 @@
-"""Source states at the positions of a target whose length is known: what a decoder in one pass begins with."""
+"""Source states copied to the positions of a target of known length: inputs of a decoder in one pass."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 from workflow_src.nn.layers import Memory
 
 
-def soft_copy(memory: Memory, lengths: Tensor, place: Tensor, temperature: float) -> Tensor:
-    """Means of source states (B, S, D) around places (N,) of targets of `lengths` (B,), (B, N, D).
+def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor, temperature: float) -> Tensor:
+    """Means of source states (B, S, D) around positions (N,) of targets of `lengths` (B,), (B, N, D).
 
-    Place n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / temperature) (Wei
-    et al. 2019).
+    Position n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / temperature)
+    (Wei et al. 2019).
     """
     # As precise as the states: rounding of a softmax may depend on its width, which padding changes.
     dtype = torch.promote_types(memory.states.dtype, torch.float32)
-    source = memory.mask.sum(1).to(dtype)
-    centre = (place + 0.5).to(dtype) * (source / lengths)[:, None] - 0.5
+    source_lengths = memory.mask.sum(1).to(dtype)
+    centre = (positions + 0.5).to(dtype) * (source_lengths / lengths)[:, None] - 0.5
     distance = (centre[..., None] - torch.arange(memory.states.size(1), device=lengths.device)).abs()
     scores = (-distance / temperature).masked_fill(~memory.mask[:, None], float("-inf"))
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states

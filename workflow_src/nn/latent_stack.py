@@ -1,7 +1,7 @@
-"""What networks share that point from a latent to a better one (Lee et al. 2020, section 3.2): layers over latents.
+"""Layers over latents, of networks that point from a latent to a better one (Lee et al. 2020, section 3.2).
 
-They read latents (B, T, Z) and the source states of the latent-variable model; no vocabulary anywhere. What they
-return approximates +grad log p and is *added* to z.
+The networks read latents (B, T, Z) and the source states of the latent-variable model, and no words. Their output
+approximates +grad log p and is *added* to z.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ class LatentStack(nn.Module):
         return self.stack(inputs, attention_bias(target_mask), memory)
 
     def start_from_base(self, weights: dict[str, Tensor]) -> list[str]:
-        """Take the decoder's layers of a model with latents and its projection of z."""
+        """Copy the decoder's layers of a model with latents and its projection of z; returns the names of both."""
         return copy_matching(self, {_own_name(name): tensor for name, tensor in weights.items()})
 
 
-# Where models with latents have what a network starts from.
+# Prefixes, in models with latents, of the weights that a network starts from.
 DECODERS = ("decoder_stack.", "decoder.")
 PROJECTIONS = ("latents.projection.",)
 
 
 def _own_name(name: str) -> str:
-    for prefixes, own in ((DECODERS, "stack."), (PROJECTIONS, "latent_projection.")):
+    """The name, in a network over latents, of a weight of a model with latents."""
+    for prefixes, replacement in ((DECODERS, "stack."), (PROJECTIONS, "latent_projection.")):
         for prefix in prefixes:
             if name.startswith(prefix):
-                return own + name.removeprefix(prefix)
+                return replacement + name.removeprefix(prefix)
     return name

@@ -30,22 +30,22 @@ _PADDED = contextvars.ContextVar("padded", default=True)
 @contextlib.contextmanager
 def without_padding() -> Iterator[None]:
     """Within this context every position is real, so attention needs no masks: for graphs of single sentences."""
-    before = _PADDED.set(False)
+    token = _PADDED.set(False)
     try:
         yield
     finally:
-        _PADDED.reset(before)
+        _PADDED.reset(token)
 
 
 @contextlib.contextmanager
 def with_padding() -> Iterator[None]:
     """Within this context sequences may have padding, also in a graph of single sentences: a sentence has candidates of
     different lengths."""
-    before = _PADDED.set(True)
+    token = _PADDED.set(True)
     try:
         yield
     finally:
-        _PADDED.reset(before)
+        _PADDED.reset(token)
 
 
 def sinusoidal_positions(length: int, dim: int) -> Tensor:
@@ -177,7 +177,7 @@ class Memory:
 
 
 class Layer(nn.Module):
-    """One encoder or decoder layer. Decoder layers attend to a memory between the two other parts.
+    """One encoder or decoder layer. Decoder layers attend to a memory between the two other sublayers.
 
     norm "pre": x + f(norm(x)); "post": norm(x + f(x)), as Vaswani et al. 2017 have it.
     """
@@ -199,10 +199,10 @@ class Layer(nn.Module):
             x = self._add(x, self.cross_norm, lambda h: cross(h, memory, fused))
         return self._add(x, self.feed_norm, self.feed_forward)
 
-    def _add(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def _add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
-            return x + dropout(part(norm(x)), self.dropout, self.training)
-        return norm(x + dropout(part(x), self.dropout, self.training))
+            return x + dropout(sublayer(norm(x)), self.dropout, self.training)
+        return norm(x + dropout(sublayer(x), self.dropout, self.training))
 
 
 class Stack(nn.Module):
@@ -218,22 +218,22 @@ class Stack(nn.Module):
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
         # Set while a second derivative is needed: fused kernels have none.
         self.differentiate_twice = False
-        # What the layers compute in, where it is narrower than what goes in and comes out (`narrow_stacks`).
+        # The precision of the layers, where it is lower than that of inputs and outputs (`narrow_stacks`).
         self.dtype: torch.dtype | None = None
 
     def forward(self, x: Tensor, bias: Tensor | None = None, memory: Memory | None = None) -> Tensor:
         fused = not self.differentiate_twice and (x.is_cuda or not torch.is_grad_enabled())
-        outside = x.dtype
+        input_dtype = x.dtype
         if self.dtype is not None:
             x = x.to(self.dtype)
             memory = None if memory is None else dataclasses.replace(memory, states=memory.states.to(self.dtype))
-        first = x
+        stack_input = x
         for layer in self.layers:
             x = layer(x, bias, memory, fused)
             if self.skip:
-                x = (first + x) * math.sqrt(0.5)
+                x = (stack_input + x) * math.sqrt(0.5)
         x = self.norm(x)
-        return x if self.dtype is None else x.to(outside)
+        return x if self.dtype is None else x.to(input_dtype)
 
 
 def narrow_stacks(model: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -242,10 +242,10 @@ def narrow_stacks(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     Embeddings, position codes, latents, heads and logits keep their precision: they cost little, and in bfloat16
     (three decimal digits) small steps of a latent are lost and logits tie.
     """
-    for part in model.modules():
-        if isinstance(part, Stack):
-            part.dtype = dtype
-            part.to(dtype)
+    for submodule in model.modules():
+        if isinstance(submodule, Stack):
+            submodule.dtype = dtype
+            submodule.to(dtype)
     return model
 
 
@@ -256,9 +256,9 @@ def compile_stacks(model: nn.Module) -> None:
     """
     if getattr(model, "differentiates_twice", False):
         return
-    for part in model.modules():
-        if isinstance(part, Stack):
-            part.compile(dynamic=True)
+    for submodule in model.modules():
+        if isinstance(submodule, Stack):
+            submodule.compile(dynamic=True)
 
 
 def embedded(words: Tensor, weight: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ class Embedding(nn.Module):
 
 
 def check_length(length: int, limit: int) -> None:
-    """Raises ConfigError for a sequence longer than the model has positions for; an exported graph does not look."""
+    """Raises ConfigError for a sequence longer than the model has positions for; exported graphs do not check it."""
     if not torch.compiler.is_exporting() and length > limit:
         raise ConfigError(
             "model.max_positions",
@@ -295,23 +295,23 @@ def check_length(length: int, limit: int) -> None:
         )
 
 
-def barred(bias: Tensor, below: int, *others: int) -> Tensor:
-    """An output bias (V,) with -inf for the symbols that may not be put out: those below `below`, and `others`.
+def barred(bias: Tensor, below: int, *symbols: int) -> Tensor:
+    """An output bias (V,) with -inf for the symbols that may not be put out: those below `below`, and `symbols`.
 
     Changing the bias, which is small, costs less than changing logits (…, V).
     """
     changes = torch.zeros_like(bias)
     changes[:below] = float("-inf")
-    for symbol in others:
-        # A slice is filled where it is; a single element would be copied from the CPU.
+    for symbol in symbols:
+        # A slice is filled on its device; the value of a single element would be copied from the CPU.
         changes[symbol : symbol + 1] = float("-inf")
     return bias + changes
 
 
 def initialise(module: nn.Module) -> None:
     """Xavier-uniform weights and zero biases in every linear layer below `module`."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
+    for submodule in module.modules():
+        if isinstance(submodule, nn.Linear):
+            nn.init.xavier_uniform_(submodule.weight)
+            if submodule.bias is not None:
+                nn.init.zeros_(submodule.bias)

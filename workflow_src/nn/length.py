@@ -1,4 +1,4 @@
-"""How long the target is: classifiers of |y| - |x|, from source states or from latents of source positions."""
+"""Classifiers of the target length: of |y| - |x|, from source states or from latents of source positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflow_src.types import wide
 
 
 class LengthClasses(nn.Module):
-    """What heads over length differences share: classes are the differences -limit … limit.
+    """Base of heads over length differences: classes are the differences -limit … limit.
 
     Differences beyond the limit count as the limit. Lengths are at least 1 and at most `longest`. Scores are (B, 2 *
     limit + 1), and |x| counts subwords without the end symbol.
@@ -36,43 +36,44 @@ class LengthClasses(nn.Module):
         if quantile is None:
             classes = scores.argmax(-1)
         else:
-            # Rounding may leave the sum of all below a quantile close to 1.
+            # Rounding may leave the sum of all probabilities below a quantile close to 1.
             classes = (wide(scores).softmax(-1).cumsum(-1) < quantile).sum(-1).clamp(max=2 * self.limit)
         return self.lengths(classes, memory, lengthening)
 
     def best(self, scores: Tensor, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths (B, count), most probable first, different from each other.
 
-        Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest that does, the
-        more probable one deciding. Where a sentence has fewer lengths than `count`, the most probable one fills up.
+        Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest length that
+        does, with the largest score among its classes. Where a sentence has fewer lengths than `count`, the most
+        probable one fills up.
         """
-        every = torch.arange(scores.size(-1), device=scores.device).expand_as(scores)
-        lengths = self.lengths(every, memory, lengthening)
-        # Lengths never fall from class to class: equal ones are neighbours.
-        group = F.pad((lengths[:, 1:] != lengths[:, :-1]).cumsum(-1), (1, 0))
-        best = scores.new_full(scores.shape, float("-inf")).scatter_reduce(1, group, scores, "amax")
-        first = lengths.gather(1, scores.argmax(-1, keepdim=True))
-        of_group = first.expand_as(lengths).scatter(1, group, lengths)
-        return of_group.gather(1, best.topk(min(count, scores.size(-1)), -1).indices)
+        classes = torch.arange(scores.size(-1), device=scores.device).expand_as(scores)
+        lengths = self.lengths(classes, memory, lengthening)
+        # Lengths never fall from class to class, so that equal lengths are neighbours.
+        groups = F.pad((lengths[:, 1:] != lengths[:, :-1]).cumsum(-1), (1, 0))
+        scores_of_groups = scores.new_full(scores.shape, float("-inf")).scatter_reduce(1, groups, scores, "amax")
+        most_probable = lengths.gather(1, scores.argmax(-1, keepdim=True))
+        lengths_of_groups = most_probable.expand_as(lengths).scatter(1, groups, lengths)
+        return lengths_of_groups.gather(1, scores_of_groups.topk(min(count, scores.size(-1)), -1).indices)
 
     def lengths(self, classes: Tensor, memory: Memory, lengthening: float = 0.0) -> Tensor:
         """Target lengths of classes (B,) or (B, K), at least 1 and at most the model's positions."""
-        source = memory.mask.sum(1) - 1
+        source_lengths = memory.mask.sum(1) - 1
         if lengthening:
-            # Any more would be cut off below; a wild number must not overflow.
-            most = self.longest + self.limit
+            # Lengths beyond it are cut off below; a huge factor must not overflow.
+            most_added = self.longest + self.limit
             # A tensor, because exported graphs round plain numbers to float32: 0.1 of 5 subwords would become 1.
             factor = torch.tensor(lengthening, dtype=torch.float64)
-            source = source + (factor * source.double()).round().clamp(max=most).long()
-        source = source if classes.dim() == 1 else source[:, None]
-        return (classes - self.limit + source).clamp(1, self.longest)
+            source_lengths = source_lengths + (factor * source_lengths.double()).round().clamp(max=most_added).long()
+        source_lengths = source_lengths if classes.dim() == 1 else source_lengths[:, None]
+        return (classes - self.limit + source_lengths).clamp(1, self.longest)
 
 
 class LengthHead(LengthClasses):
     """Two linear layers over the pooled source states (Lee et al. 2020, section 4.2).
 
     `pooling` is the mean, or a mean weighted by a softmax over positions of a linear score of each state ("attention").
-    It forgets how long the source is, so its length enters as an embedding of its own (our addition).
+    The mean forgets how long the source is, so its length enters as an embedding of its own (our addition).
     """
 
     def __init__(self, dim: int, limit: int, max_positions: int, longest: int | None = None, pooling: str = "mean"):

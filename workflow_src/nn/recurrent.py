@@ -56,21 +56,22 @@ class BidirectionalLSTM(nn.Module):
         self.lstm = lstm(inputs, dim, layers, probability, bidirectional=True)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs (B, S, E) of lengths (B,) -> states (B, S, 2D), 0 at padding, and what the last layer ends with.
+        """Inputs (B, S, E) of lengths (B,) -> states (B, S, 2D), 0 at padding, and final states of the last layer.
 
-        That is its hidden state and its cell, (B, 2D) each: the forward direction's after the last real position, the
+        Final states are hidden and cell, (B, 2D) each: the forward direction's after the last real position, the
         backward direction's after the first. Padding comes last, and there is at least one position a sentence.
         Lengths are the CPU's, because packing needs them there.
         """
         longest = x.size(1)
         if int(lengths.min()) == longest:
-            # Nothing to leave out, and whole sequences are faster on CPUs.
+            # Without padding nothing needs packing, and plain tensors are faster on CPUs.
             states, (hidden, cell) = self.lstm(x)
         else:
             # Sorted here, because torch would wait for the copy of the order to a GPU.
             lengths, order = lengths.sort(descending=True)
-            rows, places = (moved(indices, x.device) for indices in (order, order.argsort()))
-            packed, ends = self.lstm(pack_padded_sequence(x.index_select(0, rows), lengths, batch_first=True))
+            rows, inverse = (moved(indices, x.device) for indices in (order, order.argsort()))
+            packed, final = self.lstm(pack_padded_sequence(x.index_select(0, rows), lengths, batch_first=True))
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=longest)
-            states, (hidden, cell) = states.index_select(0, places), (end.index_select(1, places) for end in ends)
+            states = states.index_select(0, inverse)
+            hidden, cell = (state.index_select(1, inverse) for state in final)
         return states, torch.cat([hidden[-2], hidden[-1]], -1), torch.cat([cell[-2], cell[-1]], -1)

@@ -92,8 +92,8 @@ class LengthTransformation(nn.Module):
         scale = wide(self.log_sigma)
         ratio = source_mask.sum(1).to(scale.dtype) / lengths.to(scale.dtype)
         centre = (torch.arange(width, device=lengths.device, dtype=scale.dtype) + 1)[None, :] * ratio[:, None]
-        places = torch.arange(source_mask.size(1), device=lengths.device, dtype=scale.dtype) + 1
-        distance = places - centre[..., None]
+        source_positions = torch.arange(source_mask.size(1), device=lengths.device, dtype=scale.dtype) + 1
+        distance = source_positions - centre[..., None]
         scores = -0.5 * (distance * (-scale).exp()) ** 2
         return scores.masked_fill(~source_mask[:, None], float("-inf")).softmax(-1)
 

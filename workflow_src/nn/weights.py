@@ -1,4 +1,4 @@
-"""Weights by name: what is saved of a model, and loading that refuses what does not fit."""
+"""Weights of a model by name: saving them, and loading that refuses weights of another model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors
 from workflow_src.types import Symbols
 
-# What to do with weights of other names or shapes.
-OTHER = "give weights of this model and configuration"
+# Advice for weights of other names or shapes.
+ADVICE = "give weights of this model and configuration"
 
 
 @runtime_checkable
@@ -37,21 +37,23 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
     """
     if isinstance(model, Counted):
         model.reshape(weights)
-    own = dict(model.named_parameters())
-    for name in own:
+    parameters = dict(model.named_parameters())
+    for name in parameters:
         if name not in weights:
-            raise ArtifactError(where, f"has no {name}", OTHER)
+            raise ArtifactError(where, f"has no {name}", ADVICE)
     for name, tensor in weights.items():
-        if name not in own:
-            raise ArtifactError(where, f"has {name}, which the model lacks", OTHER)
-        if own[name].shape != tensor.shape:
+        if name not in parameters:
+            raise ArtifactError(where, f"has {name}, which the model lacks", ADVICE)
+        if parameters[name].shape != tensor.shape:
             raise ArtifactError(
-                where, f"has {name} of shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}", OTHER
+                where,
+                f"has {name} of shape {tuple(tensor.shape)}, the model needs {tuple(parameters[name].shape)}",
+                ADVICE,
             )
         if not bool(torch.isfinite(tensor).all()):
             raise ArtifactError(where, f"has values in {name} that are not finite", "make or copy it again")
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(weights[name])
 
 
@@ -67,24 +69,24 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
     """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names.
 
     Rows of `module.symbols`, which follow the subwords in a vocabulary, stay as they are where the weights lack them or
-    have rows of other `symbols`: the names of those that the weights were trained with. With None, a tensor of the same
-    shape is taken to have the module's own symbols.
+    were trained with other `symbols` (their names). With None, a tensor of the same shape counts as one with the
+    module's own symbols.
     """
     copied = []
-    own = getattr(module, "symbols", Symbols())
-    others = 0 if symbols is None or symbols == own.names else len(symbols)
+    own_symbols = getattr(module, "symbols", Symbols())
+    foreign = 0 if symbols is None or symbols == own_symbols.names else len(symbols)
     with torch.no_grad():
         for name, parameter in module.named_parameters(remove_duplicate=False):
             tensor = weights.get(name)
             if tensor is None:
                 continue
-            if others and _lacks_symbols(parameter, tensor, own, others):
-                subwords = own.first if own.names else parameter.size(0)
+            if foreign and _lacks_symbols(parameter, tensor, own_symbols, foreign):
+                subwords = own_symbols.first if own_symbols.names else parameter.size(0)
                 parameter[:subwords].copy_(tensor[:subwords])
             elif tensor.shape == parameter.shape:
                 parameter.copy_(tensor)
-            elif _lacks_symbols(parameter, tensor, own):
-                parameter[: own.first].copy_(tensor)
+            elif _lacks_symbols(parameter, tensor, own_symbols):
+                parameter[: own_symbols.first].copy_(tensor)
             else:
                 continue
             copied.append(name)
@@ -92,29 +94,29 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
 
 
 def copy_places(
-    module: nn.Module, weights: dict[str, Tensor], places: Callable[[str], list[str]] | None = None
+    module: nn.Module, weights: dict[str, Tensor], names_here: Callable[[str], list[str]] | None = None
 ) -> list[str]:
-    """`copy_matching` of another model's weights; `places` maps a name there to the names of parameters here.
+    """`copy_matching` of another model's weights; `names_here` maps a name there to the names of parameters here.
 
     Raises ConfigError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
-    other = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
-    own = module.get_parameter("target_embedding.weight")
-    if other is not None and other.shape != own.shape:
+    embedding = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
+    own_embedding = module.get_parameter("target_embedding.weight")
+    if embedding is not None and embedding.shape != own_embedding.shape:
         raise ConfigError(
             "init_from",
-            problem=f"its weights have an embedding of {tuple(other.shape)}, this model's is {tuple(own.shape)}; both "
-            "need the same subwords and the same model.dim",
+            problem=f"its weights have an embedding of {tuple(embedding.shape)}, this model's is "
+            f"{tuple(own_embedding.shape)}; both need the same subwords and the same model.dim",
             hint="change it or the preset",
         )
-    if places is None:
+    if names_here is None:
         return copy_matching(module, weights)
-    return copy_matching(module, {own: weights[name] for name in weights for own in places(name)})
+    return copy_matching(module, {here: weights[name] for name in weights for here in names_here(name)})
 
 
-def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
-    """Whether `own` ends with rows of `symbols` where `other` has `others` rows of other symbols."""
-    if not (symbols.names or others) or not own.dim() or own.shape[1:] != other.shape[1:]:
+def _lacks_symbols(parameter: Tensor, tensor: Tensor, symbols: Symbols, foreign: int = 0) -> bool:
+    """Whether `parameter` ends with rows of `symbols` where `tensor` has `foreign` rows of other symbols."""
+    if not (symbols.names or foreign) or not parameter.dim() or parameter.shape[1:] != tensor.shape[1:]:
         return False
-    subwords = symbols.first if symbols.names else own.size(0)
-    return (own.size(0), other.size(0)) == (subwords + len(symbols.names), subwords + others)
+    subwords = symbols.first if symbols.names else parameter.size(0)
+    return (parameter.size(0), tensor.size(0)) == (subwords + len(symbols.names), subwords + foreign)

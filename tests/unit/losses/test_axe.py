@@ -30,8 +30,8 @@ def alignments(tokens: int, predictions: int, i: int = 0, j: int = 0):
         yield ()
     for move, (down, right) in {"align": (1, 1), "skip": (0, 1), "share": (1, 0)}.items():
         if i + down <= tokens and j + right <= predictions:
-            for rest in alignments(tokens, predictions, i + down, j + right):
-                yield ((move, i + down, j + right), *rest)
+            for next_moves in alignments(tokens, predictions, i + down, j + right):
+                yield ((move, i + down, j + right), *next_moves)
 
 
 def cost(scores, row: int, path, penalty: float):
@@ -63,10 +63,10 @@ def test_loss_and_gradients_are_those_of_the_cheapest_of_all_alignments(penalty,
     losses = axe_loss(hidden, weight, bias, MASK, TARGET, SKIP, penalty)
     assert torch.allclose(losses, expected_losses, rtol=0, atol=1e-12)
     weights = torch.arange(1.0, 7.0, dtype=torch.float64)
-    grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
+    actual = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
     expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
-    for one, other in zip(grads, expected, strict=True):
-        assert torch.allclose(one, other, rtol=0, atol=1e-12)
+    for gradient, expected_gradient in zip(actual, expected, strict=True):
+        assert torch.allclose(gradient, expected_gradient, rtol=0, atol=1e-12)
 
 
 def test_predictions_in_their_places_cost_their_cross_entropy():
@@ -85,12 +85,15 @@ def test_predictions_in_their_places_cost_their_cross_entropy():
 
 def test_neither_batch_nor_padding_changes_a_loss():
     hidden, weight, bias = layer(1)
-    wide, mask = torch.nn.functional.pad(hidden, (0, 0, 0, 3), value=7.0), torch.nn.functional.pad(MASK, (0, 3))
-    together = axe_loss(wide, weight, bias, mask, torch.nn.functional.pad(TARGET, (0, 2)), SKIP, 1.5)
+    longer, mask = (
+        torch.nn.functional.pad(hidden, (0, 0, 0, 3), value=7.0),
+        torch.nn.functional.pad(MASK, (0, 3)),
+    )
+    together = axe_loss(longer, weight, bias, mask, torch.nn.functional.pad(TARGET, (0, 2)), SKIP, 1.5)
     for row in range(len(TARGET)):
-        own = TARGET[row][TARGET[row] != PAD][None]
+        words = TARGET[row][TARGET[row] != PAD][None]
         count = int(PREDICTIONS[row])
-        alone = axe_loss(hidden[row : row + 1, :count], weight, bias, MASK[row : row + 1, :count], own, SKIP, 1.5)
+        alone = axe_loss(hidden[row : row + 1, :count], weight, bias, MASK[row : row + 1, :count], words, SKIP, 1.5)
         assert float(together[row]) == pytest.approx(float(alone), abs=1e-12)
 
 
@@ -100,5 +103,5 @@ def test_many_predictions_in_half_of_the_digits_give_the_same_alignment():
     weight, bias = torch.randn(40, 16, generator=generator, dtype=torch.float64), torch.zeros(40, dtype=torch.float64)
     target, mask = torch.randint(3, 39, (2, 250), generator=generator), torch.ones(2, 300, dtype=torch.bool)
     exact = axe_loss(hidden, weight, bias, mask, target, 39, 2.0)
-    narrow = axe_loss(hidden.float(), weight.float(), bias.float(), mask, target, 39, 2.0)
-    assert torch.allclose(narrow.double(), exact, rtol=1e-5)
+    in_float32 = axe_loss(hidden.float(), weight.float(), bias.float(), mask, target, 39, 2.0)
+    assert torch.allclose(in_float32.double(), exact, rtol=1e-5)

@@ -29,8 +29,8 @@ def words(row: int) -> list[int]:
 
 
 def alignments(row: int):
-    every = itertools.product(range(VOCABULARY), repeat=int(SLOTS[row]))
-    return [path for path in every if collapse(list(path), BLANK) == words(row)]
+    paths = itertools.product(range(VOCABULARY), repeat=int(SLOTS[row]))
+    return [path for path in paths if collapse(list(path), BLANK) == words(row)]
 
 
 def log_probability(scores, row: int, path) -> torch.Tensor:
@@ -55,10 +55,10 @@ def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
     assert reachable.tolist() == [True, True, True, False, True]
     # Every sentence with a weight of its own, so that none hides another.
     weights = torch.arange(1.0, 6.0, dtype=torch.float64)
-    grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
+    actual = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
     expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
-    for one, other in zip(grads, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-12)
+    for gradient, expected_gradient in zip(actual, expected, strict=True):
+        assert torch.allclose(gradient, expected_gradient, atol=1e-12)
 
 
 def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypatch):
@@ -74,10 +74,10 @@ def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypa
     scores = (hidden @ weight.T + bias).log_softmax(-1).transpose(0, 1)
     expected_losses = torch.nn.functional.ctc_loss(scores, target, slots, lengths, blank=39, reduction="none")
     assert reachable.all() and torch.allclose(losses, expected_losses, atol=1e-10)
-    grads = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
+    actual = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
     expected = torch.autograd.grad(expected_losses.sum(), [hidden, weight, bias])
-    for one, other in zip(grads, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-10)
+    for gradient, expected_gradient in zip(actual, expected, strict=True):
+        assert torch.allclose(gradient, expected_gradient, atol=1e-10)
 
 
 def test_shares_of_a_slot_sum_to_one_and_are_nothing_at_padding():
@@ -100,7 +100,7 @@ def test_the_viterbi_path_is_the_most_probable_alignment_and_collapses_to_the_ta
         for row in (0, 1, 2, 4):
             path = symbols[row][paths[row, : SLOTS[row]]].tolist()
             assert collapse(path, BLANK) == words(row)
-            best = max(float(log_probability(scores, row, other)) for other in alignments(row))
+            best = max(float(log_probability(scores, row, alignment)) for alignment in alignments(row))
             assert float(log_probability(scores, row, path)) == pytest.approx(best, abs=1e-12)
         assert not paths[3].any() and not paths[~MASK].any()
 
@@ -109,9 +109,9 @@ def test_padding_changes_neither_loss_nor_gradient():
     hidden, weight, bias = layer(2)
     losses, _ = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
     for row in range(len(SLOTS)):
-        own = hidden[row : row + 1, : SLOTS[row]].detach().requires_grad_()
+        row_hidden = hidden[row : row + 1, : SLOTS[row]].detach().requires_grad_()
         alone, _ = ctc_loss(
-            own,
+            row_hidden,
             weight,
             bias,
             MASK[row : row + 1, : SLOTS[row]],
@@ -120,19 +120,19 @@ def test_padding_changes_neither_loss_nor_gradient():
         )
         assert alone.item() == pytest.approx(losses[row].item(), abs=1e-12)
         (together,) = torch.autograd.grad(losses[row], hidden, retain_graph=True)
-        (single,) = torch.autograd.grad(alone.sum(), own)
+        (single,) = torch.autograd.grad(alone.sum(), row_hidden)
         assert torch.allclose(together[row, : SLOTS[row]], single[0], atol=1e-12)
         assert not together[row, SLOTS[row] :].any()
 
 
 def test_long_slots_do_not_overflow_single_precision():
     hidden = 30 * torch.randn(2, 400, WIDTH, generator=torch.Generator().manual_seed(0))
-    weight, bias = (part.detach().float() for part in layer()[1:])
+    weight, bias = (tensor.detach().float() for tensor in layer()[1:])
     target = torch.randint(1, 5, (2, 150), generator=torch.Generator().manual_seed(1))
     mask = torch.ones(2, 400, dtype=torch.bool)
     hidden.requires_grad_()
     losses, reachable = ctc_loss(hidden, weight, bias, mask, target, BLANK)
-    wide = (part.double() for part in (hidden, weight, bias))
-    expected, _ = ctc_loss(*wide, mask, target, BLANK)
+    in_float64 = (tensor.double() for tensor in (hidden, weight, bias))
+    expected, _ = ctc_loss(*in_float64, mask, target, BLANK)
     assert reachable.all() and torch.allclose(losses.double(), expected, rtol=1e-4)
     assert torch.isfinite(torch.autograd.grad(losses.sum(), hidden)[0]).all()

@@ -20,9 +20,9 @@ SIZE = 7
 SOURCE = tokens([1, 2, 1], SIZE, end=True)
 
 
-def one_pass(seed: int, copy_source: str = "uniform", loud: float = 1.0, **more):
-    """A model whose slots differ the more, the more it is `loud`."""
-    model = nat(target_size=SIZE, source_size=SIZE, upsample=1.5, copy_source=copy_source, seed=seed, **more)
+def one_pass(seed: int, copy_source: str = "uniform", loud: float = 1.0, **settings):
+    """A model whose slots differ more with a larger factor `loud` of its embeddings."""
+    model = nat(target_size=SIZE, source_size=SIZE, upsample=1.5, copy_source=copy_source, seed=seed, **settings)
     model.requires_grad_(False).target_embedding.weight.mul_(loud)
     return model
 
@@ -45,8 +45,8 @@ def length(row: int) -> int:
 
 
 @pytest.mark.parametrize("penalty", [0.0, 3.0])
-def test_greedy_outputs_were_read_off_the_slots_that_they_come_from(penalty):
-    """The best path itself says where each subword begins."""
+def test_origins_of_greedy_outputs_follow_from_the_best_path(penalty):
+    """Each subword begins at a slot of the best path."""
     lengths = [5, 9, 2]
     model, settings = one_pass(2, loud=6.0), CtcGreedySettings(blank_penalty=penalty)
     source = tokens(lengths, SIZE, end=True)
@@ -68,27 +68,27 @@ def test_greedy_outputs_were_read_off_the_slots_that_they_come_from(penalty):
 def test_all_outputs_of_a_beam_are_aligned_as_enumeration_aligns_them(seed, copy, rows, monkeypatch):
     monkeypatch.setattr(ctc_origins, "ROWS", rows)
     model, settings = one_pass(seed, copy_source=copy), CtcBeamSettings(beam=30, min_ratio=0.0)
-    outputs = [[words for _, words in own] for own in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
+    outputs = [[words for _, words in ranked] for ranked in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
     origins = ctc_beam.origins({"model": model}, SOURCE, settings, outputs)
     logits, mask = slot_logits(model, SOURCE)
     for row in range(len(SOURCE)):
         slots, size = int(mask[row].sum()), length(row)
         best = best_alignments(logits[row], slots, model.blank)
-        for output, own in zip(outputs[row], origins[row], strict=True):
-            first = best[tuple(output)][1]
+        for output, actual in zip(outputs[row], origins[row], strict=True):
+            first_slots = best[tuple(output)][1]
             # Centres of slots among source positions, rounded; or those that slots copy.
-            places = [(slot + 0.5) * size / slots - 0.5 for slot in first]
-            expected = [slot * size // slots for slot in first]
+            centres = [(slot + 0.5) * size / slots - 0.5 for slot in first_slots]
+            expected = [slot * size // slots for slot in first_slots]
             if copy == "soft":
-                assert all(abs(place - origin) <= 0.5 for place, origin in zip(places, own, strict=True))
+                assert all(abs(centre - origin) <= 0.5 for centre, origin in zip(centres, actual, strict=True))
             else:
-                assert own == expected
+                assert actual == expected
 
 
 def test_of_several_draws_the_one_with_the_best_alignment_counts():
     model = one_pass(1, latent="vae", latent_dim=3, posterior_layers=1)
     settings = CtcBeamSettings(beam=4, draws=3, temperature=3.0, min_ratio=0.0)
-    outputs = [[words for _, words in own] for own in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
+    outputs = [[words for _, words in ranked] for ranked in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
     origins = ctc_beam.origins({"model": model}, SOURCE, settings, outputs)
     with torch.no_grad():
         logits, slots = LogitsPass(model, settings)(SOURCE)
@@ -96,8 +96,8 @@ def test_of_several_draws_the_one_with_the_best_alignment_counts():
     for row in range(len(SOURCE)):
         count = int(slots[3 * row])
         by_draw = [best_alignments(logits[3 * row + draw], count, model.blank) for draw in range(3)]
-        for output, own in zip(outputs[row], origins[row], strict=True):
+        for output, origins_of_output in zip(outputs[row], origins[row], strict=True):
             draw = max(range(3), key=lambda draw: by_draw[draw][tuple(output)][0])
             winners.add(draw)
-            assert own == [slot * length(row) // count for slot in by_draw[draw][tuple(output)][1]]
+            assert origins_of_output == [slot * length(row) // count for slot in by_draw[draw][tuple(output)][1]]
     assert len(winners) > 1

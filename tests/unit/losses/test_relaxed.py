@@ -18,7 +18,7 @@ from workflow_src.types import EOS, PAD
 
 OPERATORS = ("SX", "STL", "SG", "ST", "GX")
 # Models made elsewhere read text, not distributions.
-SCORERS = [name for name, one in families().items() if AUTOREGRESSIVE in one.traits and not one.imported]
+SCORERS = [n for n, family in families().items() if AUTOREGRESSIVE in family.traits and not family.imported]
 SIZE = 11
 
 
@@ -83,8 +83,8 @@ def test_with_one_hot_distributions_the_energy_is_the_negative_log_likelihood(fa
     assert energy.shape == (3, 6) and torch.allclose(energy, expected, atol=1e-12)
     # The end symbol is counted, and nothing behind it.
     assert (energy[2, 2:] == 0).all() and (energy[2, :2] > 0).all()
-    whole = model.log_probability(model.scoring_states(batch.source), batch.target)
-    assert torch.allclose(energy.sum(1), -whole, atol=1e-12)
+    log_probability = model.log_probability(model.scoring_states(batch.source), batch.target)
+    assert torch.allclose(energy.sum(1), -log_probability, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", SCORERS)
@@ -95,16 +95,16 @@ def test_the_energy_is_linear_in_what_is_scored(family):
     fed = torch.nn.functional.one_hot(batch.target, SIZE).double()
     chosen, mask = logits(1, 3, SIZE).softmax(-1), torch.ones(1, 3, dtype=torch.bool)
     energy = energies(model, batch.source, fed, chosen, mask)[0]
-    for place in range(3):
+    for position in range(3):
         total = 0.0
         for word in range(3, SIZE):
             changed = batch.target.clone()
-            changed[0, place] = word
-            total -= chosen[0, place, word] * model.log_probabilities(batch.source, changed)[0, place]
-        kept = chosen.clone()
-        kept[..., :3] = 0
-        part = energies(model, batch.source, fed, kept, mask)[0]
-        assert part[place].item() == pytest.approx(float(total), rel=1e-12)
+            changed[0, position] = word
+            total -= chosen[0, position, word] * model.log_probabilities(batch.source, changed)[0, position]
+        words_only = chosen.clone()
+        words_only[..., :3] = 0
+        words_energy = energies(model, batch.source, fed, words_only, mask)[0]
+        assert words_energy[position].item() == pytest.approx(float(total), rel=1e-12)
     assert energy[3].item() == pytest.approx(-model.log_probabilities(batch.source, batch.target)[0, 3].item())
 
 
@@ -115,13 +115,13 @@ def test_padding_and_company_change_no_energy(family):
     read, chosen = logits(3, 5, SIZE).softmax(-1), logits(3, 5, SIZE, seed=1).softmax(-1)
     mask = batch.target != PAD
     together = energies(model, batch.source, read, chosen, mask)
-    wide = [torch.nn.functional.pad(x, (0, 0, 0, 3)) for x in (read, chosen)]
-    more = energies(model, padded(batch).source, *wide, torch.nn.functional.pad(mask, (0, 3)))
-    assert torch.allclose(more[:, :6], together, atol=1e-12) and (more[:, 6:] == 0).all()
+    longer = [torch.nn.functional.pad(x, (0, 0, 0, 3)) for x in (read, chosen)]
+    padded_energy = energies(model, padded(batch).source, *longer, torch.nn.functional.pad(mask, (0, 3)))
+    assert torch.allclose(padded_energy[:, :6], together, atol=1e-12) and (padded_energy[:, 6:] == 0).all()
     for row in range(3):
-        alone, length = one(batch, row), int(mask[row].sum())
-        parts = (x[row : row + 1, :length] for x in (read, chosen, mask))
-        energy = energies(model, alone.source, *parts)[0]
+        single, length = one(batch, row), int(mask[row].sum())
+        tensors = (x[row : row + 1, :length] for x in (read, chosen, mask))
+        energy = energies(model, single.source, *tensors)[0]
         assert torch.allclose(energy, together[row, : length + 1], atol=1e-12)
 
 

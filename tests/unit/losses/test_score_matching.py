@@ -84,7 +84,7 @@ def test_nothing_of_the_frozen_model_changes(batch, kind):
     frozen, network = lvm(), refiner(kind).train()
     before = {name: x.clone() for name, x in [*frozen.named_parameters(), *frozen.named_buffers()]}
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
-    own = {name: x.clone() for name, x in network.named_parameters()}
+    network_before = {name: x.clone() for name, x in network.named_parameters()}
     for step in (0, 60, 80):
         config = ScoreMatchingConfig(pre_update_probability=1)
         ScoreMatching(config)(network, batch, context(step, seed=step, frozen=frozen)).loss.backward()
@@ -93,11 +93,11 @@ def test_nothing_of_the_frozen_model_changes(batch, kind):
     assert not frozen.training
     for name, x in [*frozen.named_parameters(), *frozen.named_buffers()]:
         assert torch.equal(before[name], x), name
-    assert any(not torch.equal(own[name], x) for name, x in network.named_parameters())
+    assert any(not torch.equal(network_before[name], x) for name, x in network.named_parameters())
 
 
 class Counting(nn.Module):
-    """A field that notes in which mode it was asked, and points to 1."""
+    """A field that points to 1 and records the mode of each call."""
 
     def __init__(self):
         super().__init__()
@@ -115,10 +115,10 @@ def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, 
     config = ScoreMatchingConfig(pre_update_probability=probability, pre_update_after=0.5)
     ScoreMatching(config)(network, batch, context(step, frozen=frozen))
     assert network.calls == [(False, False)] * (calls - 1) + [(True, True)]
-    assert network.training, "the mode of training is given back"
+    assert network.training, "the training mode is restored"
 
 
-def test_own_steps_are_as_frequent_as_asked(frozen):
+def test_own_steps_have_their_probability(frozen):
     network, small = Counting(), pairs([1], [1])
     objective = ScoreMatching(ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1))
     training = context(99, frozen=frozen)

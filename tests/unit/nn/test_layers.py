@@ -182,14 +182,14 @@ def test_narrow_stacks_round_inside_and_nowhere_else(norm):
         return memory.states, mean, deviation, direction, posterior, model.decode(memory, mean, batch.target_mask)
 
     with torch.no_grad():
-        wide = outputs()
-        for part in (model, network):
-            assert narrow_stacks(part, torch.float32) is part
-        narrow = outputs()
-    for before, after in zip(wide, narrow, strict=True):
-        assert after.dtype == torch.float64
-        difference = (before - after).abs().max()
-        assert 0 < difference < 1e-4 * before.abs().max()
+        in_float64 = outputs()
+        for module in (model, network):
+            assert narrow_stacks(module, torch.float32) is module
+        in_float32 = outputs()
+    for exact, rounded in zip(in_float64, in_float32, strict=True):
+        assert rounded.dtype == torch.float64
+        difference = (exact - rounded).abs().max()
+        assert 0 < difference < 1e-4 * exact.abs().max()
     for name, parameter in (*model.named_parameters(), *network.named_parameters()):
         inside = "stack." in name or name.startswith("encoder.")
         assert parameter.dtype == (torch.float32 if inside else torch.float64), name

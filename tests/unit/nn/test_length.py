@@ -45,7 +45,7 @@ def test_predictions_are_possible_lengths():
     assert head_that_says(3).predict(memory_of([10])).tolist() == [10]
 
 
-def test_the_source_length_and_the_mean_state_are_what_it_reads():
+def test_it_reads_the_source_length_and_the_mean_state():
     head = LengthHead(4, 3, 10)
     torch.nn.init.normal_(head.source_length)
     memory = memory_of([3, 5])
@@ -121,13 +121,13 @@ def test_lengthening_by_hand_and_no_further_than_the_positions(share, longer, sh
 def test_likely_lengths_are_lengthened_alike():
     model, batch = lvm(), pairs([6, 9, 8], [3, 5, 1])
     memory = model.encode(batch.source)
-    plain = model.length.likely(memory, 4)
+    likely = model.length.likely(memory, 4)
     # A third of 6, 9 and 8 words.
-    more = torch.tensor([2, 3, 3])[:, None]
-    assert torch.equal(model.length.likely(memory, 4, 1 / 3), plain + more)
-    assert (plain > 1).all() and (plain.sort(1).values.diff() > 0).all()
-    assert torch.equal(model.predict_lengths(memory, None, 1 / 3), (plain + more)[:, 0])
-    assert torch.equal(model.predict_lengths(memory, 0.8, 1 / 3), model.predict_lengths(memory, 0.8) + more[:, 0])
+    added = torch.tensor([2, 3, 3])[:, None]
+    assert torch.equal(model.length.likely(memory, 4, 1 / 3), likely + added)
+    assert (likely > 1).all() and (likely.sort(1).values.diff() > 0).all()
+    assert torch.equal(model.predict_lengths(memory, None, 1 / 3), (likely + added)[:, 0])
+    assert torch.equal(model.predict_lengths(memory, 0.8, 1 / 3), model.predict_lengths(memory, 0.8) + added[:, 0])
 
 
 def test_where_there_are_fewer_lengths_the_most_probable_fills_up():

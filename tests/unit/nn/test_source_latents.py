@@ -21,8 +21,8 @@ def transformation(sigma: float) -> LengthTransformation:
     return transform
 
 
-def masked(lengths: list[int], more: int = 0) -> torch.Tensor:
-    return torch.arange(max(lengths) + more) < torch.tensor(lengths)[:, None]
+def masked(lengths: list[int], padding: int = 0) -> torch.Tensor:
+    return torch.arange(max(lengths) + padding) < torch.tensor(lengths)[:, None]
 
 
 def latents(width: int = 3, positions: int = max(SOURCES)) -> torch.Tensor:

@@ -20,7 +20,7 @@ def test_round_trip_through_a_file(tmp_path, joint):
 
 
 def refuse(change, problem: str) -> None:
-    """`change` the weights of another model: loading them names what is wrong and changes nothing."""
+    """Loading weights that `change` has spoiled raises with `problem` and changes nothing."""
     model = lvm(seed=1)
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     weights = {name: tensor.clone() for name, tensor in weights_of(lvm(seed=2)).items()}
@@ -75,12 +75,12 @@ def test_rows_of_another_familys_symbols_are_left_out():
     other, model = nat(seed=1), cmlm(seed=2)
     fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
     copied = copy_matching(model, weights_of(other), other.symbols.names)
-    own, there = weights_of(model), weights_of(other)
+    weights, weights_there = weights_of(model), weights_of(other)
     assert {"target_embedding.weight", "output_bias", "encoder.norm.weight"} <= set(copied)
     for name in ("target_embedding.weight", "output_bias"):
-        assert torch.equal(own[name][:-1], there[name][:-1]), name
+        assert torch.equal(weights[name][:-1], weights_there[name][:-1]), name
     assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])
-    assert torch.equal(own["decoder.norm.weight"], there["decoder.norm.weight"])
+    assert torch.equal(weights["decoder.norm.weight"], weights_there["decoder.norm.weight"])
     # Of a model with the same symbols, and of the user's own weights, everything that fits is taken.
     for symbols in (model.symbols.names, None):
         bias = torch.randn(11, dtype=torch.float64)

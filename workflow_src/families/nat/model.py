@@ -76,8 +76,8 @@ class NonAutoregressiveModel(nn.Module):
     def slots(self, memory: Memory) -> Tensor:
         """Slots of each sentence, (B,) int64: `upsample` times the source's subwords, rounded up, the end counted.
 
-        Never more than the model has positions; a source that fills them has as many slots as subwords. Where the
-        model predicts lengths, it is the most probable one.
+        Never more than the model has positions; a source that fills them has as many slots as subwords. A model that
+        predicts lengths has as many slots as the most probable length.
         """
         if self.length is not None:
             return self.length.predict(memory)
@@ -93,22 +93,22 @@ class NonAutoregressiveModel(nn.Module):
             return None
         return min(math.ceil(width * self.config.upsample), self.source_embedding.positions.size(0))
 
-    def copied(self, memory: Memory, slots: Tensor, place: Tensor) -> Tensor:
-        """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
+    def copied(self, memory: Memory, slots: Tensor, indices: Tensor) -> Tensor:
+        """The source states that slots begin with, (B, N, D), from slots (B,) and their indices (N,)."""
         if self.config.copy_source == "soft":
-            return soft_copy(memory, slots, place, self.config.copy_temperature)
+            return soft_copy(memory, slots, indices, self.config.copy_temperature)
         # Padded slots read the last state, and are masked later.
-        source = self.slot_origins(memory.mask.sum(1), slots, place).clamp(max=memory.states.size(1) - 1)
+        source = self.slot_origins(memory.mask.sum(1), slots, indices).clamp(max=memory.states.size(1) - 1)
         return memory.states.gather(1, source[..., None].expand(-1, -1, memory.states.size(2)))
 
-    def slot_origins(self, lengths: Tensor, slots: Tensor, place: Tensor) -> Tensor:
-        """The source position (B, N) whose state slots at places (N,) begin with, of sources of lengths (B,).
+    def slot_origins(self, lengths: Tensor, slots: Tensor, indices: Tensor) -> Tensor:
+        """The source position (B, N) that each slot begins with: slots with indices (N,), sources of lengths (B,).
 
         Slot n of N reads state floor(n S / N); a soft copy is centred on the nearest to (n + 1/2) S / N - 1/2.
         """
         if self.config.copy_source == "soft":
-            return (2 * place + 1) * lengths[:, None] // (2 * slots[:, None])
-        return place * lengths[:, None] // slots[:, None]
+            return (2 * indices + 1) * lengths[:, None] // (2 * slots[:, None])
+        return indices * lengths[:, None] // slots[:, None]
 
     # 3. The decoder over the slots.
 
@@ -128,12 +128,12 @@ class NonAutoregressiveModel(nn.Module):
         if self.latents is not None:
             memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        place, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
-        inputs = self.copied(memory, slots, place)
+        indices, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
+        inputs = self.copied(memory, slots, indices)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
             inputs = torch.where((shown == NOT_SHOWN)[..., None], inputs, symbols.to(inputs.dtype))
-        inputs = inputs + codes[: place.size(0)]
+        inputs = inputs + codes[: indices.size(0)]
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
     def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +144,7 @@ class NonAutoregressiveModel(nn.Module):
     # 4. Symbols.
 
     def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
-        """The output bias (V,) with -inf for what may not be put out; `blank_penalty` is taken off the blank's."""
+        """The output bias (V,) with -inf for symbols that may not be put out; `blank_penalty` is taken off the blank's."""
         if self.config.loss == "ce":
             # Without alignments every slot is a subword.
             return barred(self.output_bias, EOS + 1, self.blank)
@@ -153,21 +153,21 @@ class NonAutoregressiveModel(nn.Module):
         return bias
 
     def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
-        """Scores over what may be put out, vocabulary and blank, (..., D) -> (..., V).
+        """Scores over vocabulary and blank, (..., D) -> (..., V).
 
         Padding, start and end symbols get -inf; `blank_penalty` is taken off the blank's.
         """
         return F.linear(hidden, self.target_embedding.weight, self.symbol_bias(blank_penalty))
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """The outputs that symbols (B, N) at the slots of `mask` stand for, (B, N), padded at the end."""
+        """The outputs (B, N), padded, of symbols (B, N) at the slots of `mask`."""
         keep = mask & (symbols != self.blank)
         if self.config.loss == "ctc":
             keep = keep & F.pad(symbols[:, 1:] != symbols[:, :-1], (1, 0), value=True)
         return kept_symbols(symbols, keep)
 
     def scoring_states(self, source: Tensor) -> SlotStates:
-        """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""
+        """The states that outputs of source (B, S) are scored from: those of the whole pass."""
         return slot_states(self, source)
 
     def log_probability(self, states: SlotStates, target: Tensor) -> Tensor:
