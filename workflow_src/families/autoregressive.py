@@ -1,4 +1,4 @@
-"""What autoregressive families share: everything that follows from source states and a pass over a known output."""
+"""Base of autoregressive families: methods that need only source states and a pass over a known output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Autoregressive(nn.Module):
         """Last decoder states (B, T+1, D) when the decoder reads BOS and then target.
 
         Target: ids (B, T) int64, or distributions over the vocabulary (B, T, V), each of which is read as the mean of
-        the embeddings under it. What stands at padding changes no position before it.
+        the embeddings under it. Tokens at padding change no position before them.
         """
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class Autoregressive(nn.Module):
     def log_probabilities(self, source: Tensor, target: Tensor, memory: EncoderOutput = None) -> Tensor:
         """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding.
 
-        `memory`, the source's, spares the encoder where it is known.
+        `memory` is the encoder's output for the source, where it is computed already.
         """
         return self._log_probabilities(self.encode(source) if memory is None else memory, target)
 
@@ -58,7 +58,7 @@ class Autoregressive(nn.Module):
         return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
     def scoring_states(self, source: Tensor) -> EncoderOutput:
-        """What outputs of source (B, S) are scored from."""
+        """The states that outputs of source (B, S) are scored from: the encoder's."""
         return self.encode(source)
 
     def log_probability(self, states: EncoderOutput, target: Tensor) -> Tensor:
@@ -68,9 +68,9 @@ class Autoregressive(nn.Module):
     def relaxed_logits(self, states: EncoderOutput, target: Tensor) -> Tensor:
         """Logits of p(. | y_<t, x), (B, T+1, V), where y are distributions over words, target (B, T, V).
 
-        `states` are those of `scoring_states`. Position t comes from the first t distributions; the last is that after
-        all of them, where the end symbol of a full row is due. One-hot distributions give what their words give (Tu et
-        al. 2020, section 3.1). The result has gradients with respect to `target`, also where all parameters are frozen.
+        `states` are those of `scoring_states`. Position t comes from the first t distributions; the last position comes
+        after all of them, where a full row ends. One-hot distributions give the same as their words (Tu et al. 2020,
+        section 3.1). The result has gradients with respect to `target`, also where all parameters are frozen.
         """
         return self.logits(self.hidden(states, target))
 

@@ -30,11 +30,11 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
             problem=f"those that the model was trained with, and family {family} has {declared.symbols}",
             hint="use the version that it was trained with",
         )
-    more, joint = len(declared.symbols), sizes["joint"]
-    source = sizes["source"] + (more if joint else 0)
+    added, joint = len(declared.symbols), sizes["joint"]
+    source = sizes["source"] + (added if joint else 0)
     if declared.build is None:
         raise ConfigError("family", family, problem="its models are made elsewhere: they have no network here")
-    network = import_object(declared.build)(config, source, sizes["target"] + more, joint)
+    network = import_object(declared.build)(config, source, sizes["target"] + added, joint)
     network.symbols = Symbols(declared.symbols, sizes["target"])
     return network
 
@@ -66,6 +66,6 @@ def build_validation(
     Raises ConfigError for settings that are not the family's.
     """
     declared = families()[family]
-    assert declared.validation, "what has an objective has a validation"
+    assert declared.validation, "a family with an objective has a validation"
     config = parse(declared.objective, settings, f"{family}.objective")
     return import_object(declared.validation)(dev, config, frozen, **(roles or {}))

@@ -1,4 +1,4 @@
-"""What inference networks share beside their network: an objective that is an energy, and what is measured on dev.
+"""The objective of inference networks, which is an energy, and their figures on dev.
 
 Tu, Pang, Wiseman & Gimpel 2020 (ENGINE): a network that translates in one pass is trained to minimise the energy that a
 frozen autoregressive system gives to its relaxed outputs. The length of an output is that of the training target, and
@@ -36,7 +36,7 @@ ENERGY = "energy"
 
 
 class InferenceNetwork(OnePassModel, Protocol):
-    """What is trained: a model with the symbols of its family, which `families/build.py` gives it."""
+    """The trained model, with the symbols of its family, which `families/build.py` sets."""
 
     symbols: Symbols
 
@@ -82,7 +82,7 @@ def relaxed_energy(
     """
     hidden, mask = model.hidden(memory, batch.output_lengths)
     real = cells(torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None], mask.device)
-    # What may be put out: neither padding, start and end symbols, nor symbols outside of the energy's vocabulary.
+    # Words that may be put out: no padding, start or end symbols, no symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]
     input_words, output_words = (
@@ -95,23 +95,23 @@ def relaxed_energy(
 def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int, real: Cells) -> Tensor | None:
     if operator not in NOISY:
         return None
-    assert keys is not None, "what draws has keys"
+    assert keys is not None, "operators that draw noise get keys"
     return gumbel(keys, (mask.size(1), logits.size(1)), stream)[real].to(logits)
 
 
 def _spread(distributions: Tensor, mask: Tensor, size: int, real: Cells) -> Tensor:
-    """Distributions (R, …) over what may be put out as (B, T, size) over the vocabulary; 0 beside the mask (B, T)."""
-    whole = distributions.new_zeros(*mask.shape, size)
-    whole[real] = nn.functional.pad(distributions, (EOS + 1, 0))
-    return whole
+    """Distributions (R, …) over words that may be put out, as (B, T, size) over the vocabulary; 0 outside the mask."""
+    spread = distributions.new_zeros(*mask.shape, size)
+    spread[real] = nn.functional.pad(distributions, (EOS + 1, 0))
+    return spread
 
 
 def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) -> Validation:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
-    `dev_energy` is that of the best words at the references' lengths, in nats a sentence: whatever the operators are,
-    it compares. `dev_loss` is that of the relaxed outputs, in nats a token. `dev_bleu` is that of the most probable
-    lengths, `dev_bleu_reference_lengths` that of the references'.
+    `dev_energy` is that of the best words at the references' lengths, in nats a sentence: it can be
+    compared between operators. `dev_loss` is that of the relaxed outputs, in nats a token. `dev_bleu` is that of the
+    most probable lengths, `dev_bleu_reference_lengths` that of the references'.
     """
 
     @torch.no_grad()
@@ -121,15 +121,15 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: R
         def pass_by(batch: Batch) -> None:
             sentence_keys(batch, generator)
 
-        parts = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
-        sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
-        best = {row: tokens for part in parts for row, tokens in part[1].items()}
+        results = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
+        sums = {name: sum(of_batch[name] for of_batch, _ in results) for name in results[0][0]}
+        translations = {row: tokens for _, of_batch in results for row, tokens in of_batch.items()}
         return {
             "dev_energy": sums["energy"] / sums["sentences"],
             "dev_loss": sums["relaxed"] / sums["tokens"],
             "dev_length_accuracy": sums["exact"] / sums["sentences"],
             "dev_bleu": dev.bleu(lambda source: best_outputs(model, source)),
-            "dev_bleu_reference_lengths": dev.bleu_of([best[row] for row in range(dev.sentences)]),
+            "dev_bleu_reference_lengths": dev.bleu_of([translations[row] for row in range(dev.sentences)]),
         }
 
     return Validation(figures, "dev_energy", smallest=True)

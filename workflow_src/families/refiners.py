@@ -1,4 +1,4 @@
-"""What networks that move latents share beside layers and loss: their start, and what is measured on dev."""
+"""First weights of networks that move latents, and their figures on dev."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: LatentModel | 
 
     def figures(model: Refiner) -> dict[str, float]:
         generator = dev.generator()
-        parts = dev.over_batches(
+        results = dev.over_batches(
             lambda batch: _agreement(model, frozen, batch, objective, generator, moved=dev.group.size > 1),
             lambda batch: draw_noise(batch, frozen, generator),
         )
         # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
-        joined = {name: torch.cat([part[name] for part in parts]).nanmean() for name in parts[0]}
+        joined = {name: torch.cat([of_batch[name] for of_batch in results]).nanmean() for name in results[0]}
 
         def step(memory, mask):
             return gradient_step(model, memory, mask, objective.step_size)

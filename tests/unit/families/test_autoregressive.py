@@ -65,8 +65,8 @@ def test_relaxed_outputs_know_neither_later_positions_nor_padding_nor_company(ki
     assert torch.allclose(wider[:, : logits.size(1)], logits, atol=1e-11)
     for row, length in enumerate((3, 5, 1)):
         states = model.scoring_states(one(batch, row).source)
-        alone = model.relaxed_logits(states, soft[row : row + 1, :length])
-        assert torch.allclose(alone[0], logits[row, : length + 1], atol=1e-11)
+        single = model.relaxed_logits(states, soft[row : row + 1, :length])
+        assert torch.allclose(single[0], logits[row, : length + 1], atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -137,11 +137,11 @@ def test_inference_leaves_no_graph_and_no_gradient(place, kind):
 def test_starts_from_the_decoder(kind):
     network, model = refiner(kind, seed=1), lvm(seed=2)
     head = network.head.weight.clone()
-    took = set(network.start_from_base(weights_of(model)))
-    assert took == {name for name in weights_of(network) if not name.startswith("head.")}
+    copied = set(network.start_from_base(weights_of(model)))
+    assert copied == {name for name in weights_of(network) if not name.startswith("head.")}
     assert torch.equal(network.head.weight, head)
     for name, tensor in weights_of(network).items():
-        if name in took:
+        if name in copied:
             assert torch.equal(tensor, weights_of(model)[name.replace("stack.", "decoder_stack.", 1)]), name
     batch = pairs([4], [3])
     memory, z = model.encode(batch.source), torch.randn(1, 3, 3, dtype=torch.float64)

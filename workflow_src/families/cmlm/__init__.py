@@ -25,7 +25,7 @@ class CmlmObjectiveConfig(Frozen):
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )
-    dev_iterations: int = Field(4, ge=1, description="passes of the translations that dev BLEU is measured of")
+    dev_iterations: int = Field(4, ge=1, description="passes of the translations whose BLEU is measured on dev")
 
 
 def conflict(model: CmlmConfig, objective: CmlmObjectiveConfig) -> str | None:

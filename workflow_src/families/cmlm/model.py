@@ -1,8 +1,7 @@
 """The conditional masked language model (Ghazvininejad et al. 2019): p(masked subwords | the others, x), in one pass.
 
 The decoder is that of a Transformer without its causal mask. Positions of a target hold subwords or the mask symbol,
-and the output distribution of every position depends on all of them. A length head predicts the number
-of positions.
+and the output distribution of every position depends on all of them. A length head predicts the number of positions.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class MaskedLanguageModel(nn.Module):
         return F.linear(hidden, self.target_embedding.weight, self.output_bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the vocabulary, (..., D) -> (..., V): -inf for what may not be put out.
-
-        That is padding, start and end symbols, and the mask.
-        """
+        """Scores over the vocabulary, (..., D) -> (..., V): -inf for padding, start and end symbols and the mask."""
         bias = barred(self.output_bias, EOS + 1, self.mask_symbol)
         return F.linear(hidden, self.target_embedding.weight, bias)
 

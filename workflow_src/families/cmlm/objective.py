@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from workflow_src.families.cmlm.model import MaskedLanguageModel
     from workflow_src.nn.layers import Memory
 
-# Streams of random numbers: how many, and which.
+# Streams of random numbers: for how many places are masked, and for which.
 COUNT, WHICH = 1, 2
 
 
@@ -30,7 +30,7 @@ class MaskedLoss:
         self.config = config
 
     def __call__(self, model: MaskedLanguageModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        # On the CPU, which reads how many are masked.
+        # On the CPU, which needs the number of masked subwords.
         keys, lengths = sentence_keys(batch.on_cpu, context.numbers), batch.on_cpu.target_lengths
         masked = masked_places(keys, lengths, batch.target.size(1))
         memory = model.encode(batch.source)
@@ -48,7 +48,7 @@ class MaskedLoss:
 
 
 def masked_places(keys: Tensor, lengths: Tensor, width: int) -> Tensor:
-    """Which places are masked, (B, width) bool, of targets of lengths (B,), from random keys (B,) of sentences."""
+    """The mask (B, width) of masked places of targets of lengths (B,), from random keys (B,) of sentences."""
     # The draw is below 1, so that the number is at most the length.
     count = (uniform(keys, (1,), COUNT)[:, 0] * lengths).floor().long() + 1
     return subset(keys, lengths, count, width, WHICH)
@@ -59,7 +59,7 @@ def masked_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient.
 
-    To know the places, the CPU waits where they are on a GPU.
+    Where `masked` is on a GPU, the CPU waits to read it.
     """
     learned = cells(masked, target.device)
     masked = masked.to(target.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""What is measured on dev while a masked language model trains."""
+"""Figures on dev while a masked language model trains."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def validate(dev: DevSet, objective: CmlmObjectiveConfig, _base: None = None) ->
         def pass_by(batch: Batch) -> None:
             sentence_keys(batch, generator)
 
-        parts = dev.over_batches(lambda batch: _measured(model, batch, generator), pass_by)
-        nll, masked, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
+        results = dev.over_batches(lambda batch: _measured(model, batch, generator), pass_by)
+        nll, masked, exact, sentences = (sum(column) for column in zip(*results, strict=True))
 
         def bleu(iterations: int) -> float:
             return dev.bleu(lambda source: best_outputs(model, source, iterations))

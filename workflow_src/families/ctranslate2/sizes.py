@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# The version of the file's form that CTranslate2 writes.
+# The version of the file format that CTranslate2 writes.
 VERSION = 6
 PARTS = ("encoder", "decoder", "output")
 
 
 def weights_of(path: Path) -> dict[str, int]:
-    """Weights of matrix products by part; 0 where the file is missing or of another form."""
+    """Weights of matrix products by part; 0 where the file is missing or in another format."""
     try:
         return dict(_weights(path, path.stat().st_mtime_ns))
     except (OSError, ValueError, struct.error):
@@ -40,23 +40,23 @@ def _weights(path: Path, _changed: int) -> dict[str, int]:
 
 
 def _variables(file: BinaryIO) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every stored variable. Raises ValueError for a file of another form."""
+    """Name and shape of every stored variable. Raises ValueError for a file in another format."""
 
-    def read(form: str) -> tuple[int, ...]:
+    def unpacked(form: str) -> tuple[int, ...]:
         return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
 
     def text() -> str:
-        (length,) = read("H")
+        (length,) = unpacked("H")
         return file.read(length)[:-1].decode()
 
-    if read("I") != (VERSION,):
-        raise ValueError("another version of the form")
+    if unpacked("I") != (VERSION,):
+        raise ValueError("another version of the format")
     text()
-    _, count = read("II")
+    _, count = unpacked("II")
     for _ in range(count):
         name = text()
-        (rank,) = read("B")
-        shape = read(f"{rank}I")
-        _, size = read("BI")
+        (rank,) = unpacked("B")
+        shape = unpacked(f"{rank}I")
+        _, size = unpacked("BI")
         yield name, shape
         file.seek(size, 1)

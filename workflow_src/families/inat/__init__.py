@@ -46,7 +46,7 @@ class InatObjectiveConfig(Frozen):
     )
     corruption_share: float = Field(0.2, gt=0, le=1, description="chance of a target word to be corrupted")
     corruptions: tuple[Corruption, ...] = Field(
-        CORRUPTIONS, min_length=1, description="what may happen to a corrupted word, each as likely"
+        CORRUPTIONS, min_length=1, description="changes of a corrupted word, each as likely"
     )
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
@@ -60,7 +60,7 @@ class InatObjectiveConfig(Frozen):
 
 
 def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
-    """Settings of corruption where nothing is corrupted, and of guesses where nothing reads them."""
+    """Why a setting of corruption or of guesses has no effect; None where all have one."""
     for name in ("corruption_share", "corruptions"):
         if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
             return f"objective.{name} is for objective.dae_mix above 0, and that is 0; remove one of the two"
@@ -83,10 +83,12 @@ def weights(model: InatConfig, vocabulary: int) -> dict[str, int]:
 
 
 def training_cost(objective: InatObjectiveConfig, sizes: Weights) -> float:
-    """Operations for a position: 6 for each weight and time that it is met, and 2 for guesses between passes."""
-    own, more = sizes[MODEL], objective.passes - 1
-    learned = own["encoder"] + own["decoder"] + own["output"] + more * (own["refiner"] + own["output"])
-    return 6.0 * learned + 2.0 * more * own["output"]
+    """Operations for a position: 6 for each use of a weight, and 2 for guesses between passes."""
+    network, later = sizes[MODEL], objective.passes - 1
+    learned = (
+        network["encoder"] + network["decoder"] + network["output"] + later * (network["refiner"] + network["output"])
+    )
+    return 6.0 * learned + 2.0 * later * network["output"]
 
 
 FAMILY = Family(

@@ -1,8 +1,8 @@
 """Corruption of target sentences, which the denoising part of iterative refinement learns to undo.
 
 Word by word from the first, each with a chance of its own: a word is swapped with the next one, replaced by a word of
-the vocabulary, or repeated in place of the next one (Lee, Mansimov & Cho 2018). What a swap or a repetition has written
-at the next place is what that place's own corruption finds there.
+the vocabulary, or repeated in place of the next one (Lee, Mansimov & Cho 2018). The corruption of the next place
+starts from the word that a swap or a repetition has written there.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ def corrupted(
     Random numbers are those of sentences with keys (B,); a replacement is any word of the vocabulary but UNK. The last
     word of a sentence has no next one, so that only a replacement changes it.
     """
-    drawn = uniform(keys, (target.size(1), 3), stream)
+    numbers = uniform(keys, (target.size(1), 3), stream)
     codes = on_device([CORRUPTIONS.index(kind) for kind in kinds], target.device)
-    kind = codes[(drawn[..., 1] * len(kinds)).long()]
-    kind = torch.where(drawn[..., 0] < share, kind, NONE)
-    words = UNK + 1 + (drawn[..., 2] * (vocabulary - UNK - 1)).long()
+    kind = codes[(numbers[..., 1] * len(kinds)).long()]
+    kind = torch.where(numbers[..., 0] < share, kind, NONE)
+    words = UNK + 1 + (numbers[..., 2] * (vocabulary - UNK - 1)).long()
     return applied(target, kind, words)
 
 
 def applied(target: Tensor, kind: Tensor, words: Tensor) -> Tensor:
     """Targets (B, T) after the corruption of each place, kind (B, T), one after another; `words` (B, T) replace.
 
-    What a swap or a repetition carries to the next place may be carried on from there. The word at a place t, before
-    its own corruption, is thus the target's at the last place s <= t to which nothing was carried, so that no loop over
-    places is needed.
+    A word that a swap or a repetition carries to the next place may be carried on from there. The word at a place t,
+    before its own corruption, is thus the target's at the last place s <= t to which nothing was carried, so that no
+    loop over places is needed.
     """
-    places = torch.arange(target.size(1), device=target.device)
-    after = target.roll(-1, 1)
-    last = places >= (target != PAD).sum(1, keepdim=True) - 1
-    carries = ((kind == SWAP) | (kind == REPEAT)) & ~last
+    positions = torch.arange(target.size(1), device=target.device)
+    next_words = target.roll(-1, 1)
+    is_last = positions >= (target != PAD).sum(1, keepdim=True) - 1
+    carries = ((kind == SWAP) | (kind == REPEAT)) & ~is_last
     arrives = carries.roll(1, 1)
     arrives[:, :1] = False
-    origin = torch.where(arrives, 0, places).cummax(1).values
+    origin = torch.where(arrives, 0, positions).cummax(1).values
     corrupted_words = target.gather(1, origin)
-    corrupted_words = torch.where((kind == SWAP) & ~last, after, corrupted_words)
+    corrupted_words = torch.where((kind == SWAP) & ~is_last, next_words, corrupted_words)
     corrupted_words = torch.where(kind == REPLACE, words, corrupted_words)
     return corrupted_words.masked_fill(target == PAD, PAD)

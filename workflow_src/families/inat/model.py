@@ -58,20 +58,22 @@ class IterativeModel(nn.Module):
 
     # 2. The first decoder: p(y^1|x).
 
-    def copied(self, memory: CopiedMemory, lengths: Tensor, place: Tensor) -> Tensor:
-        """The source's ids that positions begin with, (B, N), from output lengths (B,) and places (N,).
+    def copied(self, memory: CopiedMemory, lengths: Tensor, positions: Tensor) -> Tensor:
+        """The source's ids that positions begin with, (B, N), from output lengths (B,) and positions (N,).
 
         Position n of N copies word floor(n |x| / N): words in order, each as often as the next, the end symbol never.
         """
         words = (memory.mask.sum(1, keepdim=True) - 1).clamp(min=1)
-        # Places beyond an output copy its last word, and are masked.
-        return memory.source.gather(1, torch.minimum(place * words // lengths[:, None], words - 1))
+        # Positions beyond an output copy its last word, and are masked.
+        return memory.source.gather(1, torch.minimum(positions * words // lengths[:, None], words - 1))
 
     def hidden(self, memory: CopiedMemory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
         codes, table = self.target_embedding.positions, self.source_embedding
-        place, mask = places(lengths, codes.size(0))
-        inputs = F.embedding(self.copied(memory, lengths, place), table.weight) * table.scale + codes[: place.size(0)]
+        indices, mask = places(lengths, codes.size(0))
+        inputs = (
+            F.embedding(self.copied(memory, lengths, indices), table.weight) * table.scale + codes[: indices.size(0)]
+        )
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
@@ -94,11 +96,11 @@ class IterativeModel(nn.Module):
         return barred(self.output_bias, EOS + 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over what may be put out, (..., D) -> (..., V); -inf for what may not."""
+        """Scores over the vocabulary, (..., D) -> (..., V): -inf for padding, start and end symbols."""
         return F.linear(hidden, self.target_embedding.weight, self.symbol_bias())
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """The outputs that symbols (B, N) at the positions of mask (B, N) are, padded."""
+        """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N): each symbol is a subword."""
         return symbols.masked_fill(~mask, PAD)
 
 
@@ -111,7 +113,7 @@ def start(
     """
     if tensors is None:
         return None
-    second = {name.replace("decoder.", "refiner.", 1): x for name, x in tensors.items() if name.startswith("decoder.")}
+    refiner = {name.replace("decoder.", "refiner.", 1): x for name, x in tensors.items() if name.startswith("decoder.")}
     declared = families().get(family or "")
     symbols = declared.symbols if declared else None
-    return copy_matching(model, second | tensors, symbols)
+    return copy_matching(model, refiner | tensors, symbols)

@@ -38,21 +38,21 @@ class InatObjective:
     def __call__(self, model: IterativeModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
         words = scored_words(batch)
-        drawing = config.dae_mix > 0 or config.guess == "sample"
-        keys = sentence_keys(batch, context.numbers) if drawing else None
+        draws = config.dae_mix > 0 or config.guess == "sample"
+        keys = sentence_keys(batch, context.numbers) if draws else None
         memory = model.encode(batch.source)
         hidden, mask = model.hidden(memory, batch.output_lengths)
         # An empty target has a position, and nothing to learn there.
-        places = torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None]
-        real, scored = (cells(x, hidden.device) for x in (places, batch.on_cpu.target_mask))
+        mask_on_cpu = torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None]
+        real, scored = (cells(x, hidden.device) for x in (mask_on_cpu, batch.on_cpu.target_mask))
         terms, nll = [], []
         for number in range(config.passes):
             if number:
                 inputs = next_input(config, model, hidden, mask, batch.target, keys, number, real)
                 hidden = model.refine(memory, inputs, hidden, mask)
-            learned, plain = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
+            learned, pass_nll = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
             terms.append(learned)
-            nll.append(plain)
+            nll.append(pass_nll)
         length, exact = length_loss(model.length, memory, batch)
         figures = {
             "nll": sum(nll) / (words * config.passes),
@@ -88,7 +88,7 @@ def next_input(
     number: int,
     real: Cells | None = None,
 ) -> Tensor:
-    """What the pass after `number` of them reads, (B, N): the last guess, or the corrupted target (B, T).
+    """The input (B, N) of the pass after `number` passes: the last guess, or the corrupted target (B, T).
 
     `hidden` (B, N, D) are the states of the last pass, keys (B,) those of sentences.
     """
@@ -96,32 +96,32 @@ def next_input(
     target = target[:, : mask.size(1)]
     denoised = noisy = None
     if config.dae_mix > 0:
-        assert keys is not None, "what draws has keys"
+        assert keys is not None, "drawing needs keys"
         denoised = uniform(keys, (1,), stream + MIX) < config.dae_mix
         vocabulary = model.output_bias.size(0)
         noisy = corrupted(target, keys, stream + CORRUPT, config.corruption_share, config.corruptions, vocabulary)
         if config.dae_mix == 1:
             return noisy
-    drawn = None
+    numbers = None
     if config.guess == "sample":
-        assert keys is not None, "what draws has keys"
-        drawn = uniform(keys, (mask.size(1),), stream + SAMPLE)
-    guess = guessed(model, hidden, mask, drawn, real)
+        assert keys is not None, "drawing needs keys"
+        numbers = uniform(keys, (mask.size(1),), stream + SAMPLE)
+    guess = guessed(model, hidden, mask, numbers, real)
     return guess if denoised is None or noisy is None else torch.where(denoised, noisy, guess)
 
 
 @torch.no_grad()
 def guessed(
-    model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None, real: Cells | None = None
+    model: IterativeModel, hidden: Tensor, mask: Tensor, numbers: Tensor | None = None, real: Cells | None = None
 ) -> Tensor:
     """The most probable words of states hidden (B, N, D), or words drawn with uniform numbers (B, N), padded.
 
     A drawn word is the first whose cumulative probability reaches the number. Logits are held for a block of rows.
-    `real` are the cells of the mask, where they are known.
+    `real` are the cells of the mask; without them, the CPU waits to read the mask.
     """
     real = cells(mask, mask.device) if real is None else real
     states = hidden[real]
-    numbers = None if drawn is None else drawn[real]
+    numbers = None if numbers is None else numbers[real]
     guesses, rows = [], block_rows(states, model.output_bias.size(0))
     for begin in range(0, len(states), rows):
         logits = wide(model.logits(states[begin : begin + rows]))
@@ -129,7 +129,7 @@ def guessed(
             guesses.append(logits.argmax(-1))
             continue
         total = logits.double().softmax(-1).cumsum(-1)
-        # Rounding may leave the sum of all beside 1.
+        # Rounding may leave the sum of all probabilities a little off 1.
         reached = numbers[begin : begin + rows, None] * total[:, -1:]
         guesses.append((total < reached).sum(-1))
     words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)

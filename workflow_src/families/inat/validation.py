@@ -1,4 +1,4 @@
-"""What is measured on dev while a model with two decoders trains."""
+"""Figures on dev while a model with two decoders trains."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def validate(dev: DevSet, objective: InatObjectiveConfig, _base: None = None) ->
 
     @torch.no_grad()
     def figures(model: IterativeModel) -> dict[str, float]:
-        parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
-        first, last, tokens, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
+        results = dev.over_batches(lambda batch: _measured(model, objective, batch))
+        first, last, tokens, exact, sentences = (sum(column) for column in zip(*results, strict=True))
         return {
             "dev_loss": last / tokens,
             "dev_loss_first": first / tokens,

@@ -21,7 +21,7 @@ FAMILY = Family(
     build=cmlm.FAMILY.build,
     loss="workflow_src.families.inference:RelaxedEnergy",
     validation="workflow_src.families.inference:validate",
-    # All masked, the network has learned; given some subwords, it is what it started from.
+    # It learns with all subwords masked (argmax); of outputs with some given it knows only what its first weights know.
     searches=("argmax", "mask-predict"),
     weights=cmlm.weights,
     layers=cmlm.FAMILY.layers,

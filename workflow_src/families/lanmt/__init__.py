@@ -20,7 +20,7 @@ class LanmtConfig(StackConfig):
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
     length_reads: Literal["latents", "states"] = Field(
         "latents",
-        description="what lengths are read off: the mean latent, as the paper says, or (states) the prior's states "
+        description="input of the length head: the mean latent, as in the paper, or (states) the prior's states "
         "with latents added, as in the authors' released code",
     )
 

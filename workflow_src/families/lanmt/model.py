@@ -133,8 +133,8 @@ PLACES = {
 
 
 def _places(name: str) -> list[str]:
-    """Where a teacher's parameter goes."""
-    for prefix, own in PLACES.items():
+    """Names of the parameters that a teacher's parameter initialises."""
+    for prefix, prefixes in PLACES.items():
         if name.startswith(prefix):
-            return [place + name.removeprefix(prefix) for place in own]
+            return [own_prefix + name.removeprefix(prefix) for own_prefix in prefixes]
     return [name]

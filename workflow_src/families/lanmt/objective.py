@@ -2,7 +2,7 @@
 
 Summed over a batch and divided by its target positions, end symbols counted:
     label-smoothed reconstruction  +  length loss  +  sum_k max(b, KL_k)
-with z ~ q(z|x,y), one sample a sentence, which also the length is predicted from; KL_k sums over the latent's Z
+with z ~ q(z|x,y), one sample a sentence, from which the length is predicted too; KL_k sums over the latent's Z
 dimensions at one source position; b is the budget.
 """
 

@@ -1,4 +1,4 @@
-"""What is measured on dev while a model with latents of the source's length trains."""
+"""Figures on dev while a model with latents of the source's length trains."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validati
 
     @torch.no_grad()
     def figures(model: SourceLatentVariableModel) -> dict[str, float]:
-        parts = dev.over_batches(lambda batch: _measured(model, objective, batch, dev.generator()))
-        sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
-        best = {row: tokens for part in parts for row, tokens in part[1].items()}
-        posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
+        results = dev.over_batches(lambda batch: _measured(model, objective, batch, dev.generator()))
+        sums = {name: sum(of_batch[name] for of_batch, _ in results) for name in results[0][0]}
+        translations = {row: tokens for _, of_batch in results for row, tokens in of_batch.items()}
+        posterior = dev.bleu_of([translations[row] for row in range(dev.sentences)])
         prior = dev.bleu(lambda source: translate_batch(model, source))
         return {
             "dev_elbo": sums["elbo"] / sums["tokens"],

@@ -121,6 +121,6 @@ def start(
 def _own_names(teacher_name: str) -> list[str]:
     """Names of the parameters that a teacher's parameter initialises."""
     if teacher_name.startswith("decoder."):
-        rest = teacher_name.removeprefix("decoder.")
-        return [f"{stack}.{rest}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]
+        suffix = teacher_name.removeprefix("decoder.")
+        return [f"{stack}.{suffix}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]
     return [teacher_name]

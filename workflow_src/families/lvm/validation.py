@@ -1,4 +1,4 @@
-"""What is measured on dev while a latent-variable model trains."""
+"""Figures on dev while a latent-variable model trains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validati
     @torch.no_grad()
     def figures(model: LatentVariableModel) -> dict[str, float]:
         generator = dev.generator()
-        best: dict[int, list[int]] = {}
+        by_row: dict[int, list[int]] = {}
 
         def measure(batch: Batch) -> tuple[tuple[float, float, int, int, float], dict[int, list[int]]]:
             elbo, kl = evidence_lower_bound(model, batch, objective.dev_samples, generator)
@@ -46,8 +46,8 @@ def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validati
         for sums, translations in dev.over_batches(measure, pass_by):
             bound, divergence, exact = bound + sums[0], divergence + sums[1], exact + sums[4]
             tokens, sentences = tokens + sums[2], sentences + sums[3]
-            best |= translations
-        posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
+            by_row |= translations
+        posterior = dev.bleu_of([by_row[row] for row in range(dev.sentences)])
         return {
             "dev_elbo": bound / tokens,
             "dev_kl": divergence / tokens,

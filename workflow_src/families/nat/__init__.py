@@ -37,7 +37,7 @@ class NatConfig(StackConfig):
     layers: int = Field(gt=0, description="non-causal decoder layers")
     loss: Literal["ctc", "axe", "ce"] = Field(
         "ctc",
-        description="what it learns by: ctc sums over all alignments with the slots; axe takes the cheapest with as "
+        description="loss of the output: ctc sums over all alignments with the slots; axe takes the cheapest with as "
         "many positions as the target has subwords; ce: each position learns its own subword",
     )
     upsample: float = Field(2.0, ge=1, le=8, description="ctc: slots for each source subword, the end symbol counted")
@@ -75,7 +75,7 @@ class NatConfig(StackConfig):
 
 
 class NatObjectiveConfig(Budget):
-    """Settings of training; which loss it is, is a setting of the model."""
+    """Settings of training; the choice of the loss is a setting of the model."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
     length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")
@@ -151,8 +151,8 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     if trait == LENGTHS and model.loss == "ctc":
         return "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"
     if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0) > 0):
-        what = "" if trait in (LATENT, SOURCE_LATENT) else "with draws "
-        return f"{what}needs model.latent: vae, and that is none; train with latents, or use a search without"
+        condition = "" if trait in (LATENT, SOURCE_LATENT) else "with draws "
+        return f"{condition}needs model.latent: vae, and that is none; train with latents, or use a search without"
     if trait == LATENT:
         if "lengths" in type(settings).model_fields:
             return "tries several lengths, and its latents are those of source positions; use search npd"
@@ -163,16 +163,16 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
-    parts = {
+    counts = {
         "encoder": model.encoder_layers * encoder_layer(model),
         "decoder": model.layers * decoder_layer(model),
         "output": vocabulary * model.dim,
     }
     if model.latent == "vae":
         heads = 2 * model.dim * model.latent_dim
-        parts["prior"] = heads + model.latent_dim * model.dim
-        parts["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
-    return parts
+        counts["prior"] = heads + model.latent_dim * model.dim
+        counts["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
+    return counts
 
 
 def repeats(model: NatConfig) -> dict[str, float]:
@@ -181,13 +181,13 @@ def repeats(model: NatConfig) -> dict[str, float]:
 
 
 def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
-    """Operations for a position: 6 for each weight, and the pass before that glancing takes.
+    """Operations for a position: 6 for each weight, and the additional first pass of glancing.
 
-    `random` takes it with CTC alone, and is counted with any loss: the loss is no setting of the objective.
+    `random` takes that pass with CTC alone, and is counted with any loss: the loss is no setting of the objective.
     """
-    own = sizes[MODEL]
-    first = 2.0 * (own["decoder"] + own["output"]) if objective.glance != "none" else 0.0
-    return 6.0 * sum(own.values()) + first
+    network = sizes[MODEL]
+    glancing = 2.0 * (network["decoder"] + network["output"]) if objective.glance != "none" else 0.0
+    return 6.0 * sum(network.values()) + glancing
 
 
 def layers(model: NatConfig) -> int:

@@ -1,6 +1,6 @@
 """Glancing: symbols of the reference at the decoder's input in training (Ghazvininejad et al. 2019; Qian et al. 2021).
 
-A first pass without gradient says what the model puts out. Where slots and target positions are the same (axe, ce), the
+A first pass without gradient gives the model's symbols. Where slots and target positions are the same (axe, ce), the
 reference has its symbols at its own positions; with CTC at those of the Viterbi alignment, blanks included (Gu & Kong
 2021, section 3.4). D symbols of a sentence are wrong, and
     glat    l = share x D, rounded down, or l ~ Poisson(share x D)      (equation 5)
@@ -22,7 +22,7 @@ from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.nn.layers import Memory
 
-# Streams of random numbers: how many, and which.
+# Streams of random numbers: for how many symbols are shown, and for which.
 COUNT, WHICH = 1, 2
 
 
@@ -40,25 +40,25 @@ def shown_symbols(
     z: Tensor | None,
     target: Tensor,
     keys: Tensor,
-    part: float,
+    glanced_share: float,
     real: Cells | None = None,
 ) -> Tensor | None:
-    """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where none can be.
+    """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where glancing shows nothing.
 
-    slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
-    `real` are the cells of slots, where they are known.
+    slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `glanced_share` is that of the wrong
+    symbols. `real` are the cells of real slots; without them, the CPU waits to read the mask.
     """
-    if config.glance == "none" or (config.glance == "glat" and part == 0):
+    if config.glance == "none" or (config.glance == "glat" and glanced_share == 0):
         return None
     reference, wrong = _reference(config, model, memory, slots, z, target, real)
-    drawn = uniform(keys, (1,), COUNT)[:, 0]
+    numbers = uniform(keys, (1,), COUNT)[:, 0]
     if config.glance == "random":
-        count = (drawn * slots).floor()
+        count = (numbers * slots).floor()
     elif config.glance_count == "share":
-        # A product such as 0.3 * 10 may come out below the whole number that it is.
-        count = (part * wrong.double() + 1e-9).floor()
+        # Rounding may leave a product such as 0.3 * 10 below its whole number.
+        count = (glanced_share * wrong.double() + 1e-9).floor()
     else:
-        count = poisson(part * wrong.double(), drawn, reference.size(1))
+        count = poisson(glanced_share * wrong.double(), numbers, reference.size(1))
     return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOT_SHOWN)
 
 
@@ -71,7 +71,7 @@ def _reference(
     target: Tensor,
     real: Cells | None,
 ) -> tuple[Tensor, Tensor]:
-    """The reference's symbol of every slot (B, N), and how many the model gets wrong (B,)."""
+    """The reference's symbol of every slot (B, N), and the number that the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
         return target[:, : largest(slots, target.size(1))], slots

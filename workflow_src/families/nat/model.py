@@ -144,7 +144,7 @@ class NonAutoregressiveModel(nn.Module):
     # 4. Symbols.
 
     def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
-        """The output bias (V,) with -inf for symbols that may not be put out; `blank_penalty` is taken off the blank's."""
+        """The output bias (V,) with -inf for barred symbols; `blank_penalty` is taken off the blank's."""
         if self.config.loss == "ce":
             # Without alignments every slot is a subword.
             return barred(self.output_bias, EOS + 1, self.blank)

@@ -38,13 +38,13 @@ class NatObjective:
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
-        drawing = model.latents is not None or config.glance != "none"
-        keys = sentence_keys(batch, context.numbers) if drawing else None
+        draws = model.latents is not None or config.glance != "none"
+        keys = sentence_keys(batch, context.numbers) if draws else None
         memory = model.encode(batch.source)
         figures: dict[str, Tensor | float] = {}
         terms, z = [], None
         if model.latents is not None:
-            assert keys is not None, "what draws has keys"
+            assert keys is not None, "drawing needs keys"
             z, kl = sampled_latents(model, memory, batch, keys)
             free = budget(config, context.progress)
             terms.append(kl.clamp(min=free).sum())
@@ -54,7 +54,7 @@ class NatObjective:
         glanced_share = share(config, context.progress)
         shown = None
         if config.glance != "none":
-            assert keys is not None, "what draws has keys"
+            assert keys is not None, "drawing needs keys"
             shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
             glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": glanced}
@@ -62,9 +62,9 @@ class NatObjective:
         if model.config.loss == "ce":
             # An empty target has a slot, and nothing to learn there.
             real = cells(batch.on_cpu.target_mask, slots.device)
-        nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown, real)
+        nll, learned, output_figures = output_loss(config, model, hidden, mask, batch.target, shown, real)
         terms.insert(0, learned)
-        figures |= {"nll": nll / count} | more
+        figures |= {"nll": nll / count} | output_figures
         if model.length is not None:
             length, exact = length_loss(model.length, memory, batch)
             terms.append(config.length_weight * length)
@@ -93,10 +93,10 @@ def output_loss(
     shown: Tensor | None = None,
     real: Cells | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """-log p(y|z,x) summed over the batch, without a gradient and smoothing, and what is learned; figures.
+    """-log p(y|z,x) summed over the batch, without gradient and smoothing; the loss that is learned; figures.
 
     hidden (B, N, D) at the slots of mask (B, N), target (B, T). Cross-entropy learns nothing of symbols that are shown;
-    the other losses align all slots, whose cells are `real`, where they are known.
+    the other losses align all slots, whose cells are `real`; without them, the CPU waits to read the mask.
     """
     weight, bias = model.target_embedding.weight, model.output_bias
     if model.config.loss == "ctc":

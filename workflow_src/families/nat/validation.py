@@ -1,4 +1,4 @@
-"""What is measured on dev while a fully non-autoregressive model trains."""
+"""Figures on dev while a fully non-autoregressive model trains."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> 
 
     @torch.no_grad()
     def figures(model: NonAutoregressiveModel) -> dict[str, float]:
-        parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
-        sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
+        results = dev.over_batches(lambda batch: _measured(model, objective, batch))
+        sums = {name: sum(of_batch[name] for of_batch, _ in results) for name in results[0][0]}
         measured = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
         if model.length is None:
             measured["dev_unreachable"] = sums["unreachable"] / sums["sentences"]
@@ -41,8 +41,8 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> 
             measured["dev_length_accuracy"] = sums["exact"] / sums["sentences"]
         measured["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
         if model.latents is not None:
-            best = {row: tokens for part in parts for row, tokens in part[1].items()}
-            posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
+            translations = {row: tokens for _, of_batch in results for row, tokens in of_batch.items()}
+            posterior = dev.bleu_of([translations[row] for row in range(dev.sentences)])
             measured["dev_kl"] = sums["kl"] / sums["positions"]
             measured["dev_bleu_posterior"] = posterior
             measured["dev_bleu_carried"] = posterior - measured["dev_bleu"]
@@ -56,7 +56,7 @@ def _measured(
 ) -> tuple[dict[str, float], dict[int, list[int]]]:
     """Sums over a batch, and with latents the translations from the posterior mean by row of the corpus."""
     memory, z, kl = model.encode(batch.source), None, 0.0
-    best: dict[int, list[int]] = {}
+    translations: dict[int, list[int]] = {}
     slots = training_slots(model, batch)
     if model.latents is not None:
         z, deviation = model.posterior(memory, batch.target)
@@ -64,11 +64,11 @@ def _measured(
     hidden, mask = model.hidden(memory, slots, z)
     if z is not None and model.length is not None:
         # At lengths that the prior has too: the reference's would count for the latents.
-        free, places = model.hidden(memory, z=z)
-        best = dict(zip(batch.indices, _words(model, model.logits(free), places), strict=True))
+        free_hidden, free_mask = model.hidden(memory, z=z)
+        translations = dict(zip(batch.indices, _words(model, model.logits(free_hidden), free_mask), strict=True))
     elif z is not None:
-        best = dict(zip(batch.indices, _words(model, model.logits(hidden), mask), strict=True))
-    nll, _, more = output_loss(objective, model, hidden, mask, batch.target)
+        translations = dict(zip(batch.indices, _words(model, model.logits(hidden), mask), strict=True))
+    nll, _, output_figures = output_loss(objective, model, hidden, mask, batch.target)
     exact = 0 if model.length is None else int((model.slots(memory) == batch.target_lengths).sum())
     sums = {
         "nll": float(nll),
@@ -76,10 +76,10 @@ def _measured(
         "tokens": batch.num_target_tokens,
         "positions": int(memory.mask.sum()),
         "sentences": len(mask),
-        "unreachable": round(float(more.get("unreachable", 0)) * len(mask)),
+        "unreachable": round(float(output_figures.get("unreachable", 0)) * len(mask)),
         "exact": exact,
     }
-    return sums, best
+    return sums, translations
 
 
 def best_outputs(model: NonAutoregressiveModel, source: Tensor) -> Hypotheses:

@@ -1,4 +1,4 @@
-"""An n-gram language model of target subwords: counted, not trained; it ranks what others write."""
+"""An n-gram language model of target subwords: counted, not trained; it ranks outputs of other systems."""
 
 from pathlib import Path
 

@@ -33,10 +33,10 @@ class NgramLanguageModel(nn.Module):
             self.add_module(f"order-{n}", nn.Module())
 
     def reshape(self, weights: dict[str, Tensor]) -> None:
-        """Make room for `weights`: how many n-grams there are follows from the text."""
+        """Give the parameters the shapes of `weights`: the number of n-grams follows from the text."""
         for name, tensor in weights.items():
-            part, _, column = name.rpartition(".")
-            module = dict(self.named_children()).get(part)
+            module_name, _, column = name.rpartition(".")
+            module = dict(self.named_children()).get(module_name)
             if module is not None and column in COLUMNS:
                 module.register_parameter(column, nn.Parameter(torch.empty_like(tensor), requires_grad=False))
 
@@ -47,16 +47,16 @@ class NgramLanguageModel(nn.Module):
                 values = torch.from_numpy(np.ascontiguousarray(getattr(table, column)))
                 # Single precision is finer than what ARPA files have; rows fit into 32 bits.
                 values = values.float() if values.is_floating_point() else values.int()
-                part = self.get_submodule(f"order-{n}")
-                part.register_parameter(column, nn.Parameter(values, requires_grad=False))
+                module = self.get_submodule(f"order-{n}")
+                module.register_parameter(column, nn.Parameter(values, requires_grad=False))
 
     @functools.cached_property
     def scorer(self) -> NgramModel:
         """The tables as a language model of searches."""
         tables = []
         for n in range(1, self.config.order + 1):
-            part = self.get_submodule(f"order-{n}")
-            columns = {name: getattr(part, name).cpu().numpy() for name in COLUMNS}
+            module = self.get_submodule(f"order-{n}")
+            columns = {name: getattr(module, name).cpu().numpy() for name in COLUMNS}
             tables.append(
                 Table(**{k: v.astype(np.float64 if v.dtype.kind == "f" else np.int64) for k, v in columns.items()})
             )
@@ -85,11 +85,11 @@ def fit(
     return {**sizes, "dev_perplexity": counted.perplexity(targets)}
 
 
-def evenly(count: int, most: int | None) -> Sequence[int]:
-    """At most so many of `count` rows, evenly spread, each once; none: all."""
-    if most is None or most >= count:
+def evenly(count: int, limit: int | None) -> Sequence[int]:
+    """At most `limit` of `count` rows, evenly spread, each once; all without a limit."""
+    if limit is None or limit >= count:
         return range(count)
-    return [row * count // most for row in range(most)]
+    return [row * count // limit for row in range(limit)]
 
 
 def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:

@@ -11,7 +11,7 @@ from workflow_src.spec import AUTOREGRESSIVE, SCORER, Family, Frozen, Look
 
 class Seq2SeqConfig(Frozen):
     dim: int = Field(gt=0, description="width of the decoder's LSTM")
-    embedding_dim: int = Field(gt=0, description="width of embeddings and of what the output projection reads")
+    embedding_dim: int = Field(gt=0, description="width of embeddings and of the output projection's inputs")
     encoder_dim: int = Field(gt=0, description="width of the encoder's LSTM, of each direction")
     encoder_layers: int = Field(2, gt=0)
     decoder_layers: int = Field(2, gt=0)

@@ -1,7 +1,7 @@
 """The LSTM encoder-decoder with global attention (Luong, Pham & Manning 2015), and its cached step for searching.
 
 A bidirectional LSTM reads the source. The decoder's LSTM reads the words before; its first hidden states and cells are
-linear in what the encoder's last layer ends with. With h_t the decoder's last layer and s_i the source states,
+linear in the final states of the encoder's last layer. With h_t the decoder's last layer and s_i the source states,
 
     a_t = softmax_i(h_t W_a s_i),    c_t = sum_i a_ti s_i,    v_t = tanh(W_c [c_t; h_t]),
     p(y_t | y_<t, x) = softmax(E v_t + b)
@@ -26,7 +26,7 @@ from workflow_src.types import PAD, values_on_cpu, with_start
 
 @dataclasses.dataclass(frozen=True)
 class SourceStates(Memory):
-    """Source states (B, S, 2 encoder_dim) with what follows from them once a sentence.
+    """Source states (B, S, 2 encoder_dim) with tensors that are computed from them once a sentence.
 
     keys (B, S, D) that the decoder's states are compared with; the decoder's first `hidden` and `cell`, (layers, B, D).
     """
@@ -37,11 +37,11 @@ class SourceStates(Memory):
 
     def select(self, rows: Tensor) -> SourceStates:
         """States of some sentences: `rows` are int64 indices into B, of any number."""
-        own = super().select(rows)
+        selected = super().select(rows)
         keys, hidden, cell = (
-            part.index_select(dim, rows) for part, dim in ((self.keys, 0), (self.hidden, 1), (self.cell, 1))
+            tensor.index_select(dim, rows) for tensor, dim in ((self.keys, 0), (self.hidden, 1), (self.cell, 1))
         )
-        return SourceStates(own.states, own.mask, own.bias, keys, hidden, cell)
+        return SourceStates(selected.states, selected.mask, selected.bias, keys, hidden, cell)
 
 
 class Seq2Seq(Autoregressive):
@@ -72,14 +72,14 @@ class Seq2Seq(Autoregressive):
         """Source (B, S) -> states for the decoder."""
         mask = source != PAD
         states, hidden, cell = self.encoder(self.source_embedding(source), (values_on_cpu(source) != PAD).sum(1))
-        first = (
-            linear(end).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
-            for linear, end in ((self.first_hidden, hidden), (self.first_cell, cell))
+        first_states = (
+            linear(final).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
+            for linear, final in ((self.first_hidden, hidden), (self.first_cell, cell))
         )
-        return SourceStates(states, mask, attention_bias(mask), self.key(states), *first)
+        return SourceStates(states, mask, attention_bias(mask), self.key(states), *first_states)
 
     def hidden(self, memory: SourceStates, target: Tensor) -> Tensor:
-        """What the output projection reads, (B, T+1, embedding_dim), when the decoder reads BOS and then target.
+        """Inputs (B, T+1, embedding_dim) of the output projection when the decoder reads BOS and then target.
 
         Target: ids (B, T) or distributions (B, T, V). Padding needs no packing here: no real position sees it.
         """
@@ -135,8 +135,8 @@ class CachedDecoder:
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
-        self.hidden = [part.index_select(0, rows) for part in self.hidden]
-        self.cell = [part.index_select(0, rows) for part in self.cell]
+        self.hidden = [states.index_select(0, rows) for states in self.hidden]
+        self.cell = [states.index_select(0, rows) for states in self.cell]
 
     def keep(self, sentences: Tensor) -> None:
         """Drop all sentences but these (int64 indices), with all their rows."""

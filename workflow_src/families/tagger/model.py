@@ -1,8 +1,7 @@
 """A BiLSTM tagger (Tu et al. 2020, section 4.3): LSTM layers, and a linear layer onto the vocabulary at every position.
 
 The paper leaves open how a source of S words is tagged with T target words. Here the first layer reads the source, its
-states are copied to T positions, and the second layer reads these. A length head predicts the number of
-positions.
+states are copied to T positions, and the second layer reads these. A length head predicts the number of positions.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Tagger(nn.Module):
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
         config = self.config
-        place, mask = places(lengths, config.max_positions)
-        copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
+        positions, mask = places(lengths, config.max_positions)
+        copied = soft_copy(memory, lengths, positions, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), values_on_cpu(lengths))[0]
         return dropout(states, config.dropout, self.training), mask
 

@@ -1,4 +1,4 @@
-"""What is measured on dev while a tagger trains."""
+"""Figures on dev while a tagger trains."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def validate(dev: DevSet, _objective: OnePassConfig, _base: None = None) -> Vali
 
     @torch.no_grad()
     def figures(model: Tagger) -> dict[str, float]:
-        parts = dev.over_batches(lambda batch: _measured(model, batch))
-        nll, words, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
+        results = dev.over_batches(lambda batch: _measured(model, batch))
+        nll, words, exact, sentences = (sum(column) for column in zip(*results, strict=True))
         return {
             "dev_loss": nll / words,
             "dev_length_accuracy": exact / sentences,

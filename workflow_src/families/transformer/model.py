@@ -148,8 +148,13 @@ class CachedDecoder:
 
 def _layer_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
     """(weight, bias) of a decoder layer's parts, in the order in which a step uses them."""
-    own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
+    attention, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
     assert cross is not None and isinstance(layer.cross_norm, nn.LayerNorm), "decoder layers attend to the source"
-    parts: list[nn.Linear | nn.LayerNorm] = [layer.self_norm, own.query_key_value, own.output, layer.cross_norm]
-    parts += [cross.query, cross.output, layer.feed_norm, feed.inner, feed.outer]
-    return [(part.weight, part.bias) for part in parts]
+    modules: list[nn.Linear | nn.LayerNorm] = [
+        layer.self_norm,
+        attention.query_key_value,
+        attention.output,
+        layer.cross_norm,
+    ]
+    modules += [cross.query, cross.output, layer.feed_norm, feed.inner, feed.outer]
+    return [(module.weight, module.bias) for module in modules]

@@ -42,8 +42,8 @@ def test_masks_of_a_sentence_depend_on_neither_padding_nor_its_batch():
     actual, wider = masks(batch()), masks(padded(batch(), 4))
     assert torch.equal(wider[:, :6], actual) and not wider[:, 6:].any()
     for row in range(4):
-        alone = dataclasses.replace(one(batch(), row), indices=(row,))
-        assert torch.equal(masks(alone)[0], actual[row, : alone.target.size(1)])
+        single = dataclasses.replace(one(batch(), row), indices=(row,))
+        assert torch.equal(masks(single)[0], actual[row, : single.target.size(1)])
     assert (actual.sum(1) >= 1).all() and not (actual & (batch().target == PAD)).any()
 
 
@@ -72,8 +72,8 @@ def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weigh
             nll -= float(chance)
         head = model.length(memory)[0].log_softmax(-1)
         difference = pair.target.size(1) - (pair.source.size(1) - 1)
-        wanted = min(max(difference, -4), 4) + 4
-        near = torch.arange(9.0, dtype=torch.float64) - wanted
+        expected = min(max(difference, -4), 4) + 4
+        near = torch.arange(9.0, dtype=torch.float64) - expected
         labels = (-0.5 * (near / width) ** 2).exp() if width else (near == 0).double()
         lengths -= float((head * labels / labels.sum()).sum())
     count = int(masked.sum())
@@ -89,8 +89,8 @@ def test_a_position_sees_those_before_and_after_it_and_no_padding():
     states = model.states(memory, target, target != PAD)
     for row in range(4):
         pair = one(batch(), row)
-        alone = model.states(model.encode(pair.source), pair.target, pair.target != PAD)[0]
-        assert torch.allclose(states[row, : len(alone)], alone, atol=1e-12)
+        single = model.states(model.encode(pair.source), pair.target, pair.target != PAD)[0]
+        assert torch.allclose(states[row, : len(single)], single, atol=1e-12)
     other = target.clone()
     other[3, 5] = 3 + (int(target[3, 5]) - 2) % 7
     changed = (model.states(memory, other, other != PAD) - states).abs().amax(-1)
@@ -112,8 +112,8 @@ def test_rows_of_a_sentence_share_its_source():
     memory = model.encode(batch().source)
     target = pairs([1] * 8, [3, 5, 2, 2, 6, 1, 4, 3], (13, 10), seed=7).target
     rows = torch.arange(4).repeat_interleave(2)
-    wanted = model.states(memory.select(rows), target, target != PAD)
-    assert torch.allclose(model.states(memory, target, target != PAD), wanted, atol=1e-12)
+    expected = model.states(memory.select(rows), target, target != PAD)
+    assert torch.allclose(model.states(memory, target, target != PAD), expected, atol=1e-12)
 
 
 def test_what_may_not_be_put_out_never_is():
@@ -131,11 +131,11 @@ def test_a_teacher_gives_everything_but_the_masks_embedding(joint):
     sizes = (10, 10) if joint else (13, 10)
     teacher, model = transformer(*sizes, joint=joint, seed=1), cmlm(sizes[0] + joint, 11, joint, seed=2)
     fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
-    took = copy_matching(model, weights_of(teacher))
+    copied = copy_matching(model, weights_of(teacher))
     own = weights_of(model)
     for name, tensor in weights_of(teacher).items():
         assert torch.equal(own[name][: len(tensor)], tensor), name
-    assert set(took) >= set(weights_of(teacher))
+    assert set(copied) >= set(weights_of(teacher))
     assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])
 
 

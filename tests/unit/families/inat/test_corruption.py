@@ -81,8 +81,8 @@ def test_neither_padding_nor_the_batch_changes_what_is_drawn(kinds):
     assert torch.equal(wider[:, :9], actual) and (wider[:, 9:] == PAD).all()
     turned = corrupted(target.flip(0), KEYS.flip(0), 3, 0.6, kinds, 30)
     assert torch.equal(turned.flip(0), actual)
-    alone = corrupted(target[1:2, :5], KEYS[1:2], 3, 0.6, kinds, 30)
-    assert torch.equal(alone, actual[1:2, :5])
+    single = corrupted(target[1:2, :5], KEYS[1:2], 3, 0.6, kinds, 30)
+    assert torch.equal(single, actual[1:2, :5])
 
 
 def test_shares_are_those_asked_for():

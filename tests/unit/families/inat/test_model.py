@@ -66,9 +66,9 @@ def test_neither_batch_nor_padding_changes_a_pass(passes):
     model = inat()
     hidden, mask = second(model, padded(batch()), passes)
     for row in range(4):
-        alone, own = second(model, one(batch(), row), passes)
+        single, own = second(model, one(batch(), row), passes)
         assert own.all() and int(mask[row].sum()) == own.size(1)
-        assert torch.allclose(hidden[row, mask[row]], alone[0], atol=1e-12)
+        assert torch.allclose(hidden[row, mask[row]], single[0], atol=1e-12)
 
 
 def test_dropout_is_for_training():
@@ -123,9 +123,9 @@ def test_both_decoders_begin_as_the_teachers(joint):
     teacher = weights_of(transformer(*sizes, joint=joint, seed=1))
     model = inat(*sizes, joint=joint, seed=2)
     length = model.length.inner.weight.clone()
-    took = start(model, teacher, "transformer", None)
+    copied = start(model, teacher, "transformer", None)
     own = weights_of(model)
-    assert set(own) - set(took) == {name for name in own if name.startswith("length.")}
+    assert set(own) - set(copied) == {name for name in own if name.startswith("length.")}
     for name, tensor in teacher.items():
         assert torch.equal(own[name], tensor), name
         if name.startswith("decoder."):
@@ -145,7 +145,7 @@ def test_a_model_of_the_same_kind_gives_everything():
 
 def test_it_starts_from_a_masked_language_model_whose_mask_it_lacks():
     model, other = inat(), cmlm(13, 12, seed=3)
-    took = start(model, weights_of(other), "cmlm", None)
-    assert {"target_embedding.weight", "output_bias", "decoder.norm.weight", "refiner.norm.weight"} <= set(took)
+    copied = start(model, weights_of(other), "cmlm", None)
+    assert {"target_embedding.weight", "output_bias", "decoder.norm.weight", "refiner.norm.weight"} <= set(copied)
     for name in ("target_embedding.weight", "output_bias"):
         assert torch.equal(weights_of(model)[name], weights_of(other)[name][:-1]), name

@@ -46,8 +46,8 @@ def by_hand(model, data: Batch, inputs: list[torch.Tensor], smoothing: float, le
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
         total = total + F.cross_entropy(logits, data.target[0], reduction="sum", label_smoothing=smoothing)
     difference = int(data.target_lengths) - (data.source.size(1) - 1)
-    wanted = torch.tensor([min(4, max(-4, difference)) + 4])
-    return total + length_weight * F.cross_entropy(model.length(memory), wanted)
+    expected = torch.tensor([min(4, max(-4, difference)) + 4])
+    return total + length_weight * F.cross_entropy(model.length(memory), expected)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -74,9 +74,9 @@ def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
         total = total + by_hand(model, pair, inputs, config.label_smoothing, config.length_weight)
     assert terms.count == data.num_target_tokens
     assert terms.loss.item() * terms.count == pytest.approx(total.item(), rel=1e-9)
-    wanted = gradients(model, total / terms.count)
+    expected = gradients(model, total / terms.count)
     for name, gradient in gradients(model, terms.loss).items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-10), name
+        assert torch.allclose(gradient, expected[name], atol=1e-10), name
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -117,7 +117,7 @@ def test_sampled_words_have_the_models_probabilities():
     hidden, _ = model.hidden(memory, torch.tensor([3]))
     # So flat that every word appears.
     hidden = 0.2 * hidden
-    wanted = model.logits(hidden)[0].softmax(-1)
+    expected = model.logits(hidden)[0].softmax(-1)
     count = 20000
     drawn = uniform(torch.arange(count) * 7919, (3,))
     mask = torch.ones(count, 3, dtype=torch.bool)
@@ -125,7 +125,7 @@ def test_sampled_words_have_the_models_probabilities():
     for place in range(3):
         shares = torch.bincount(words[:, place], minlength=11) / count
         # Standard error at most 0.0036.
-        assert (shares - wanted[place]).abs().max() < 0.015 and not shares[:3].any()
+        assert (shares - expected[place]).abs().max() < 0.015 and not shares[:3].any()
     edges = torch.tensor([[1e-300, 0.5, 1 - 2**-53]], dtype=torch.float64)
     ends = guessed(model, hidden, mask[:1], edges)[0]
     assert ends[0] == 3 and ends[2] == 10

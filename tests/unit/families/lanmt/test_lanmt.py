@@ -102,8 +102,8 @@ def test_the_length_at_each_step_is_that_of_the_current_latents(model, batch):
     for shift in (-3.0, 0.0, 3.0):
         _, mask = model.decode(memory, z + shift)
         probabilities = model.length(memory, z + shift).softmax(-1)
-        wanted = (probabilities.argmax(-1) - 4 + memory.mask.sum(1) - 1).clamp(min=1) + 1
-        assert mask.sum(1).tolist() == wanted.tolist()
+        expected = (probabilities.argmax(-1) - 4 + memory.mask.sum(1) - 1).clamp(min=1) + 1
+        assert mask.sum(1).tolist() == expected.tolist()
 
 
 def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
@@ -121,8 +121,8 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
             length = max(1, int(below.sum()) - 4 + words + round(0.5 * words))
             logits, mask = model.decode(own, start, torch.tensor([length]))
             assert mask.size(1) == length + 1
-            wanted = model.posterior(own, model.output(logits.argmax(-1), mask))[0]
-            assert torch.allclose(actual[row, : words + 1], wanted[0], atol=1e-12)
+            expected = model.posterior(own, model.output(logits.argmax(-1), mask))[0]
+            assert torch.allclose(actual[row, : words + 1], expected[0], atol=1e-12)
     longer = translate_batch(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
     assert longer.tokens != translate_batch(model, batch.source, "delta", 2).tokens
 
@@ -217,11 +217,11 @@ def test_the_bound_is_its_equation(model, batch):
         pair = one(batch, row)
         own = model.encode(pair.source)
         prior, posterior = distributions(model, own, pair.target)
-        wanted = torch.distributions.kl_divergence(posterior, prior).sum()
-        assert kl[row].item() == pytest.approx(wanted.item(), rel=1e-9)
+        expected = torch.distributions.kl_divergence(posterior, prior).sum()
+        assert kl[row].item() == pytest.approx(expected.item(), rel=1e-9)
         draws = [normal(keys[row : row + 1], (pair.source.size(1), 3), stream) for stream in range(3)]
         joint = [log_joint(model, own, posterior.mean + posterior.stddev * noise, pair.target) for noise in draws]
-        assert elbo[row].item() == pytest.approx((sum(joint) / 3 - wanted).item(), rel=1e-9)
+        assert elbo[row].item() == pytest.approx((sum(joint) / 3 - expected).item(), rel=1e-9)
 
 
 def test_the_bound_is_below_the_marginal(model, batch):
@@ -281,12 +281,12 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
     assert terms.loss.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
-    took = refiners.start(refiner(kind), None, None, frozen)
-    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
+    copied = refiners.start(refiner(kind), None, None, frozen)
+    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(copied)
     hypotheses = translate_batch(frozen, batch.source, kind, 2, 0.5, network)
     for row in range(4):
-        alone = translate_batch(frozen, one(batch, row).source, kind, 2, 0.5, network)
-        assert alone.tokens[0] == hypotheses.tokens[row]
+        single = translate_batch(frozen, one(batch, row).source, kind, 2, 0.5, network)
+        assert single.tokens[0] == hypotheses.tokens[row]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,8 +24,8 @@ def test_padding_and_company_change_nothing(norm):
     together = parts(batch, z)
     wider = parts(padded(batch), torch.nn.functional.pad(z, (0, 0, 0, 3), value=9.0))
     for row, length in enumerate([3, 5, 1]):
-        alone = parts(one(batch, row), z[row : row + 1, :length])
-        for a, b, c in zip(together, wider, alone, strict=True):
+        single = parts(one(batch, row), z[row : row + 1, :length])
+        for a, b, c in zip(together, wider, single, strict=True):
             assert torch.allclose(a[row, :length], c[0], atol=1e-12)
             assert torch.allclose(b[row, :length], c[0], atol=1e-12)
 
@@ -69,18 +69,18 @@ def test_start_from_a_transformer(joint):
     teacher, model = transformer(*sizes, joint, seed=1), lvm(*sizes, joint, seed=2)
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     given = weights_of(teacher)
-    took = set(start(model, given, "transformer", None))
+    copied = set(start(model, given, "transformer", None))
     after = weights_of(model)
     for name in after:
         stack, _, rest = name.partition(".")
         if stack in ("prior_stack", "posterior_stack", "decoder_stack"):
-            wanted = given[f"decoder.{rest}"]
+            expected = given[f"decoder.{rest}"]
         elif stack in ("source_embedding", "target_embedding", "encoder", "output_bias"):
-            wanted = given[name]
+            expected = given[name]
         else:
-            wanted = None
-        assert torch.equal(after[name], before[name] if wanted is None else wanted), name
-        assert (name in took) == (wanted is not None), name
+            expected = None
+        assert torch.equal(after[name], before[name] if expected is None else expected), name
+        assert (name in copied) == (expected is not None), name
     # What is shared at the start is trained apart.
     assert len({t.data_ptr() for t in after.values()}) == len(after)
 
@@ -88,8 +88,8 @@ def test_start_from_a_transformer(joint):
 def test_a_deeper_teacher_gives_its_first_layers_and_one_of_another_width_is_refused():
     deep = transformer(decoder_layers=3, seed=1)
     model = lvm(seed=2)
-    took = start(model, weights_of(deep), "transformer", None)
-    assert "prior_stack.layers.1.feed_norm.weight" in took
+    copied = start(model, weights_of(deep), "transformer", None)
+    assert "prior_stack.layers.1.feed_norm.weight" in copied
     assert torch.equal(model.decoder_stack.layers[1].feed_norm.weight, deep.decoder.layers[1].feed_norm.weight)
     other = lvm(seed=2, dim=8, feed_forward=12)
     before = {name: tensor.clone() for name, tensor in weights_of(other).items()}
@@ -102,8 +102,8 @@ def test_a_deeper_teacher_gives_its_first_layers_and_one_of_another_width_is_ref
 
 def test_start_from_a_latent_variable_model_takes_everything():
     model, other = lvm(seed=1), lvm(seed=2)
-    took = start(model, weights_of(other), "lvm", None)
-    assert set(took) == set(weights_of(model))
+    copied = start(model, weights_of(other), "lvm", None)
+    assert set(copied) == set(weights_of(model))
     assert all(torch.equal(t, weights_of(other)[n]) for n, t in weights_of(model).items())
 
 

@@ -71,9 +71,9 @@ def test_loss_and_gradients_against_a_naive_computation(batch, smoothing, free, 
     assert figures["kl"].item() == pytest.approx(divergence.item() / positions, rel=1e-12), "logged without free nats"
     assert figures["length_nll"].item() == pytest.approx(nll_length.item() / 3, rel=1e-12)
     assert figures["kl_budget"] == free
-    grads, wanted = gradients(model, terms.loss), gradients(model, loss / positions)
+    grads, expected = gradients(model, terms.loss), gradients(model, loss / positions)
     for name, gradient in grads.items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-11), name
+        assert torch.allclose(gradient, expected[name], atol=1e-11), name
 
 
 def test_the_budget_holds_for_each_position_and_not_for_the_sum(batch):
@@ -116,13 +116,13 @@ def test_soft_length_labels_against_an_explicit_formula(model, batch, smoothing)
     """Cross-entropy with weights exp(-(d - d*)^2 / 2 s^2), normalised over the classes there are."""
     memory, limit = model.encode(batch.source), model.length.limit
     actual, exact = length_loss(model.length, memory, batch, smoothing)
-    wanted = 0.0
+    expected = 0.0
     for row, length in enumerate(LENGTHS):
         logs = model.length(memory)[row].log_softmax(-1)
         true = max(-limit, min(limit, length - int(batch.source_mask[row].sum()) + 1))
         weights = [math.exp(-((d - true) ** 2) / (2 * smoothing**2)) for d in range(-limit, limit + 1)]
-        wanted -= sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
-    assert actual.item() == pytest.approx(wanted.item(), rel=1e-6)
+        expected -= sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
+    assert actual.item() == pytest.approx(expected.item(), rel=1e-6)
     hard, same = length_loss(model.length, memory, batch)
     assert exact == same and actual.item() != pytest.approx(hard.item(), rel=1e-4)
 

@@ -55,7 +55,7 @@ def test_all_that_is_wrong_may_be_shown_and_it_is_the_reference(loss):
         words = pairs.target[row][pairs.target[row] != PAD].tolist()
         assert (collapse(reference, model.blank) if loss == "ctc" else reference) == words
         own = actual[row, :count]
-        assert all(symbol in (NOT_SHOWN, wanted) for symbol, wanted in zip(own.tolist(), reference, strict=True))
+        assert all(symbol in (NOT_SHOWN, expected) for symbol, expected in zip(own.tolist(), reference, strict=True))
         assert int((own != NOT_SHOWN).sum()) == mistakes(model, pairs, row, reference)
         assert (actual[row, count:] == NOT_SHOWN).all()
 
@@ -85,8 +85,8 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_what_is_shown(loss, se
     assert torch.equal(shown(model, turned, 0.6, **settings)[0].flip(0), actual)
     for row in range(4):
         count = int(slots[row])
-        alone, _ = shown(model, one(pairs, row), 0.6, **settings)
-        assert torch.equal(alone[0, :count], actual[row, :count])
+        single, _ = shown(model, one(pairs, row), 0.6, **settings)
+        assert torch.equal(single[0, :count], actual[row, :count])
     assert (actual != NOT_SHOWN).any() and (shown(model, pairs, 0.6, seed=1, **settings)[0] != actual).any()
 
 
@@ -195,8 +195,8 @@ def test_a_shown_slot_begins_with_the_embedding_of_its_symbol():
     for symbols in (None, some):
         model.hidden(memory, slots, shown=symbols)
     plain, actual = seen[-2:]
-    wanted = model.target_embedding(some.clamp(min=0))
-    assert torch.allclose(actual, torch.where((some == NOT_SHOWN)[..., None], plain, wanted), rtol=0, atol=1e-12)
+    expected = model.target_embedding(some.clamp(min=0))
+    assert torch.allclose(actual, torch.where((some == NOT_SHOWN)[..., None], plain, expected), rtol=0, atol=1e-12)
     assert (some != NOT_SHOWN).any() and (actual - plain).abs().max() > 0.1
 
 
@@ -206,11 +206,11 @@ def test_poisson_numbers_invert_the_distribution():
     actual = poisson(means, drawn, 40)
     for mean, u, count in zip(means.tolist(), drawn.tolist(), actual.tolist(), strict=True):
         below = 0.0
-        for wanted in range(41):
-            below += math.exp(-mean) * mean**wanted / math.factorial(wanted)
+        for expected in range(41):
+            below += math.exp(-mean) * mean**expected / math.factorial(expected)
             if u <= below:
                 break
-        assert count == wanted, (mean, u)
+        assert count == expected, (mean, u)
     assert poisson(means, drawn, 3).max() == 3
 
 

@@ -23,9 +23,9 @@ def test_neither_batch_nor_padding_changes_the_slots_of_a_sentence(copy_source, 
     hidden, mask = model.hidden(model.encode(padded(batch()).source))
     for row in range(4):
         source = one(batch(), row).source
-        alone, own = model.hidden(model.encode(source))
-        assert own.all() and int(mask[row].sum()) == own.size(1) == math.ceil(upsample * source.size(1))
-        assert torch.allclose(hidden[row, mask[row]], alone[0], atol=1e-12)
+        single, row_mask = model.hidden(model.encode(source))
+        assert row_mask.all() and int(mask[row].sum()) == row_mask.size(1) == math.ceil(upsample * source.size(1))
+        assert torch.allclose(hidden[row, mask[row]], single[0], atol=1e-12)
 
 
 def test_slots_never_outnumber_the_positions():
@@ -46,8 +46,8 @@ def test_soft_copy_weighs_source_states_by_their_distance():
         for slot in range(count):
             centre = (slot + 0.5) * length / count - 0.5
             weights = [math.exp(-abs(j - centre) / 0.7) for j in range(length)]
-            wanted = sum(w / sum(weights) * memory.states[row, j] for j, w in enumerate(weights))
-            assert torch.allclose(actual[row, slot], wanted, atol=1e-6)
+            expected = sum(w / sum(weights) * memory.states[row, j] for j, w in enumerate(weights))
+            assert torch.allclose(actual[row, slot], expected, atol=1e-6)
 
 
 def test_uniform_copy_repeats_source_states_in_order():
@@ -67,11 +67,11 @@ def test_a_teacher_gives_all_rows_but_the_blanks(joint):
     with torch.no_grad():
         model.output_bias.zero_()
     fresh = model.target_embedding.weight[-1].clone()
-    took = copy_matching(model, weights_of(teacher))
-    own = weights_of(model)
+    copied = copy_matching(model, weights_of(teacher))
+    weights = weights_of(model)
     for name, tensor in weights_of(teacher).items():
-        assert torch.equal(own[name][: len(tensor)], tensor.to(own[name])), name
-    assert set(took) >= set(weights_of(teacher))
+        assert torch.equal(weights[name][: len(tensor)], tensor.to(weights[name])), name
+    assert set(copied) >= set(weights_of(teacher))
     assert torch.equal(model.target_embedding.weight[-1], fresh) and model.output_bias[-1] == 0
 
 
@@ -84,11 +84,11 @@ def test_a_model_of_the_same_kind_gives_everything():
 def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     """The second target has two tokens more than its source has slots."""
     model, objective = nat(upsample=1.0), NatObjective(NatObjectiveConfig())
-    both = pairs([4, 1], [3, 4])
-    whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
-    assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
-    assert whole.loss.item() * whole.count == pytest.approx(first.loss.item() * first.count, rel=1e-9)
-    assert whole.count == int((both.target != PAD).sum()) + 2
+    batch_of_two = pairs([4, 1], [3, 4])
+    terms, terms_of_first = (objective(model, x, context()) for x in (batch_of_two, one(batch_of_two, 0)))
+    assert float(terms.figures["unreachable"]) == 0.5 and float(terms_of_first.figures["unreachable"]) == 0
+    assert terms.loss.item() * terms.count == pytest.approx(terms_of_first.loss.item() * terms_of_first.count, rel=1e-9)
+    assert terms.count == int((batch_of_two.target != PAD).sum()) + 2
 
 
 def test_one_update_lowers_the_loss():

@@ -25,8 +25,8 @@ from workflow_src.types import PAD, Batch, Hypotheses
 CONFIG = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
 
 
-def base(**more) -> nn.Module:
-    return nat(latent="vae", latent_dim=3, seed=5, **more).requires_grad_(False)
+def base(**settings) -> nn.Module:
+    return nat(latent="vae", latent_dim=3, seed=5, **settings).requires_grad_(False)
 
 
 def batch() -> Batch:
@@ -49,12 +49,12 @@ def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(ki
 
 
 def frozen_copy(frozen: nn.Module) -> nn.Module:
-    """The frozen model: a gradient that is asked for of it is none."""
+    """The frozen model with parameters that could have gradients."""
     return frozen.requires_grad_(True)
 
 
 def test_padding_changes_no_loss(monkeypatch):
-    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
+    monkeypatch.setattr(torch, "randn", lambda shape, **options: torch.zeros(shape, dtype=options.get("dtype")))
     frozen, network = base(), refiner("score")
     terms, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
     assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
@@ -75,17 +75,17 @@ class FakeDev:
     def generator(self):
         return torch.Generator().manual_seed(0)
 
-    def parts(self):
+    def batches(self):
         data = batch()
         for rows in ([0, 2], [1, 3]):
             yield Batch(data.source[rows], data.target[rows], tuple(rows))
 
     def over_batches(self, measure, _pass_by=None):
-        return [measure(part) for part in self.parts()]
+        return [measure(data) for data in self.batches()]
 
     def bleu(self, search) -> float:
-        found: Hypotheses = search(batch().source)
-        return self.bleu_of(found.tokens)
+        hypotheses: Hypotheses = search(batch().source)
+        return self.bleu_of(hypotheses.tokens)
 
     def bleu_of(self, tokens) -> float:
         return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
@@ -148,10 +148,10 @@ def test_refiners_are_validated_on_such_a_base():
 def test_a_refiner_starts_from_the_decoder_of_its_base():
     """Its layers have the decoder's shapes; the projection of latents is that of the base."""
     network, frozen = refiner("score"), base()
-    took = refiners.start(network, None, None, frozen)
-    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
-    own = dict(network.named_parameters())
+    copied = refiners.start(network, None, None, frozen)
+    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(copied)
+    parameters = dict(network.named_parameters())
     assert torch.equal(
-        own["stack.layers.1.feed_forward.inner.weight"], frozen.decoder.layers[1].feed_forward.inner.weight
+        parameters["stack.layers.1.feed_forward.inner.weight"], frozen.decoder.layers[1].feed_forward.inner.weight
     )
-    assert torch.equal(own["latent_projection.weight"], frozen.latents.projection.weight)
+    assert torch.equal(parameters["latent_projection.weight"], frozen.latents.projection.weight)

@@ -43,8 +43,8 @@ def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attend
     moved = Memory(states, memory.mask, memory.bias)
     place, slots = torch.arange(mask.size(1)), model.slots(memory)
     inputs = model.copied(moved, slots, place) + model.source_embedding.positions[: mask.size(1)]
-    wanted = model.decoder(inputs, attention_bias(mask), moved)
-    assert torch.allclose(actual[mask], wanted[mask], rtol=0, atol=1e-10)
+    expected = model.decoder(inputs, attention_bias(mask), moved)
+    assert torch.allclose(actual[mask], expected[mask], rtol=0, atol=1e-10)
     elsewhere = model.decoder(inputs, attention_bias(mask), memory)
     assert (actual[mask] - elsewhere[mask]).abs().max() > 1e-3
 
@@ -53,7 +53,7 @@ def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attend
 def test_cross_entropy_is_that_of_the_references_positions(smoothing):
     model, pairs = nat(loss="ce"), batch()
     actual = terms(model, label_smoothing=smoothing, length_weight=0.5)
-    wanted = 0.0
+    expected = 0.0
     for row in range(4):
         pair = one(pairs, row)
         memory = model.encode(pair.source)
@@ -61,22 +61,24 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
         assert mask.all()
         # The blank and special symbols are classes like others in training.
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
-        wanted += torch.nn.functional.cross_entropy(logits, pair.target[0], reduction="sum", label_smoothing=smoothing)
-        wanted += 0.5 * length_loss(model.length, memory, pair)[0]
-    assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted.item(), rel=1e-12)
+        expected += torch.nn.functional.cross_entropy(
+            logits, pair.target[0], reduction="sum", label_smoothing=smoothing
+        )
+        expected += 0.5 * length_loss(model.length, memory, pair)[0]
+    assert float(actual.loss.detach()) * actual.count == pytest.approx(expected.item(), rel=1e-12)
 
 
 def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
     model, pairs = nat(loss="axe"), batch()
     actual = terms(model, skip_penalty=3.0, length_weight=0.5)
-    wanted = 0.0
+    expected = 0.0
     for row in range(4):
         pair = one(pairs, row)
         hidden, mask = model.hidden(model.encode(pair.source), torch.tensor([pair.target.size(1)]))
         weight, bias = model.target_embedding.weight, model.output_bias
-        wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
-        wanted += 0.5 * float(length_loss(model.length, model.encode(pair.source), pair)[0].detach())
-    assert float(actual.loss.detach()) * actual.count == pytest.approx(wanted, rel=1e-12)
+        expected += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
+        expected += 0.5 * float(length_loss(model.length, model.encode(pair.source), pair)[0].detach())
+    assert float(actual.loss.detach()) * actual.count == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss, latent", SWITCHES)
@@ -84,10 +86,10 @@ def test_padding_changes_neither_loss_nor_gradients(loss, latent):
     model = nat(loss=loss, latent=latent)
     actual, wider = terms(model), terms(model, padded(batch(), 4))
     assert float(actual.loss.detach()) == pytest.approx(float(wider.loss.detach()), rel=1e-11)
-    ours, theirs = gradients(model, actual.loss), gradients(model, wider.loss)
-    for name, gradient in ours.items():
+    actual_gradients, padded_gradients = gradients(model, actual.loss), gradients(model, wider.loss)
+    for name, gradient in actual_gradients.items():
         # Sinusoidal positions of nothing: the length head's table has rows that no sentence uses.
-        assert gradient is None or torch.allclose(gradient, theirs[name], atol=1e-10), name
+        assert gradient is None or torch.allclose(gradient, padded_gradients[name], atol=1e-10), name
 
 
 @pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
@@ -99,15 +101,15 @@ def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
     divergence = torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_q, scale_q), torch.distributions.Normal(mean_p, scale_p)
     ).sum(-1)
-    wanted = divergence[pairs.source != PAD]
-    assert float(actual.figures["kl"]) == pytest.approx(wanted.mean().item(), rel=1e-12)
+    expected = divergence[pairs.source != PAD]
+    assert float(actual.figures["kl"]) == pytest.approx(expected.mean().item(), rel=1e-12)
     keys = sentence_keys(pairs, torch.Generator().manual_seed(0))
     z = mean_q + scale_q * normal(keys, tuple(mean_q.shape[1:]))
     # A budget that is never reached costs itself at every source position.
     free = terms(model, kl_budget=1e3, budget_end=1e3)
     positions = int((pairs.source != PAD).sum())
     assert float(free.loss - actual.loss) * actual.count == pytest.approx(
-        (1e3 * positions - wanted.sum()).item(), rel=1e-9
+        (1e3 * positions - expected.sum()).item(), rel=1e-9
     )
     assert torch.isfinite(model.hidden(memory, z=z)[0]).all()
 
@@ -140,14 +142,14 @@ def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
     actual = delta_step(model, memory, memory.mask)(z)
     lengths = set()
     for row in range(4):
-        own = source[row][source[row] != PAD][None]
-        alone = model.encode(own)
-        logits, mask = model.decode(alone, z[row : row + 1, : own.size(1)])
+        words_of_source = source[row][source[row] != PAD][None]
+        memory_of_row = model.encode(words_of_source)
+        logits, mask = model.decode(memory_of_row, z[row : row + 1, : words_of_source.size(1)])
         path = logits[0].argmax(-1).tolist()
         words = collapse(path, model.blank) if loss == "ctc" else [symbol for symbol in path if symbol != model.blank]
         lengths.add(len(words))
-        wanted, _ = model.posterior(alone, torch.tensor([words], dtype=torch.int64))
-        assert mask.all() and torch.allclose(actual[row, : own.size(1)], wanted[0], atol=1e-10)
+        expected, _ = model.posterior(memory_of_row, torch.tensor([words], dtype=torch.int64))
+        assert mask.all() and torch.allclose(actual[row, : words_of_source.size(1)], expected[0], atol=1e-10)
     assert len(lengths) > 1
 
 

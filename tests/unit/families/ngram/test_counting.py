@@ -35,5 +35,5 @@ def test_only_these_are_counted():
     model = NgramLanguageModel(NgramConfig(order=2, max_sentences=8), 12, 12, True)
     fit(model, Corpus(rows), Corpus(rows[:3]), SimpleNamespace(target_size=12), None)
     kept = [rows[i] for i in evenly(20, 8)]
-    wanted = estimate(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), 12, 2)
-    assert model.scorer.log_probability(rows[0]) == pytest.approx(wanted.log_probability(rows[0]), abs=1e-6)
+    expected = estimate(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), 12, 2)
+    assert model.scorer.log_probability(rows[0]) == pytest.approx(expected.log_probability(rows[0]), abs=1e-6)

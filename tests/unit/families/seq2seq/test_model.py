@@ -71,11 +71,11 @@ def test_the_model_computes_its_equations(shape, joint):
         logits = model.logits(model.hidden(model.encode(batch.source), batch.target))
         chosen = model.log_probabilities(batch.source, batch.target)
         for row in range(3):
-            alone = one(batch, row)
-            source, target = alone.source[0].tolist(), alone.target[0].tolist()
-            wanted, ends = by_hand(model, source, target), [*target, EOS]
-            assert torch.allclose(logits[row, : len(ends)].log_softmax(-1), wanted, rtol=0, atol=1e-12)
-            picked = wanted[torch.arange(len(ends)), torch.tensor(ends)]
+            single = one(batch, row)
+            source, target = single.source[0].tolist(), single.target[0].tolist()
+            expected, ends = by_hand(model, source, target), [*target, EOS]
+            assert torch.allclose(logits[row, : len(ends)].log_softmax(-1), expected, rtol=0, atol=1e-12)
+            picked = expected[torch.arange(len(ends)), torch.tensor(ends)]
             assert torch.allclose(chosen[row, : len(ends)], picked, rtol=0, atol=1e-12)
             assert (chosen[row, len(ends) :] == 0).all()
 
@@ -97,9 +97,9 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, t
         read = torch.full((3,), BOS)
         labels = nn.functional.pad(batch.target, (0, 1), value=PAD)
         for position in range(41):
-            wanted = labels[:, position].clone()
-            wanted[position == batch.target_lengths] = EOS
-            log_probabilities = decoder.step(read).log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+            expected = labels[:, position].clone()
+            expected[position == batch.target_lengths] = EOS
+            log_probabilities = decoder.step(read).log_softmax(-1).gather(1, expected[:, None])[:, 0]
             real = position <= batch.target_lengths
             assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
             read = labels[:, position]
@@ -120,8 +120,8 @@ def test_kept_and_reordered_rows_continue_their_own_prefixes():
         log_probabilities = decoder.step(last).log_softmax(-1)
         for row, prefix in enumerate(prefixes):
             sentence = source[sentences[row // width]]
-            wanted = uncached(model, sentence[sentence != PAD], prefix)
-            assert torch.allclose(log_probabilities[row], wanted, rtol=0, atol=1e-12), (position, row)
+            expected = uncached(model, sentence[sentence != PAD], prefix)
+            assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (position, row)
         wider = 3 if position == 0 else width
         if position in (0, 2, 5, 8):
             rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
@@ -148,9 +148,9 @@ def test_states_end_where_sentences_do():
     assert all(torch.equal(before, after) for before, after in zip(actual, noisy, strict=True))
     assert actual[0].shape == (3, 6, 8) and (actual[0][~mask] == 0).all()
     for row, length in enumerate((2, 5, 1)):
-        alone = lstm(x[row : row + 1, :length], lengths[row : row + 1])
-        assert torch.allclose(alone[0][0], actual[0][row, :length], atol=1e-14)
-        assert all(torch.allclose(alone[i][0], actual[i][row], atol=1e-14) for i in (1, 2))
+        single = lstm(x[row : row + 1, :length], lengths[row : row + 1])
+        assert torch.allclose(single[0][0], actual[0][row, :length], atol=1e-14)
+        assert all(torch.allclose(single[i][0], actual[i][row], atol=1e-14) for i in (1, 2))
 
 
 def test_training_loss_is_a_mean_that_parts_join_to():

@@ -43,11 +43,11 @@ def by_hand(model, batch: Batch, smoothing: float, length_weight: float) -> tupl
 def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(smoothing, length_weight):
     model, batch = tagger(seed=1), pairs(*LENGTHS)
     terms = loss_of(model, batch, label_smoothing=smoothing, length_weight=length_weight)
-    wanted, nll = by_hand(model, batch, smoothing, length_weight)
+    expected, nll = by_hand(model, batch, smoothing, length_weight)
     words = sum(LENGTHS[1])
     assert terms.count == words and float(terms.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
-    assert float(terms.loss.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
-    own, other = gradients(model, terms.loss), gradients(model, wanted / words)
+    assert float(terms.loss.detach()) == pytest.approx(float(expected.detach()) / words, rel=1e-12)
+    own, other = gradients(model, terms.loss), gradients(model, expected / words)
     for name, gradient in own.items():
         assert torch.allclose(gradient, other[name], rtol=1e-9, atol=1e-12), name
 
@@ -67,13 +67,13 @@ def test_figures_on_dev_are_those_of_sentences_one_by_one():
     figures = validate(dev, OnePassConfig(label_smoothing=0.3)).figures(model)
     # Whatever is smoothed in training, the figure is -log p itself.
     assert figures["dev_loss"] == pytest.approx(by_hand(model, batch, 0.0, 1.0)[1] / sum(LENGTHS[1]), rel=1e-12)
-    exact, wanted = 0, []
+    exact, expected = 0, []
     for row in range(4):
         memory = model.encode(one(batch, row).source)
         length = int(model.length.predict(memory))
         exact += length == LENGTHS[1][row]
-        wanted.append(model.logits(model.hidden(memory, torch.tensor([length]))[0])[0].argmax(-1).tolist())
-    assert figures["dev_length_accuracy"] == exact / 4 and figures["dev_bleu"] == 12.5 and translated == [wanted]
+        expected.append(model.logits(model.hidden(memory, torch.tensor([length]))[0])[0].argmax(-1).tolist())
+    assert figures["dev_length_accuracy"] == exact / 4 and figures["dev_bleu"] == 12.5 and translated == [expected]
 
 
 def _rows(batch: Batch, rows: list[int]) -> Batch:

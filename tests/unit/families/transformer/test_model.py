@@ -34,10 +34,10 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(norm, joint, dt
         read = torch.full((3,), BOS)
         labels = torch.nn.functional.pad(batch.target, (0, 1), value=PAD)
         for position in range(41):
-            wanted = labels[:, position].clone()
-            wanted[position == batch.target_lengths] = EOS
+            expected = labels[:, position].clone()
+            expected[position == batch.target_lengths] = EOS
             scores = decoder.step(read).log_softmax(-1)
-            log_probabilities = scores.gather(1, wanted[:, None])[:, 0]
+            log_probabilities = scores.gather(1, expected[:, None])[:, 0]
             real = position <= batch.target_lengths
             assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
             assert (whole[~real, position] == 0).all()
@@ -52,9 +52,9 @@ def test_padding_and_company_change_nothing(norm, joint):
     more = padded(batch)
     assert torch.allclose(model.log_probabilities(more.source, more.target)[:, :6], together, atol=1e-12)
     for row in range(3):
-        alone = one(batch, row)
-        length = alone.target.size(1) + 1
-        log_probabilities = model.log_probabilities(alone.source, alone.target)[0]
+        single = one(batch, row)
+        length = single.target.size(1) + 1
+        log_probabilities = model.log_probabilities(single.source, single.target)[0]
         assert torch.allclose(log_probabilities, together[row, :length], atol=1e-12)
         assert (together[row, length:] == 0).all()
 
@@ -92,8 +92,8 @@ def test_kept_and_reordered_rows_continue_their_own_prefixes(norm):
         if position in (0, 1, 2, 5, 6, 20, 31, 32, 33, 39):
             for row, prefix in enumerate(prefixes):
                 sentence = source[sentences[row // width]]
-                wanted = uncached(model, sentence[sentence != PAD], prefix)
-                assert torch.allclose(log_probabilities[row], wanted, rtol=0, atol=1e-12), (position, row)
+                expected = uncached(model, sentence[sentence != PAD], prefix)
+                assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (position, row)
         wider = 3 if position == 0 else width
         if position in (0, 2, 5, 30, 32):
             rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])

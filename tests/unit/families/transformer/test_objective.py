@@ -34,9 +34,9 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
     assert terms.count == count == 12
     assert terms.loss.item() == pytest.approx(loss.item() / count, rel=1e-12)
     assert terms.figures["nll"].item() == pytest.approx(plain.item() / count, rel=1e-12)
-    grads, wanted = gradients(model, terms.loss), gradients(model, loss / count)
+    grads, expected = gradients(model, terms.loss), gradients(model, loss / count)
     for name, gradient in grads.items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-12), name
+        assert torch.allclose(gradient, expected[name], atol=1e-12), name
 
 
 def test_the_likelihood_is_the_models_log_probability():
