@@ -1,7 +1,7 @@
 """Continuum: from a raw parallel corpus to a table of non-autoregressive translation systems.
 
 Stages lie in `rules/`, one file each, in the order of the flow; every stage is also a target of its own, such as
-`snakemake teachers`. What files there are follows from the configuration alone (`workflow_src/config/plan/`).
+`snakemake teachers`. The files follow from the configuration alone (`workflow_src/config/plan/`).
 """
 
 from snakemake.utils import min_version

@@ -1,4 +1,4 @@
-"""Raw text -> raw text whose train has passed the filters of `recipe.clean`. Without filters no job asks for it."""
+"""Raw text -> raw text whose train has passed the filters of `recipe.clean`. Without filters it does not run."""
 
 
 rule clean:

@@ -1,4 +1,4 @@
-"""What all rules share: the checked configuration, the environment of jobs, wildcards, and the targets."""
+"""Shared by all rules: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ if find_spec("torch"):
     # are used, come before this.
     os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
 
-# For the report, which tells how to make it again; jobs elsewhere inherit it.
+# The report shows this command; jobs on other machines inherit the variable.
 os.environ.setdefault("CONTINUUM_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
 import workflow_src
 
@@ -45,8 +45,8 @@ from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, metrics, roles
 from workflow_src.spec import BASE
 
-# Nodes of `snakemake --dag` say all that a job is of. By itself Snakemake leaves out what the jobs before it say too, so
-# that an export would not name its system, nor a score its search.
+# Nodes of `snakemake --dag` show all wildcards of a job. By default Snakemake leaves out those that earlier jobs have
+# too, so that an export would not name its system, nor a score its search.
 DAG.new_wildcards = lambda dag, job: set(job.wildcards.items())
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
@@ -81,7 +81,7 @@ SEVERAL_NODES = (
 )
 
 ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, values=SearchSettings(), splits=())
-# Inputs of roles are named role_NAME: a role may be called as another input is.
+# Inputs of roles are named role_NAME, because a role may have the name of another input.
 ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
@@ -146,7 +146,7 @@ def training_inputs(wildcards):
         # Sentences that are too long to be translated are better refused before training than after.
         "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
-        # A reversed system writes sources.
+        # A reversed system translates into sources.
         "reference": plan.corpus("dev", "source") if system.reversed else plan.reference("dev"),
         "summary": plan.corpus_summary,
     }
@@ -175,10 +175,10 @@ def option(name):
 
 
 def options_built_on(wildcards, input):
-    """For params: `--base FILE` and `--roles NAME=FILE …` for the systems that a system is built on, as far as it is."""
+    """For params: `--base FILE` and `--roles NAME=FILE …` for the systems that a system is built on, if any."""
     words = [f"{name.removeprefix(ROLE)}={input[name]}" for name in input.keys() if name.startswith(ROLE)]
-    others = shlex.join(["--roles", *words]) if words else ""
-    return " ".join(filter(None, [option("base")(wildcards, input), others]))
+    roles_option = shlex.join(["--roles", *words]) if words else ""
+    return " ".join(filter(None, [option("base")(wildcards, input), roles_option]))
 
 
 def options_backward(wildcards, input):
@@ -196,19 +196,19 @@ def option_systems(wildcards, input):
 
 def search_inputs(wildcards):
     """Bundles of the systems that a decode works with beside its own, by role, such as the one that ranks."""
-    others = plan.systems_in_roles(plan.decode(wildcards.system, wildcards.search))
-    return {role: plan.bundle_file(system, wildcards.seed) for role, system in others.items()}
+    by_role = plan.systems_in_roles(plan.decode(wildcards.system, wildcards.search))
+    return {role: plan.bundle_file(system, wildcards.seed) for role, system in by_role.items()}
 
 
 def decode_inputs(wildcards):
-    """Bundles of the other systems that a decode works with, and the settings chosen on dev where it chooses some."""
+    """Bundles of the other systems that a decode works with, and its settings chosen on dev, if any."""
     decode = plan.decode(wildcards.system, wildcards.search)
     chosen = {"chosen": plan.chosen(decode, wildcards.seed)} if decode.tune else {}
     return search_inputs(wildcards) | chosen
 
 
 def backward_scores(wildcards):
-    """Scores of the pairs the other way round, and the weights they are of, where an experiment asks for both."""
+    """Scores of the pairs by a reversed system, and its weights, where pairs are scored in both directions."""
     backward = plan.likelihood(wildcards.system).backward
     if backward is None:
         return {}
@@ -241,7 +241,7 @@ def finished_from(wildcards):
 
 
 def finish_inputs(wildcards):
-    """Inputs of a finished bundle: the exported folder, and what tells how its rows did on dev."""
+    """Inputs of a finished bundle: the exported folder, and the files with figures of its rows on dev."""
     export = finished_from(wildcards)
     rows = plan.measured_on_dev(wildcards.system, export)
     return {
@@ -295,7 +295,7 @@ def analysis_inputs(analysis):
 
 
 def analysis_bundles(wildcards, input):
-    """`SYSTEM=FOLDER` words; the folder of a bundle says its system."""
+    """`SYSTEM=FOLDER` for each bundle, as words of a command; the path of a bundle names its system."""
     folders = [Path(bundle).parent for bundle in input.bundles]
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
@@ -317,14 +317,14 @@ EXPORTED = {
     ]
     for engine in EXPORTING
 }
-# For users; jobs read what is exported.
+# Bundles for users; jobs read the exported ones.
 FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 TRAINED = plan.trained
 IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
 TARGETS = {
     "normalised": plan.corpus_summary,
     "subwords": SUBWORDS,
-    # Those that learn from a teacher's outputs are not teachers.
+    # Systems that learn from a teacher's outputs are not teachers.
     "teachers": [
         plan.weights(system, seed)
         for system, seed in TRAINED

@@ -28,7 +28,7 @@ rule download:
         timeout=str(RUNTIME.download_timeout),
     params:
         settings=plan.settings_download(),
-        # Own text counts by its contents, and is no input: what another machine's clock has dated serves too.
+        # The user's text counts by its contents and is no input: its date may come from another machine's clock.
         own=lambda wildcards: contents(plan.own_files()),
         languages=LANGUAGES,
         folder=output_folder("summary"),
@@ -181,7 +181,7 @@ rule encode:
     benchmark:
         f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
     wildcard_constraints:
-        # keep_likely writes those.
+        # keep_likely writes these texts.
         text=f"(?!{LIKELY}-by-)[^/]+",
     priority: AWAITED
     conda:

@@ -128,7 +128,7 @@ rule measure_speed:
         mem_mb=needs.memory("measure_speed"),
         runtime=needs.minutes("measure_speed"),
         slurm_partition=needs.partition(gpu=True),
-        # A node to itself. Not in the profile: what it sets there, any --set-resources on the command line replaces.
+        # A node to itself. Not in the profile, whose resources any --set-resources on the command line replaces.
         slurm_extra="--exclusive",
         gpu=GPUS,
         device=RUNTIME.device,

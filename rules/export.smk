@@ -1,4 +1,4 @@
-"""Trained systems -> bundles, which hold all a translation needs -> folders of engines, and what users get."""
+"""Trained systems -> bundles, which hold all a translation needs -> folders of engines, and bundles for users."""
 
 
 rule export_bundle:

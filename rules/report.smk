@@ -51,7 +51,7 @@ rule report:
         mem_mb=needs.memory("report"),
         runtime=needs.minutes("report"),
         slurm_partition=needs.partition(gpu=False),
-        # Those that translations were made with, for the command that the report recommends.
+        # Device and precision of the translations, for the command that the report recommends.
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
