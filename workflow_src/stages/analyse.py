@@ -1,4 +1,4 @@
-"""Pick sentences that refinement changes most and keep their translation after every step, and others beside them."""
+"""Pick the sentences that refinement changes most; write their translations after every step, and by other searches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TraceSettings(Frozen):
     examples: int = Field(description="sentences to show")
     searches: tuple[Entry, ...] = Field(description="searches whose steps are followed")
     teacher: Entry | None = Field(description="translates the sentences too")
-    beside: tuple[Entry, ...] = Field((), description="translate them too")
+    beside: tuple[Entry, ...] = Field((), description="further searches that translate the sentences")
 
 
 class Inputs(DeviceJobInputs):
@@ -43,12 +43,12 @@ class Inputs(DeviceJobInputs):
 
 
 def label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Name of a traced search: the search, with its system and what tells it apart where others share the search."""
+    """Name of a traced search: its title; where entries share the search, also system and differing settings."""
     search = searches()[entry["search"]]
-    twins = sum(other["search"] == search.name for other in entries)
-    name = search.title if twins == 1 else f"{entry['system']} {search.title}"
-    apart = differing(entry, entries, search.settings.named("follow"))
-    return f"{name}, {words(apart)}" if apart else name
+    count = sum(other["search"] == search.name for other in entries)
+    name = search.title if count == 1 else f"{entry['system']} {search.title}"
+    differences = differing(entry, entries, search.settings.named("follow"))
+    return f"{name}, {words(differences)}" if differences else name
 
 
 def run(inputs: Inputs) -> str:
@@ -56,10 +56,10 @@ def run(inputs: Inputs) -> str:
     followed = settings.searches
     sources, references = (lines[:POOL] for lines in read_aligned(inputs.source, inputs.reference))
     entries = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
-    needed = {entry["system"] for entry in entries}
-    for system in sorted(needed - set(inputs.bundles)):
+    systems = {entry["system"] for entry in entries}
+    for system in sorted(systems - set(inputs.bundles)):
         raise missing_folder(system)
-    translators = open_eager_translators(inputs.bundles, needed, inputs.machine)
+    translators = open_eager_translators(inputs.bundles, systems, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
         translators[e["system"]].trace(
@@ -78,7 +78,7 @@ def run(inputs: Inputs) -> str:
         return dict(zip(chosen, outputs, strict=True))
 
     by_teacher = translated(settings.teacher) if settings.teacher else {}
-    others = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in settings.beside}
+    beside = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in settings.beside}
     examples = [
         {
             "index": index,
@@ -86,13 +86,13 @@ def run(inputs: Inputs) -> str:
             "reference": references[index],
             "teacher": by_teacher.get(index),
             "searches": {label(e, followed): trace[index] for e, trace in zip(followed, traces, strict=True)},
-            **({"beside": {name: texts[index] for name, texts in others.items()}} if others else {}),
+            **({"beside": {name: texts[index] for name, texts in beside.items()}} if beside else {}),
         }
         for index in chosen
     ]
-    files = {"source": inputs.source, "reference": inputs.reference} | bundle_files(inputs.bundles, needed)
-    named = {label(entry, followed): {key: entry[key] for key in ("system", "search")} for entry in followed}
-    content = {"examples": examples, "searches": named, "pool": len(sources)}
+    files = {"source": inputs.source, "reference": inputs.reference} | bundle_files(inputs.bundles, systems)
+    traced = {label(entry, followed): {key: entry[key] for key in ("system", "search")} for entry in followed}
+    content = {"examples": examples, "searches": traced, "pool": len(sources)}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
     return f"{inputs.output}: {len(examples)} of {len(sources)} sentences, {len(followed)} searches"
 

@@ -23,7 +23,7 @@ from workflow_src.spec import Texts
 
 
 class ChoiceSettings(ScoringSettings):
-    """`settings` name a search and some of its settings, `tune` the values that are tried of others.
+    """`settings` name a search and some of its settings, `tune` the values to try of others.
 
     `tune_by` names the metric that decides, None for the main one.
     """
@@ -35,7 +35,7 @@ class ChoiceSettings(ScoringSettings):
 
 
 class Inputs(DeviceJobInputs):
-    settings: ChoiceSettings = Field(description="the search, and what is tried of it")
+    settings: ChoiceSettings = Field(description="the search, and the values to try")
     bundle: Path = Field(description="folder of the system")
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
     source: Path = Field(description="normalised text, one sentence a line")
@@ -52,36 +52,38 @@ class Inputs(DeviceJobInputs):
 
 def run(inputs: Inputs) -> str:
     settings, machine = inputs.settings, inputs.machine
-    sources, references, *more = read_aligned(inputs.source, *inputs.reference)
+    sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
     systems = open_role_translators(inputs.systems, machine, {})
-    kind = type(settings_of(settings.settings))
+    settings_class = type(settings_of(settings.settings))
     # Numbers stand here as in a configuration; the settings class says which are whole.
-    tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings.tune.items()}
+    tune = {n: [settings_class.checked_value(n, value) for value in values] for n, values in settings.tune.items()}
 
-    main, by_name = main_metric(), {one.metric.name: one for one in settings.measured}
-    by = by_name[settings.tune_by or main.name]
+    main, by_name = main_metric(), {measured.metric.name: measured for measured in settings.measured}
+    deciding = by_name[settings.tune_by or main.name]
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = settings_of(settings.settings | values)
         hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
-        for one in dict.fromkeys((by_name[main.name], by)):
-            scored = metrics.score(one, Texts(texts, references, sources, settings.corpus, tuple(more)))
+        for measured in dict.fromkeys((by_name[main.name], deciding)):
+            scored = metrics.score(measured, Texts(texts, references, sources, settings.corpus, tuple(further)))
             assert scored is not None, "the configuration was checked"
-            figures[one.metric.name] = scored.figure
-        log.info("%s: %s %.2f", listed(values), by.metric.title, figures[by.metric.name])
+            figures[measured.metric.name] = scored.figure
+        log.info("%s: %s %.2f", listed(values), deciding.metric.title, figures[deciding.metric.name])
         return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
 
-    chosen, curve = choose(tune, measure, by.metric)
-    edges = at_edge(kind, tune, chosen)
+    chosen, curve = choose(tune, measure, deciding.metric)
+    edges = at_edge(settings_class, tune, chosen)
     content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
-    content |= {"tune_by": by.metric.name} if by.metric is not main else {}
+    content |= {"tune_by": deciding.metric.name} if deciding.metric is not main else {}
     record = provenance(recorded(settings), inputs.files)
     write_json(inputs.output, content | {"provenance": record})
-    figure = chosen_point(curve, chosen)[by.metric.name]
-    summary = f"{inputs.output}: {listed(chosen)} of {len(curve)} combinations, dev {by.metric.title} {figure:.2f}"
+    figure = chosen_point(curve, chosen)[deciding.metric.name]
+    summary = (
+        f"{inputs.output}: {listed(chosen)} of {len(curve)} combinations, dev {deciding.metric.title} {figure:.2f}"
+    )
     return "; ".join([summary, *edges])
 
 

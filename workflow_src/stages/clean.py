@@ -37,11 +37,11 @@ class Inputs(JobInputs):
 
 def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair]:
     """Pairs of two line-aligned texts, with their scores where there is a file of them."""
-    sides = read_lines(source), read_lines(target)
+    texts = read_lines(source), read_lines(target)
     if scores is None:
-        return (Pair(*pair) for pair in zip(*sides, strict=True))
+        return (Pair(*pair) for pair in zip(*texts, strict=True))
     numbers = (float(line) if line else None for line in read_lines(scores))
-    return (Pair(*pair) for pair in zip(*sides, numbers, strict=True))
+    return (Pair(*pair) for pair in zip(*texts, numbers, strict=True))
 
 
 def run(inputs: Inputs) -> str:
@@ -60,10 +60,10 @@ def run(inputs: Inputs) -> str:
     lines = check_parallel(source, target)
     kept_count = 0
     with contextlib.ExitStack() as stack:
-        left, right = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
+        source_file, target_file = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
         for _, pair in clean(read_pairs(source, target, scores), steps):
-            left.write(pair.source + "\n")
-            right.write(pair.target + "\n")
+            source_file.write(pair.source + "\n")
+            target_file.write(pair.target + "\n")
             kept_count += 1
         if not kept_count:
             worst = max(steps, key=lambda step: step.dropped.total())

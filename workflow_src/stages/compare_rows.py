@@ -54,7 +54,7 @@ class Row(Frozen):
     def key(self) -> Key:
         return self.system, self.name, self.seed
 
-    def other(self, against: str) -> Baseline:
+    def compared_with(self, against: str) -> Baseline:
         """The row that it is compared with: its baseline, or the control of this name."""
         return self.baseline if against == "baseline" else self.__pydantic_extra__.get(against)
 
@@ -74,7 +74,7 @@ class Inputs(JobInputs):
 class SentenceCounts:
     """Counts of a metric by sentence, and the function from their sums to its figure, computed once for equal outputs.
 
-    Of `texts` everything but the hypotheses is read.
+    The hypotheses of `texts` are not read.
     """
 
     def __init__(self, texts: Texts):
@@ -93,27 +93,27 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
 
-    `metrics` has the main metric first; those after it stand in `metrics` in the same way, by name. Rows that name
-    none, or one that has other seeds only, are left out. Repetitions are removed from what is not autoregressive, on
-    both sides of a comparison, as the variant's name says.
+    The first of `metrics` is the main metric; entries have the same of the others in their `metrics`, by name. Rows
+    without such a row of their own seed are left out. Repetitions are removed from outputs that are not autoregressive,
+    on both sides of a comparison, as the variant's name says.
     """
     by_key = {row.key: row for row in rows}
     groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
-        compared_with = row.other(against)
-        if compared_with and (*compared_with, row.seed) in by_key:
-            groups.setdefault((*compared_with, row.seed), []).append(key)
+        partner = row.compared_with(against)
+        if partner and (*partner, row.seed) in by_key:
+            groups.setdefault((*partner, row.seed), []).append(key)
     lines = {key: _translations(by_key[key]) for key in {*groups, *itertools.chain(*groups.values())}}
     tested: dict[Key, dict[str, Any]] = {key: {} for keys in groups.values() for key in keys}
     for number, metric in enumerate(metrics):
         for removal, variant in VARIANTS.items():
             counted = {key: counts_of(metric, by_removal[removal]) for key, by_removal in lines.items()}
-            for other, keys in groups.items():
-                baseline, combine = counted[other]
+            for partner_key, keys in groups.items():
+                baseline, combine = counted[partner_key]
                 counts = np.stack([counted[key][0] for key in keys])
                 for key, difference, p in zip(keys, *randomisation_test(baseline, counts, combine), strict=True):
                     entry = tested[key]
-                    entry[against] = list(other[:2])
+                    entry[against] = list(partner_key[:2])
                     if number:
                         entry = entry.setdefault("metrics", {}).setdefault(metric.metric.name, {})
                     entry.setdefault("difference", {})[variant] = float(difference)
@@ -144,8 +144,8 @@ def against_autoregressive(
         for number, row in enumerate(of_seed):
             against = [
                 {"system": of_seed[rival].system, "name": of_seed[rival].name}
-                | {name: float(table[place, number]) for name, table in p_values.items()}
-                for place, rival in enumerate(rivals)
+                | {name: float(table[index, number]) for name, table in p_values.items()}
+                for index, rival in enumerate(rivals)
                 if rival != number
             ]
             entries.append({"system": row.system, "name": row.name, "seed": seed, "against": against})
@@ -153,7 +153,7 @@ def against_autoregressive(
 
 
 def _translations(row: Row) -> dict[Removal, list[str]]:
-    """A row's translations by what is removed from them."""
+    """A row's translations by the removal of repetitions."""
     outputs = list(read_lines(row.translations))
     if row.autoregressive:
         return dict.fromkeys(VARIANTS, outputs)
@@ -163,10 +163,12 @@ def _translations(row: Row) -> dict[Removal, list[str]]:
 def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
-    sources, references, *more = read_aligned(inputs.source, *inputs.reference)
-    counts_of = SentenceCounts(Texts((), references, sources, corpus, tuple(more), read_computed(inputs.computed)))
-    fits = [one for one in settings.measured if not one.metric.conflict(corpus, one.settings)]
-    uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
+    sources, references, *further = read_aligned(inputs.source, *inputs.reference)
+    counts_of = SentenceCounts(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
+    applicable = [metric for metric in settings.measured if not metric.metric.conflict(corpus, metric.settings)]
+    uncertain, deciding = (
+        [metric for metric in applicable if getattr(metric.metric, flag)] for flag in ("uncertainty", "decides")
+    )
     with_baseline = compared(rows, uncertain, counts_of)
     # Does a trained network beat its control, which needs none?
     with_controls = {name: compared(rows, uncertain[:1], counts_of, name) for name in controls()}

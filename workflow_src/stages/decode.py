@@ -61,7 +61,7 @@ class Inputs(DeviceJobInputs):
 
 
 def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator[Record]:
-    """For each line its text, score, length in subwords, steps, candidates, subwords, what became of its placeholders
+    """For each line its text, score, length in subwords, steps, candidates, subwords, outcomes of its placeholders
     where the recipe has any, and its text without repeated subwords."""
     settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
     machine, search = inputs.machine, settings_of(settings)
@@ -77,11 +77,11 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
     steps = hypotheses.steps or [0] * len(lines)
     candidates = hypotheses.candidates or [1] * len(lines)
     columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, without_repetitions, outcomes)
-    for text, tokens, score, count, candidate_count, without, placeholders in zip(*columns, strict=True):
+    for text, tokens, score, count, candidate_count, shortened, placeholders in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
-        about = {"score": score, "length": len(pieces), "steps": count, "candidates": candidate_count}
-        about |= {"subwords": pieces} | ({PLACEHOLDERS: placeholders} if placeholders is not None else {})
-        yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
+        details = {"score": score, "length": len(pieces), "steps": count, "candidates": candidate_count}
+        details |= {"subwords": pieces} | ({PLACEHOLDERS: placeholders} if placeholders is not None else {})
+        yield {"text": text} | details | {WITHOUT_REPEATED_SUBWORDS: shortened}
 
 
 def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
@@ -108,8 +108,8 @@ def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
 def write_shard(inputs: Inputs, shard: int) -> int:
     """Translate a part of the text and write its JSON lines and record; returns the number of sentences."""
     check_number(shard, inputs.shards)
-    first, last = bounds(count_lines(inputs.source), shard, inputs.shards)
-    lines = [line for number, line in enumerate(read_lines(inputs.source)) if first <= number < last]
+    first, end = bounds(count_lines(inputs.source), shard, inputs.shards)
+    lines = [line for number, line in enumerate(read_lines(inputs.source)) if first <= number < end]
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
         for record in translate(inputs, lines, first + 1):

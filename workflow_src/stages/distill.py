@@ -63,13 +63,13 @@ def run(inputs: Inputs) -> str:
     set_threads(inputs.machine.threads)
     subwords = Subwords.load(inputs.subwords)
     teacher = (_imported if inputs.model.name == DESCRIPTION else _trained)(inputs, subwords)
-    first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
+    first, end = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
     translated = skipped = 0
     placeholders: Counter[str] = Counter()
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
-        for chunk in _chunks(inputs.source, first, last):
+        for chunk in _chunks(inputs.source, first, end):
             fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
             skipped += fits.count(False)
             hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
@@ -80,7 +80,7 @@ def run(inputs: Inputs) -> str:
             for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             translated += len(chunk)
-            log_progress(translated, last - first, began, "sentences")
+            log_progress(translated, end - first, began, "sentences")
     machine = {"device": teacher.device, "precision": teacher.precision}
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
@@ -94,7 +94,7 @@ Translate = Callable[[list[list[int]]], Hypotheses]
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """A teacher's search over normalised lines, and the longest of them that it takes, as it counts `lengths`."""
+    """A teacher's search over normalised lines, and the longest line that it reads, in its own subwords (`lengths`)."""
 
     search: Callable[[list[str]], Hypotheses]
     lengths: Callable[[list[str]], list[int]]
@@ -144,42 +144,42 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     settings = inputs.settings.search_settings()
     run_search = import_object(search.run)
 
-    def own(sources: list[list[int]]) -> Hypotheses:
+    def by_own_code(sources: list[list[int]]) -> Hypotheses:
         return search_all(
             lambda source: run_search({MODEL: model}, source, settings), sources, inputs.batch, runtime.device
         )
 
     if inputs.engine == default_engine().name:
-        return own
-    named = inputs.engine != AUTO
+        return by_own_code
+    explicit = inputs.engine != AUTO
     distilling = {engine.name: engine for engine in distilling_engines()}
-    if named and inputs.engine not in distilling:
+    if explicit and inputs.engine not in distilling:
         raise ConfigError("--engine", inputs.engine, allowed=[AUTO, default_engine().name, *distilling])
-    library = distilling[inputs.engine] if named else next(iter(distilling.values()))
-    reason = library.serves(family, search, settings)
-    if named and reason:
-        raise ConfigError("--engine", library.name, problem=f"it {reason}")
+    library = distilling[inputs.engine] if explicit else next(iter(distilling.values()))
+    refusal = library.serves(family, search, settings)
+    if explicit and refusal:
+        raise ConfigError("--engine", library.name, problem=f"it {refusal}")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if not named and (reason or not (exact and library.installed())):
-        return own
+    if not explicit and (refusal or not (exact and library.installed())):
+        return by_own_code
     assert library.distil
     engine = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
     log.info("translating with %s, float32", library.title)
 
-    def fast(sources: list[list[int]]) -> Hypotheses:
-        hypotheses, rest = engine(sources, settings, inputs.batch)
-        own_hypotheses = own([sources[i] for i in rest])
-        for place, i in enumerate(rest):
-            hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[place], own_hypotheses.scores[place]
+    def by_engine(sources: list[list[int]]) -> Hypotheses:
+        hypotheses, remaining = engine(sources, settings, inputs.batch)
+        own_hypotheses = by_own_code([sources[i] for i in remaining])
+        for index, i in enumerate(remaining):
+            hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[index], own_hypotheses.scores[index]
         return hypotheses
 
-    return fast
+    return by_engine
 
 
-def _chunks(path: Path, first: int, last: int) -> Iterator[list[str]]:
+def _chunks(path: Path, first: int, end: int) -> Iterator[list[str]]:
     chunk: list[str] = []
     for number, line in enumerate(read_lines(path)):
-        if number >= last:
+        if number >= end:
             break
         if number >= first:
             chunk.append(line)

@@ -1,5 +1,5 @@
-"""Stage: fetch a dataset's files and write its raw text: one file for its parts under train, dev and each test set, and
-language of a direction; further references beside them. Nothing is split or normalised here.
+"""Stage: fetch a dataset's files and write its raw text: a file of each language for train, dev and each test set;
+further references beside them. Nothing is split or normalised here.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def texts_of(dataset: DatasetFiles, split: str, languages: tuple[str, str]) -> l
 
 
 def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
-    """Write {split}.{language} for what the dataset has parts of, all files or none; further references beside them.
+    """Write {split}.{language} for every split of the dataset, all files or none; further references beside them.
 
-    With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Gives the
-    number of pairs of each, and where those of dev and test come from.
+    With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Returns
+    the number of pairs of each split, and the places that pairs of dev and test come from.
     """
     counts = dict.fromkeys(corpus.dataset.raw_splits, 0)
     places = {name: Places() for name in counts if name != "train"}
@@ -90,8 +90,8 @@ def run(inputs: Inputs) -> str:
     texts = [text for name in counts for text in texts_of(dataset, name, languages)] + [SCORES_FILE] * dataset.scores
     references = {name: count for name in counts if (count := dataset.references(name, languages[1])) > 1}
     sums = digests(folder, texts)
-    own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
-    record = provenance(recorded(dataset), own, sums)
+    own_files = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
+    record = provenance(recorded(dataset), own_files, sums)
     record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,
@@ -107,8 +107,8 @@ def run(inputs: Inputs) -> str:
             "provenance": record,
         },
     )
-    parts = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
-    return f"{dataset.name} {'-'.join(languages)}: {parts} pairs"
+    counted = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
+    return f"{dataset.name} {'-'.join(languages)}: {counted} pairs"
 
 
 if __name__ == "__main__":

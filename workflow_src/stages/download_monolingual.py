@@ -53,7 +53,7 @@ def run(inputs: Inputs) -> str:
                     counts[text] += 1
     names = {text.split("!")[0] for text in settings.texts}
     sums = digests(folder, [name])
-    record = provenance(recorded(settings), {own: own for own in names if own not in settings.files}, sums)
+    record = provenance(recorded(settings), {path: path for path in names if path not in settings.files}, sums)
     record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,

@@ -76,7 +76,7 @@ def augmented_pairs(
 def encoded_pairs(
     subwords: Subwords, inputs: Inputs, placeholders: Counter[str], augmented: Counter[str]
 ) -> Iterator[Pair]:
-    """Ids of every pair of lines; memory for `CHUNK` of them. What is done to training pairs is counted.
+    """Ids of every pair of lines; memory for `CHUNK` of them. Placeholders and changes of training pairs are counted.
 
     In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
@@ -111,7 +111,7 @@ def reason_to_drop(pair: Pair, max_length: int) -> str | None:
 
 
 def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
-    """The error of pairs that no model could read: rows from 0, the side that is too long, and its subwords."""
+    """The error for pairs that no model could read, by row from 0, side that is too long, and subwords of that side."""
     texts, max_length = (inputs.source, inputs.target), inputs.settings.max_length
     row, side, subwords = rows[0]
     name, number = str(texts[side]), row + 1
@@ -131,10 +131,10 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
     numbers = {row for row, _, _ in rows}
     pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
     fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in numbers)
-    others = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
+    note = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
     return ArtifactError(
         name,
-        f"({inputs.split}) has {subwords:,} subwords{others}, and {limit}",
+        f"({inputs.split}) has {subwords:,} subwords{note}, and {limit}",
         "split the line in both languages, raise model.max_positions, or leave such pairs out by "
         f"recipe.normalisation.max_characters: {fewest - 1}",
         line=number,
@@ -194,10 +194,10 @@ def run(inputs: Inputs) -> str:
         summary["placeholders"] = placeholders
     if inputs.settings.augment:
         summary["augmented"] = augmented
-    whole = encoded.write_pairs(inputs.output_prefix, usable_pairs(), summary, vocabulary)
+    written = encoded.write_pairs(inputs.output_prefix, usable_pairs(), summary, vocabulary)
     return (
-        f"encoded {whole['pairs']:,} pairs of {inputs.split}: {whole['source_tokens']:,} source and "
-        f"{whole['target_tokens']:,} target subwords{left_out(dropped)}"
+        f"encoded {written['pairs']:,} pairs of {inputs.split}: {written['source_tokens']:,} source and "
+        f"{written['target_tokens']:,} target subwords{left_out(dropped)}"
         + (f"; {counted_placeholders(placeholders)}" if placeholders else "")
         + (f"; augmented: {augmented_words(augmented)}" if augmented else "")
     )

@@ -56,7 +56,7 @@ def run(inputs: Inputs) -> str:
     copied_subwords = copy_subwords(inputs.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
         raise ArtifactError(folder / "subwords", f"differs from {inputs.subwords}", "export again")
-    about = describe(
+    fields = describe(
         declared[MODEL],
         declared.get(BASE),
         [declared[role] for role in inputs.roles],
@@ -64,13 +64,13 @@ def run(inputs: Inputs) -> str:
     )
     # Searches work with the systems that a bundle carries, by default.
     carries = carried(declared[MODEL])
-    about["defaults"] |= {
+    fields["defaults"] |= {
         carries[role].setting: descriptions[role]["system"] for role in inputs.roles if role in carries
     }
     files = {"model": inputs.model, "subwords": inputs.subwords / "subwords.json"}
     files |= {"base": inputs.base} if inputs.base else {}
     files |= {role_input(role): path for role, path in inputs.roles.items()}
-    copies = [part["weights"] for part in models.values()] + copied_subwords
+    copies = [model["weights"] for model in models.values()] + copied_subwords
     normalisation = inputs.normalisation.model_dump(mode="json")
     settings = inputs.settings.model_dump(mode="json") | {"normalisation": normalisation}
     content = {
@@ -80,7 +80,7 @@ def run(inputs: Inputs) -> str:
         "languages": {"source": inputs.settings.source, "target": inputs.settings.target},
         "normalisation": normalisation,
         "models": models,
-        **about,
+        **fields,
         "provenance": provenance(settings, files, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
@@ -88,8 +88,8 @@ def run(inputs: Inputs) -> str:
 
 
 def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
-    """Copy weights; returns what a bundle says of the network."""
-    # Loading shows now, not at the first translation, whether weights and description fit each other.
+    """Copy weights; returns the network's entry in bundle.json."""
+    # Loading shows now, before the first translation, whether weights and description fit each other.
     _, description = load_system(weights)
     check_subwords(description, subwords, weights)
     copy_file(weights, copy)
@@ -117,15 +117,15 @@ def check_base(model: Path, base: Path | None) -> None:
             if role.trait is not None:
                 check_trait(description, base, role.trait)
             return
-    needed = "nothing"
+    bases = "nothing"
     if role is not None:
-        needed = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
+        bases = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
     actual = f"of family {read_description(base)['family']}" if base else "missing"
-    raise ArtifactError(model, f"is of family {family.name}, which is built on {needed}", f"--base is {actual}")
+    raise ArtifactError(model, f"is of family {family.name}, which is built on {bases}", f"--base is {actual}")
 
 
 def check_roles(model: Path, files: dict[str, Path]) -> None:
-    """Raises ArtifactError where roles beside the base are missing, unknown, or filled by what does not fit."""
+    """Raises ArtifactError where roles beside the base are missing, unknown, or filled by unfit systems."""
     family = families()[read_description(model)["family"]]
     allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
     allowed |= {name: system.role for name, system in carried(family).items()}
@@ -139,10 +139,10 @@ def check_roles(model: Path, files: dict[str, Path]) -> None:
                 )
             continue
         description = read_description(files[name])
-        other = families()[description["family"]]
-        if role.trait not in (None, *other.traits):
+        actual = families()[description["family"]]
+        if role.trait not in (None, *actual.traits):
             raise ArtifactError(
-                files[name], f"is of family {other.name}, and the {name} must be a system that {phrase(role.trait)}"
+                files[name], f"is of family {actual.name}, and the {name} must be a system that {phrase(role.trait)}"
             )
         if role.trait is not None:
             check_trait(description, files[name], role.trait)

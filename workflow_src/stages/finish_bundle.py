@@ -1,4 +1,4 @@
-"""Stage finish_bundle: an exported folder as users get it, searching by default with what was best on dev."""
+"""Stage finish_bundle: an exported folder for users, whose default search is the one that was best on dev."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workflow_src.spec import Frozen
 
 
 class DevRow(Frozen):
-    """A decode that was measured on dev: its settings, and one or both of the files that say how good it was."""
+    """A decode that was measured on dev: its settings, and one or both of the files with its BLEU."""
 
     name: str
     settings: dict[str, Any]
@@ -71,7 +71,7 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
 
 
 def defaults_of(description: Description, settings: FinishSettings) -> dict[str, Any]:
-    """What a finished bundle's description says of its searches: `defaults`, `search_defaults`, `default_from`, and
+    """Fields of a finished bundle's description about its searches: `defaults`, `search_defaults`, `default_from`, and
     `remove_repetitions` where the experiment does; nothing where it has no search."""
     if not description.searches:
         return {}
@@ -95,8 +95,8 @@ def defaults_of(description: Description, settings: FinishSettings) -> dict[str,
 
 def run(inputs: Inputs) -> str:
     export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
-    more = defaults_of(read_bundle(export), settings)
-    content = read_json(export / DESCRIPTION) | more
+    fields = defaults_of(read_bundle(export), settings)
+    content = read_json(export / DESCRIPTION) | fields
     files = content["provenance"]["files"]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -43,7 +43,7 @@ def run(inputs: Inputs) -> str:
     settings, folder = inputs.settings, inputs.output_folder
     family = families().get(settings.family)
     if family is None or not family.imported or family.engine is None:
-        allowed = [name for name, other in families().items() if other.imported]
+        allowed = [name for name, candidate in families().items() if candidate.imported]
         raise ConfigError("family", settings.family, problem="its models are not made elsewhere", allowed=allowed)
     model = parse(family.model, settings.model, "model").model_dump(mode="json")
     subwords = Subwords.load(inputs.subwords)
@@ -53,7 +53,7 @@ def run(inputs: Inputs) -> str:
         copy_file(path, folder / name)
     files = digests(folder, [*inputs.files, *copy_subwords(inputs.subwords, folder)])
     weights = next(iter(inputs.files))
-    part = {
+    network = {
         "role": MODEL,
         "family": family.name,
         "model": model,
@@ -70,7 +70,7 @@ def run(inputs: Inputs) -> str:
         "seed": inputs.seed,
         "languages": {"source": settings.source, "target": settings.target},
         "normalisation": normalisation,
-        "models": {family.name: part},
+        "models": {family.name: network},
         **describe(family, models=[model]),
         "engine": family.engine,
     }

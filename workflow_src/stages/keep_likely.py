@@ -1,4 +1,4 @@
-"""Stage: the encoded training pairs that one or two systems find likely, by the shards of score_pairs, as a text."""
+"""Stage: the encoded training pairs that are likely under one or two systems, by scores of score_pairs, as a text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LikelySettings(Frozen):
     system: str = Field(description="that scored the pairs")
     backward: str | None = Field(description="that scored them the other way round")
     keep: float = Field(gt=0, le=1, description="share of the pairs, the likeliest")
-    maximum: float | None = Field(description="score in nats a subword that pairs have at most")
+    maximum: float | None = Field(description="largest score of a pair that is kept, in nats a subword")
 
 
 class Inputs(JobInputs):
@@ -62,21 +62,21 @@ def dual_cross_entropy(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
 
 
 def drawn_examples(corpus: EncodedCorpus, subwords: Subwords, scores: np.ndarray, rows: list[int]) -> list[Example]:
-    """Examples of pairs, drawn evenly, with their scores; they are numbered from 1 among the encoded pairs."""
-    drawn = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
+    """Random examples of pairs with their scores, numbered from 1 among the encoded pairs."""
+    sampled = sorted(random.Random(len(rows)).sample(rows, min(EXAMPLES, len(rows))))
     # Encoded pairs have no text of placeholders, which examples leave out.
-    unknown = [""] * len(drawn)
-    sources = subwords.decode_source([corpus.source(row).tolist() for row in drawn], unknown)
-    targets = subwords.decode_target([corpus.target(row).tolist() for row in drawn], unknown)
+    unknown = [""] * len(sampled)
+    sources = subwords.decode_source([corpus.source(row).tolist() for row in sampled], unknown)
+    targets = subwords.decode_target([corpus.target(row).tolist() for row in sampled], unknown)
     return [
         Example(row + 1, source, target, f"{scores[row]:.2f} nats")
-        for row, source, target in zip(drawn, sources, targets, strict=True)
+        for row, source, target in zip(sampled, sources, targets, strict=True)
     ]
 
 
 def _read_scores(inputs: Inputs, model: Path, shards: Sequence[Path], pairs: int) -> np.ndarray:
     """Scores (N,) of all pairs by one system."""
-    # They depend on no settings.
+    # Scores depend on no settings.
     lines = read_shards(list(shards), {}, scoring_files(model, inputs.subwords, inputs.pairs), pairs=pairs)
     return np.array([line[SCORE] for line in lines], np.float64)
 
@@ -110,7 +110,7 @@ def run(inputs: Inputs) -> str:
     examples = drawn_examples(corpus, subwords, scores, unlikely)
     step = step_as_json("likelihood", f"Likelihood under {systems}", len(corpus), dropped, examples)
     if PLACEHOLDERS in corpus.summary:
-        # Counts of the pairs that these are kept of: ids do not tell spans without partner from other text.
+        # The counts of all encoded pairs: ids do not tell spans without partner from other text.
         description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs) | by_number(inputs.shards)
     if inputs.backward_model:

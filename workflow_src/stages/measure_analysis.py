@@ -1,4 +1,4 @@
-"""Stage measure_analysis: what an analysis declares is measured, checked and written."""
+"""Stage measure_analysis: run the measurement that an analysis declares; check and write its content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inputs(DeviceJobInputs):
     bundles: dict[str, Path] = Field({}, description="folder of each system that is read")
     source: Path = Field(description="normalised text, one sentence a line")
     target: Path = Field(description="its translation, normalised like it")
-    reference: Path = Field(description="the translation as scores want it")
+    reference: Path = Field(description="the translation that scores compare with")
     output: Path
 
 
@@ -40,10 +40,10 @@ def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
         raise ConfigError("--analysis", inputs.analysis, allowed=analyses())
     analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
-    own = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
-    listed = {name: rule_settings[name] for name in own if name in rule_settings}
-    settings = parse(analysis.settings, listed | inputs.limits, "--settings")
-    entries = {name: value for name, value in rule_settings.items() if name not in own}
+    own_settings = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
+    values = {name: rule_settings[name] for name in own_settings if name in rule_settings}
+    settings = parse(analysis.settings, values | inputs.limits, "--settings")
+    entries = {name: value for name, value in rule_settings.items() if name not in own_settings}
     machine = inputs.machine.model_copy(update={"precision": "float32"} if analysis.float32 else {})
     source, target, reference = inputs.source, inputs.target, inputs.reference
     measured = import_object(analysis.measure)(

@@ -52,8 +52,8 @@ def files_of(rows: Sequence[SpeedRow], folders: Folders) -> dict[str, Path]:
     """Files of folders and of settings chosen on dev that the figures of `rows` come from."""
     files: dict[str, Path] = {}
     for kind, by_system in folders.items():
-        needed = {system for row in rows if kind_of(row, folders) == kind for system in row.systems}
-        files |= bundle_files(by_system, needed, "bundle" if kind == OWN else kind)
+        systems = {system for row in rows if kind_of(row, folders) == kind for system in row.systems}
+        files |= bundle_files(by_system, systems, "bundle" if kind == OWN else kind)
     return files | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
 
 
@@ -78,9 +78,9 @@ def gpu(requested: str) -> str | None:
 
 
 def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
-    """The protocols to measure under; a GPU that is there comes first.
+    """The protocols to measure under; an available GPU comes first.
 
-    Raises ConfigError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
+    Raises ConfigError when a GPU is requested and `device` is None. With one core, all threads are one thread: both are
     measured once.
     """
     if "gpu" in requested and device is None:
@@ -95,12 +95,12 @@ def protocols(requested: Sequence[str], device: str | None, threads: int) -> lis
 
 def runs_on(row: SpeedRow, device: str) -> bool:
     """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
-    kind = device.split(":")[0]
-    return kind in row.declared.devices and not (kind == "cpu" and row.compute_type == "float16")
+    device_type = device.split(":")[0]
+    return device_type in row.declared.devices and not (device_type == "cpu" and row.compute_type == "float16")
 
 
 def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, precision: str) -> dict[str, Order]:
-    """What the process of each engine opens and measures, by engine."""
+    """Folders and settings for the process of each engine, by engine."""
     by_engine: dict[str, Order] = {}
     for row in rows:
         kind = kind_of(row, folders)
@@ -148,9 +148,9 @@ def start_workers(
     lines: list[str],
     stack: contextlib.ExitStack,
 ) -> tuple[dict[str, Worker], dict[str, str]]:
-    """A process for each engine, which ends with `stack`; and why others were left out.
+    """A process for each engine, which ends with `stack`; and the reasons of engines that were left out.
 
-    On a GPU, another library than our own may miss libraries of its own: its rows are left out there, with the reason.
+    On a GPU, an engine may lack libraries that it needs: its rows are left out there, with the reason.
     """
     timers: dict[str, Worker] = {}
     left_out: dict[str, str] = {}
@@ -179,26 +179,26 @@ def measure(
     folders: Folders,
     precision: str,
 ) -> dict[str, Any]:
-    """Everything that is measured under one protocol."""
+    """All figures under one protocol, and its conditions."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
     with contextlib.ExitStack() as stack:
         timers, left_out = start_workers(rows, folders, protocol, precision, lines, stack)
         rows = [row for row in rows if row.engine in timers]
-        how = Timing(speed.warmup, speed.repeats, speed.batch)
-        measured = timing.measure(timers, rows, lines, how, lambda text: log.info("%s: %s", protocol.name, text))
-        about = {engine: timer.about for engine, timer in timers.items()}
+        how_often = Timing(speed.warmup, speed.repeats, speed.batch)
+        measured = timing.measure(timers, rows, lines, how_often, lambda text: log.info("%s: %s", protocol.name, text))
+        environments = {engine: timer.about for engine, timer in timers.items()}
         lengths = next(iter(timers.values())).lengths(lines)
     figures = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
-    first = about.get(OWN) or next(iter(about.values()))
+    environment = environments.get(OWN) or next(iter(environments.values()))
     conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
         "name": protocol.name,
         "sentences": len(lines),
-        "device": first.device,
-        "device_name": first.device_name,
+        "device": environment.device,
+        "device_name": environment.device_name,
         "threads": protocol.threads,
-        "precision": first.precision,
+        "precision": environment.precision,
         "left_out": left_out,
-        "engines": {engine: answers.precision for engine, answers in about.items()},
+        "engines": {engine: answer.precision for engine, answer in environments.items()},
         "baseline": figures.pop("baseline"),
         "other_load_cores": measured.load,
         "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),

@@ -1,4 +1,4 @@
-"""Stage: normalise raw text, drop pairs that cannot be used, split what has no dev and test, and count every drop."""
+"""Stage: normalise raw text, drop unusable pairs, split train where there is no dev and test, and count every drop."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Inputs(JobInputs):
 
 
 class Row(NamedTuple):
-    """A normalised pair, its target as it was, the number of its raw lines, from 0, and further raw references."""
+    """A normalised pair, its raw target, the number of its raw lines, from 0, and further raw references."""
 
     source: str
     target: str
     raw_target: str
     number: int
-    more: tuple[str, ...] = ()
+    further_references: tuple[str, ...] = ()
 
 
 class Writer:
@@ -84,10 +84,10 @@ class Writer:
         self.places = Places()
         self._placeholders = placeholders
         self.counted: Counter[str] = Counter()
-        # (target, target as it was) of dev and test only: those of train are not needed, and many.
+        # (normalised target, raw target) of dev and test only: those of train are not needed, and many.
         self.references: list[tuple[str, str]] = []
         # Further references of each source, normalised like targets.
-        self.more: list[list[str]] = []
+        self.further_references: list[list[str]] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
@@ -108,9 +108,9 @@ class Writer:
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
-            lines += map(self._reference, (row.raw_target, *row.more))
+            lines += map(self._reference, (row.raw_target, *row.further_references))
             self.references.append((row.target, row.raw_target))
-            self.more.append([self._line(text) for text in row.more])
+            self.further_references.append([self._line(text) for text in row.further_references])
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
@@ -124,11 +124,11 @@ def normalised(
     `dropped`."""
     source_side, target_side = normalisers
     languages = source_side.language, target_side.language
-    for number, (source_text, target_text, *more) in enumerate(texts):
+    for number, (source_text, target_text, *further_references) in enumerate(texts):
         source, target = source_side.line(source_text), target_side.line(target_text)
         reason = drop_reason(source, target, source_side.settings, languages, training)
         if reason is None:
-            yield Row(source, target, target_text, number, tuple(more))
+            yield Row(source, target, target_text, number, tuple(further_references))
         else:
             dropped[reason] += 1
 
@@ -136,7 +136,7 @@ def normalised(
 def divided(
     rows: Iterable[Row], split: Split, languages: tuple[str, str], dropped: Counter[str]
 ) -> Iterator[tuple[str, Row]]:
-    """(train, dev or test, row); what the split leaves out is counted in `dropped`.
+    """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`.
 
     The split does not depend on the direction: the key language comes first in it.
     """
@@ -156,13 +156,13 @@ def divided(
             yield name, all_rows[number]
 
 
-def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: Places | None) -> int:
+def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origins: Places | None) -> int:
     """Write rows until the writers are full; returns the number of those written.
 
     `origins` says where raw lines come from, as far as that is known.
     """
     count = 0
-    for split, row in takes:
+    for split, row in assigned:
         if writers[split].write(row):
             count += 1
             if origins is not None:
@@ -173,28 +173,29 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
 
 
 def found_in_train(
-    folder: Path, codes: tuple[str, str], more: Mapping[str, Sequence[Sequence[str]]]
+    folder: Path, codes: tuple[str, str], further_references: Mapping[str, Sequence[Sequence[str]]]
 ) -> dict[str, dict[str, int]]:
     """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
 
-    `more` has further references of each pair of a split; with several, any of them counts as target.
+    `further_references` has those of each pair by split; with several references, any of them counts as target.
     """
-    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in ("train", *more)}
+    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in ("train", *further_references)}
     # (source, its references)
     held_out = {
         split: [
-            (source, (target, *others)) for (source, target), others in zip(_zipped(*paths[split]), lines, strict=True)
+            (source, (target, *further))
+            for (source, target), further in zip(_zipped(*paths[split]), lines, strict=True)
         ]
-        for split, lines in more.items()
+        for split, lines in further_references.items()
     }
-    every = [pair for pairs in held_out.values() for pair in pairs]
-    sources = {source for source, _ in every}
-    targets = {target for _, references in every for target in references}
+    held_out_pairs = [pair for pairs in held_out.values() for pair in pairs]
+    sources = {source for source, _ in held_out_pairs}
+    targets = {target for _, references in held_out_pairs for target in references}
     train_sources: set[str] = set()
     train_targets: set[str] = set()
     train_pairs: set[tuple[str, str]] = set()
     for source, target in _zipped(*paths["train"]):
-        # Of train only what dev and test have too is kept: it is large.
+        # Only sentences of train that dev and test have too are kept: train is large.
         if source in sources:
             train_sources.add(source)
         if target in targets:
@@ -205,7 +206,9 @@ def found_in_train(
         split: {
             "source": sum(source in train_sources for source, _ in pairs),
             "target": sum(not train_targets.isdisjoint(references) for _, references in pairs),
-            "pair": sum(any((source, one) in train_pairs for one in references) for source, references in pairs),
+            "pair": sum(
+                any((source, reference) in train_pairs for reference in references) for source, references in pairs
+            ),
         }
         for split, pairs in held_out.items()
     }
@@ -216,7 +219,7 @@ def _zipped(*texts: Path) -> Iterator[tuple[str, ...]]:
 
 
 def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
-    """BLEU in [0, 100] of normalised references as outputs are put together, against the references as they were.
+    """BLEU in [0, 100] of normalised references, detokenised as outputs are, against the raw references.
 
     `references` are (normalised, raw). Where nothing differs it is 100, although texts without any four words have BLEU
     0.
@@ -265,24 +268,25 @@ def run(inputs: Inputs) -> str:
             writer.open(folder, stack)
         for name, paths in texts.items():
             unusable: Counter[str] = Counter()
-            lines, before = max(check_parallel(paths[0], path) for path in paths[1:]), Counter(raw["dropped"][name])
+            lines = max(check_parallel(paths[0], path) for path in paths[1:])
+            earlier = Counter(raw["dropped"][name])
             rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
-            fed = {name: writers[name]}
-            takes: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
+            open_writers = {name: writers[name]}
+            assigned: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
             if split and name == "train":
-                # What models cannot be trained on is no good for the dev and test of a split either.
-                takes = divided(rows, split, codes, unusable)
-                fed = {to: writer for to, writer in writers.items() if to not in texts or to == name}
+                # Pairs that models cannot be trained on are not for the dev and test of a split either.
+                assigned = divided(rows, split, codes, unusable)
+                open_writers = {part: writer for part, writer in writers.items() if part not in texts or part == name}
             origins = Places(raw["places"][name]) if name in raw["places"] else None
-            count = fill(fed, takes, origins)
-            read_counts[name] = lines + before.total()
-            dropped[name] = +(before + unusable + Counter(limit=lines - count - unusable.total()))
+            count = fill(open_writers, assigned, origins)
+            read_counts[name] = lines + earlier.total()
+            dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
     round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in splits[1:]}
     warn_of_losses(round_trip, rules)
-    in_train = found_in_train(folder, codes, {name: writers[name].more for name in splits[1:]})
+    in_train = found_in_train(folder, codes, {name: writers[name].further_references for name in splits[1:]})
     for name, writer in writers.items():
         spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
         log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)
@@ -327,7 +331,7 @@ def _check_filled(split: str, writer: Writer, dropped: dict[str, Counter[str]], 
 
 
 def _shared(counts: dict[str, int]) -> str:
-    """How many pairs of a split are in train too, in words for the log; empty where none is."""
+    """The number of pairs of a split that are in train too, in words for the log; empty where none is."""
     if not any(counts.values()):
         return ""
     return (

@@ -32,7 +32,7 @@ from workflow_src.spec import Frozen, Pair
 
 class MonolingualSettings(Frozen):
     language: str
-    limit: int | None = Field(description="only the first so many lines that are kept")
+    limit: int | None = Field(description="largest number of lines that are kept, the first ones")
     normalisation: NormalisationConfig
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
     clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="filters by name with settings, in their order")

@@ -44,14 +44,14 @@ from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Frozen
 
-# What the user ran, set by the workflow.
+# The environment variable of the user's command, which the workflow sets.
 COMMAND = "CONTINUUM_COMMAND"
 # Figures that have numbers, in the order of the page; those of the analyses follow.
 NUMBERED = ("quality_speed", "refinement", "learning_curves")
 
 
 class ReportSettings(Frozen):
-    """The manifest of the report (`config.display.build`), and what its section on usage needs."""
+    """The manifest of the report (`config.display.build`), and the settings of its section on usage."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -120,7 +120,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         seeds=sorted({row.seed for row in manifest.rows}),
         signatures=signatures(quality_on(material, results.table_split(manifest)), manifest.metrics),
         corpus=texts,
-        significance=next((one.test for one in material.significance.values()), None),
+        significance=next((tested.test for tested in material.significance.values()), None),
         speed=material.speed_content
         and {key: material.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
     )
@@ -132,7 +132,7 @@ def quality_on(material: Material, split: str) -> dict[str, Any]:
 
 
 def context_of(material: Material, record: dict[str, Any], rows: Sequence[results.Row], split: str) -> dict[str, Any]:
-    """What page and Markdown show, apart from pictures."""
+    """Content of page and Markdown, apart from figures."""
     manifest, speed = material.manifest, material.speed
     report = manifest.report
     removed = report.remove_repetitions
@@ -151,7 +151,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
     notes = carried.notes(material.systems, rows)
     measured = row_energies(material.analyses.values(), split)
-    more = {
+    column_notes = {
         "Metrics": captions.scored_words(material.corpus.normalisation, manifest.metrics, record["signatures"]),
         "p": significance_page.compared_words(tested, comparisons, manifest),
         "Over fastest as good": captions.rival_words(table, manifest.metrics),
@@ -189,7 +189,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "manifest": manifest,
         "main_title": manifest.main.title,
         "table": page.table_cells(table, manifest),
-        "caption": captions.main_caption(manifest, split, sentences, speed is not None, line, more),
+        "caption": captions.main_caption(manifest, split, sentences, speed is not None, line, column_notes),
         "data_caption": captions.Caption(data, notes),
         "carried": " ".join([data, *notes.values()]),
         "control_tables": significance_page.control_tables(tested, rows, manifest, data, notes),
@@ -239,7 +239,7 @@ def further_context(material: Material, further: Sequence[tuple[str, Sequence[re
         line = " ".join(filter(None, [data, page.loss_words(material.corpus, split), captions.bold_words(manifest)]))
         measured = row_energies(material.analyses.values(), split)
         energy = energy_words(measured.scorer) if measured else ""
-        more = {"p": compared, "Energy": energy, **carried.notes(material.systems, rows)}
+        column_notes = {"p": compared, "Energy": energy, **carried.notes(material.systems, rows)}
         sentences = quality_on(material, split).get("sentences")
         contexts.append(
             {
@@ -247,20 +247,20 @@ def further_context(material: Material, further: Sequence[tuple[str, Sequence[re
                 "groups": table,
                 "manifest": manifest,
                 "table": page.table_cells(table, manifest),
-                "caption": captions.main_caption(manifest, split, sentences, False, line, more),
+                "caption": captions.main_caption(manifest, split, sentences, False, line, column_notes),
             }
         )
     return contexts
 
 
 def _refinement_groups(
-    material: Material, table: list[tables.Group], split: str, where: str
+    material: Material, table: list[tables.Group], split: str, results_path: str
 ) -> tuple[list[tables.Group], str]:
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
     manifest = material.manifest
     on_dev = [manifest.decode(*row.key) for row in manifest.rows if row.split == "dev"]
     if any(decode.search.traceable for decode in on_dev):
-        rows = results.build_rows(manifest, material.qualities, material.speed, "dev", where=where)
+        rows = results.build_rows(manifest, material.qualities, material.speed, "dev", where=results_path)
         return tables.groups(rows, manifest, manifest.report.remove_repetitions), "dev"
     return table, split
 
@@ -278,8 +278,8 @@ def draw(material: Material, table: list[tables.Group], refined: list[tables.Gro
         "latencies": figures_latencies.quality_latencies(table, material.speed),
         "stopping": figures.stopping(material.choices),
     }
-    own = {name: figure for name, figure in drawn.items() if figure is not None}
-    return own | analyses.draw(material.analyses, material.manifest)
+    own_figures = {name: figure for name, figure in drawn.items() if figure is not None}
+    return own_figures | analyses.draw(material.analyses, material.manifest)
 
 
 def run(inputs: Inputs) -> str:
@@ -301,19 +301,19 @@ def run(inputs: Inputs) -> str:
     material.files.update(usage.inputs_of(recommended, usage_settings))
     material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
     record = describe(material, command_line)
-    split, where = results.table_split(manifest), str(folder / "results.json")
+    split, results_path = results.table_split(manifest), str(folder / "results.json")
 
     def rows_on(name: str, speed: Speed | None) -> tuple[results.Row, ...]:
         energies = row_energies(material.analyses.values(), name)
         tested = material.significance.get(name)
-        return results.build_rows(manifest, material.qualities, speed, name, tested, where, energies)
+        return results.build_rows(manifest, material.qualities, speed, name, tested, results_path, energies)
 
     rows = rows_on(split, material.speed)
     further = [(name, rows_on(name, None)) for name in manifest.test_sets[1:] if split != "dev"]
     context = context_of(material, record, rows, split) | {"further": further_context(material, further)}
-    refined, refined_split = _refinement_groups(material, context["groups"], split, where)
+    refined, refined_split = _refinement_groups(material, context["groups"], split, results_path)
     drawn = draw(material, context["groups"], refined)
-    # Written last: where the page is there, the files beside it are whole.
+    # The page is written last: where it exists, the files beside it are complete.
     (folder / "index.html").unlink(missing_ok=True)
     colours = [look.colour for look in manifest.palette if look.colour]
     pictures = folder / "figures"
@@ -327,8 +327,8 @@ def run(inputs: Inputs) -> str:
     languages = (manifest.source, manifest.target)
     section = analyses.render(analysed, svg, languages) if analysed["blocks"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
-    use = usage.context_of(recommended, material, usage_settings, inputs.device, inputs.precision)
-    context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}
+    usage_context = usage.context_of(recommended, material, usage_settings, inputs.device, inputs.precision)
+    context |= {"usage": usage.render(usage_context, languages), "usage_markdown": usage.markdown(usage_context)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     table = tables.csv_text(rows, further, split)
     texts = {"table.csv": table, "results.md": page.markdown(context), "index.html": html}

@@ -56,27 +56,27 @@ def run(inputs: Inputs) -> str:
     if description.get("reversed"):
         corpus, subwords = corpus.reversed(), subwords.reversed()
     check_subwords(description, subwords, inputs.model)
-    first, last = bounds(len(corpus), inputs.shard, inputs.shards)
+    first, end = bounds(len(corpus), inputs.shard, inputs.shards)
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file, torch.inference_mode():
-        for begin in range(first, last, CHUNK):
-            chunk = np.arange(begin, min(begin + CHUNK, last))
+        for begin in range(first, end, CHUNK):
+            chunk = np.arange(begin, min(begin + CHUNK, end))
             scores = np.zeros(len(chunk))
             order = np.argsort(longest[chunk], kind="stable")
-            for place in range(0, len(chunk), inputs.batch):
-                places = order[place : place + inputs.batch]
-                batch = collate(corpus, chunk[places]).to(runtime.device)
-                rows = torch.arange(len(places), device=runtime.device)
+            for offset in range(0, len(chunk), inputs.batch):
+                indices = order[offset : offset + inputs.batch]
+                batch = collate(corpus, chunk[indices]).to(runtime.device)
+                rows = torch.arange(len(indices), device=runtime.device)
                 log_p = scoring(batch.source, rows, batch.target)
-                scores[places] = -log_p.double().cpu().numpy() / (corpus.target_lengths[chunk[places]] + 1)
+                scores[indices] = -log_p.double().cpu().numpy() / (corpus.target_lengths[chunk[indices]] + 1)
             file.writelines(json.dumps({SCORE: round(score, 6)}) + "\n" for score in scores.tolist())
-            log_progress(int(chunk[-1]) + 1 - first, last - first, began, "pairs")
+            log_progress(int(chunk[-1]) + 1 - first, end - first, began, "pairs")
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
     write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
-    return f"shard {inputs.shard} of {inputs.shards}: {last - first} pairs"
+    return f"shard {inputs.shard} of {inputs.shards}: {end - first} pairs"
 
 
 if __name__ == "__main__":

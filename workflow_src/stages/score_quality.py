@@ -39,7 +39,7 @@ def mean_steps(details: list[dict[str, Any]]) -> float | None:
 
 
 def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
-    """Sums of what became of placeholders; empty where a decode says nothing of them."""
+    """Sums of the outcomes of placeholders; empty where a decode has none."""
     counts: Counter[str] = Counter()
     for line in details:
         counts.update(line.get(PLACEHOLDERS, {}))
@@ -48,12 +48,12 @@ def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
 
 def run(inputs: Inputs) -> str:
     scoring = inputs.settings
-    hypotheses, sources, references, *more = read_aligned(inputs.hypotheses, inputs.source, *inputs.reference)
+    hypotheses, sources, references, *further = read_aligned(inputs.hypotheses, inputs.source, *inputs.reference)
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
-    joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(more), read_computed(inputs.computed))
-    result = metrics.all_variants(scoring.measured, texts, joined)
+    shortened = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
+    texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(further), read_computed(inputs.computed))
+    result = metrics.all_variants(scoring.measured, texts, shortened)
     result["mean_steps"] = mean_steps(details)
     placeholder_outcomes = placeholders(details)
     result |= {PLACEHOLDERS: placeholder_outcomes} if placeholder_outcomes else {}
@@ -66,18 +66,18 @@ def run(inputs: Inputs) -> str:
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
     unremoved, words, subwords = (result[name] for name in VARIANTS.values())
-    main, *others = (one.metric for one in scoring.measured)
+    main, *other_metrics = (measured.metric for measured in scoring.measured)
     figures = [
         f"{metric.title} {metric.factor * unremoved[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
-        for metric in others
+        for metric in other_metrics
         if not metric.convention and unremoved[metric.name] is not None
     ]
-    first = (
+    main_figures = (
         f"{main.title} {unremoved[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
         f"{subwords[main.name]:.2f})"
     )
     spans = f"; {outcome_words(placeholder_outcomes)}" if placeholder_outcomes else ""
-    return f"{inputs.output}: {', '.join([first, *figures])}, {result['sentences']} sentences{spans}"
+    return f"{inputs.output}: {', '.join([main_figures, *figures])}, {result['sentences']} sentences{spans}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ The program runs in a Python whose packages are its own. It reads JSON lines and
         {"figures": [...]}
 
 or with {"problem": ..., "fix": ...}, and ends where there is no further line. `device` is cpu, cuda or cuda:N. Figures
-are kept by what `model` says and by sentence: no sentence is scored twice, and what a killed job scored is not lost.
+are kept by `model` and by sentence: no sentence is scored twice, and what a killed job scored is not lost.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def run(inputs: Inputs) -> str:
     settings = parse(metric.settings, recorded(inputs.settings), "--settings")
     hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
     check_parallel(inputs.hypotheses, inputs.details)
-    joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(inputs.details)]
-    lines = [zip(sources, texts, references, strict=True) for texts in variants(hypotheses, joined).values()]
+    shortened = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(inputs.details)]
+    lines = [zip(sources, texts, references, strict=True) for texts in variants(hypotheses, shortened).values()]
     sentences = {sentence_key(*line): line for line in itertools.chain(*lines)}
     files = {name: _described(name, path, metric.name) for name, path in metric.program.files(settings).items()}
     with RunningProgram(metric, inputs.python) as program:
@@ -83,10 +83,10 @@ def run(inputs: Inputs) -> str:
         model = fingerprint(description["model"])[:16]
         cache = FigureCache(inputs.cache / model, fingerprint(str(inputs.output))[:16])
         figures = cache.read(sentences)
-        missing = [key for key in sentences if key not in figures]
-        for start_of_part in range(0, len(missing), BATCHES * inputs.batch):
-            part = missing[start_of_part : start_of_part + BATCHES * inputs.batch]
-            scored = dict(zip(part, program.score([sentences[key] for key in part]), strict=True))
+        uncached = [key for key in sentences if key not in figures]
+        for begin in range(0, len(uncached), BATCHES * inputs.batch):
+            keys = uncached[begin : begin + BATCHES * inputs.batch]
+            scored = dict(zip(keys, program.score([sentences[key] for key in keys]), strict=True))
             cache.add(scored)
             figures |= scored
             log.info("%d of %d sentences", len(figures), len(sentences))
@@ -96,7 +96,7 @@ def run(inputs: Inputs) -> str:
     record["inputs"] |= files
     content = {"format": FORMAT, "metric": metric.name, "signature": description["signature"], "figures": figures}
     write_json(inputs.output, content | {"provenance": record})
-    return f"{inputs.output}: {len(missing)} sentences scored, {len(sentences) - len(missing)} known"
+    return f"{inputs.output}: {len(uncached)} sentences scored, {len(sentences) - len(uncached)} known"
 
 
 def _described(name: str, path: str, metric: str) -> dict[str, str]:
@@ -106,7 +106,7 @@ def _described(name: str, path: str, metric: str) -> dict[str, str]:
 
 
 def _device(device: str) -> str:
-    """What the program computes on: with auto, the GPU that this job took, if it did."""
+    """The device of the program: with auto, the GPU that this job leased, if any."""
     if device != "auto":
         return device
     return "cuda" if os.environ.get(gpus.LEASED) else "cpu"

@@ -41,7 +41,7 @@ from workflow_src.types import Validation, max_positions
 
 
 class TrainingSettings(Frozen):
-    """Everything of a system that changes its weights, beside its seed and its input files."""
+    """All settings that change the weights of a system, beside its seed and its input files."""
 
     system: str
     family: str
@@ -51,7 +51,7 @@ class TrainingSettings(Frozen):
     objective: dict[str, Any] = Field({}, description="of the family's own class")
     training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
     bleu_tokeniser: str = "13a"
-    reversed: bool = Field(False, description="the targets are read, the sources written")
+    reversed: bool = Field(False, description="the system translates targets into sources")
 
 
 class Inputs(DeviceJobInputs):
@@ -112,7 +112,7 @@ def run(inputs: Inputs) -> str | None:
         summary = _count(family, inputs) if group.first else None
     else:
         summary = _train(family, inputs, device, group)
-    # After an error the group stays open: this process reports it and ends, by which the others learn of it.
+    # After an error the group stays open: this process reports it and ends, which tells the others.
     group.close()
     return summary
 
@@ -191,7 +191,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         group=group,
         split_batches=inputs.split_batches,
         roles=roles,
-        # With keep: best, what continues a trained system must not end worse than it began.
+        # With keep: best, a system that continues a trained one must not end worse than it began.
         validate_start=family.continues is not None,
     )
     progress = trainer.run()
@@ -227,11 +227,11 @@ def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], histor
 
 
 def _summary(inputs: Inputs, validation: Validation, progress: Progress) -> str:
-    """The end of a training in a line; a fault that its last figures show is logged."""
-    last = progress.history[-1] if progress.history else {}
-    if validation.fault and last and (fault := validation.fault(last)):
+    """Summary of a training in a line; a fault that its last figures show is logged."""
+    last_figures = progress.history[-1] if progress.history else {}
+    if validation.fault and last_figures and (fault := validation.fault(last_figures)):
         log.warning("warning: %s", fault)
-    figures = {name: round(value, 3) for name, value in last.items() if name.startswith("dev_")}
+    figures = {name: round(value, 3) for name, value in last_figures.items() if name.startswith("dev_")}
     minutes = _minutes(progress.seconds)
     return f"{inputs.settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
 
@@ -242,15 +242,15 @@ def _minutes(seconds: float) -> float:
 
 def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
     """Texts of a mixture in words."""
-    parts = (
+    texts = (
         f"{name} {text['pairs']:,} pairs, {text['pairs_an_epoch']:,.12g} of them an epoch (weight {text['weight']:g})"
         for name, text in counts.items()
     )
-    return f"texts: {'; '.join(parts)}"
+    return f"texts: {'; '.join(texts)}"
 
 
 def _sized(inputs: Inputs, corpus: Pairs) -> SizedTrainingConfig:
-    """The settings of the training, with numbers in place of auto by what the corpus has."""
+    """The settings of the training, with numbers in place of auto, by the tokens of the corpus."""
     # Given as options, since they change no weights.
     options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
     configured = inputs.settings.training.model_dump(exclude_unset=True) if inputs.settings.training else {}
@@ -277,11 +277,11 @@ def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
 
     Test sentences are checked before the training too, although they are translated after it.
     """
-    for part in corpora:
-        longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1
+    for corpus in corpora:
+        longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
         if longest > limit:
             raise ArtifactError(
-                part.prefix,
+                corpus.prefix,
                 f"has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions",
                 "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
                 "recipe.normalisation.max_characters (dev, test)",
@@ -289,13 +289,13 @@ def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
 
 
 def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
-    """What makes the weights, with numbers in place of auto."""
+    """Settings that determine the weights, with numbers in place of auto."""
     training = config.model_dump(mode="json", exclude={"save_every", "max_skipped"})
     return recorded(inputs.settings) | {"training": training}
 
 
 def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
-    """What the system was trained with, and how far."""
+    """Settings, seed and progress of the training, as the system's description has them."""
     settings = _settings(inputs, config)
     names = ("system", "family", "preset", "data", "model", "objective", "training", "reversed")
     return {
@@ -316,14 +316,14 @@ def _states(
     dev: EncodedCorpus,
     subwords: Subwords,
 ) -> StateFolder:
-    """The folder of the state, under a fingerprint of what makes the weights: settings, seed, contents of inputs."""
+    """The folder of the state, under a fingerprint of settings, seed and contents of inputs."""
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
     contents = {"train": corpus.digest, "dev": dev.digest, "subwords": subwords.digest}
     names = ("reference", "base", "initial", *map(role_input, inputs.roles))
     contents |= {name: sha256(path) for name, path in inputs.files.items() if name in names}
     identity = {"settings": _settings(inputs, config), "seed": inputs.seed, "inputs": contents}
     parts = parts_of_an_update(config.accumulate, group.size)
-    # As many parts as were configured are the same parts, however many processes compute them.
+    # The configured number of parts gives the same parts, whatever the number of processes.
     if parts != config.accumulate:
         identity["parts"] = parts
     return StateFolder(inputs.state, fingerprint(identity))
