@@ -124,9 +124,9 @@ def reordering():
         {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
     ]
     distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
-    panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
-    places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
-    panels[0]["alignments"] = places
+    panels = [{"system": system["system"], "distances": distances, "assigned": [0, 2, 1]} for system in systems]
+    alignments = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
+    panels[0]["alignments"] = alignments
     example = {
         "target_pieces": [["▁x", "y$"], ["▁z"]],
         "sentence": 6,
@@ -154,13 +154,13 @@ EVERY = {
 
 
 def raw(name: str, **changed: Any) -> dict[str, Any]:
-    """What the file of an analysis says, with these keys in place of its own."""
+    """The content of an analysis's file, with the `changed` keys."""
     return {"format": contents.FORMAT, "analysis": name, "split": "dev"} | json.loads(json.dumps(EVERY[name])) | changed
 
 
 def read(*files: dict[str, Any]) -> dict[str, contents.Content]:
     """Contents of files by analysis, in the order of the report."""
-    checked = {one["analysis"]: contents.check(one, "file", "") for one in files}
+    checked = {file["analysis"]: contents.check(file, "file", "") for file in files}
     return {name: checked[name] for name in registry.analyses() if name in checked}
 
 
@@ -170,7 +170,7 @@ def contents_of(*names: str) -> dict[str, contents.Content]:
 
 
 def to_raw(content: Any) -> Any:
-    """What a file says of which this is the content: settings and paths have keys beside the others there."""
+    """The file of a content, as plain values: entries of settings and paths stand beside the others there."""
     if isinstance(content, pydantic.BaseModel):
         entries = {name: getattr(content, name) for name in content.model_fields_set}
         nested = [name for name, value in entries.items() if name in ("kept", "paths") and isinstance(value, dict)]
@@ -178,4 +178,4 @@ def to_raw(content: Any) -> Any:
         return {name: to_raw(value) for name, value in entries.items()} | nested_entries
     if isinstance(content, dict):
         return {str(key): to_raw(value) for key, value in content.items()}
-    return [to_raw(one) for one in content] if isinstance(content, tuple) else content
+    return [to_raw(entry) for entry in content] if isinstance(content, tuple) else content

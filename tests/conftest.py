@@ -1,4 +1,4 @@
-"""What several tests share: running Snakemake, and a project whose stages only write empty files."""
+"""Shared by several tests: running Snakemake, and a project whose stages only write empty files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DRY_RUNS.unchanged.add(PROJECT)
 
 
 def pytest_configure(config):
-    """Heed signals whatever started the suite: `nohup make test &` has it ignore some, and children inherit that."""
+    """Restore handlers of signals: `nohup make test &` makes the suite ignore some, and children inherit that."""
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGTERM, signal.SIG_DFL),
@@ -61,7 +61,7 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_finish():
-    """Leave what was imported and collected alone: exporting a graph makes millions of objects beside it."""
+    """Let garbage collection skip imported modules and tests: exporting a graph makes millions of objects."""
     garbage.collect_rarely()
 
 
@@ -95,14 +95,14 @@ def _environment() -> dict[str, str]:
 
 
 def command_and_environment(*words: str) -> tuple[list[str], dict[str, str]]:
-    """What `snakemake` starts, for tests that start it by themselves."""
+    """Command and environment of `snakemake`, for tests that start it by themselves."""
     return _command(words, PROJECT / "Snakefile"), _environment()
 
 
 def dry_run(
     *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, describe: bool = True
 ) -> subprocess.CompletedProcess:
-    """What `snakemake --dry-run WORDS` in `folder` gives, without the time that starting Snakemake takes."""
+    """The finished `snakemake --dry-run WORDS` in `folder`, without the time that starting Snakemake takes."""
     return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder, snakefile.parent, describe)
 
 
@@ -112,7 +112,7 @@ def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, i
 
 
 def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
-    """Jobs by rule that a dry run told, target rules left out."""
+    """Jobs by rule that a dry run has listed, target rules left out."""
     assert process.returncode == 0, process.stderr + process.stdout
     text = process.stdout + process.stderr
     if "Nothing to be done" in text:
@@ -159,16 +159,16 @@ def snakemake(
 
 
 def snakemake_started(*words: str, folder: Path, forked: bool = False) -> subprocess.Popen:
-    """Snakemake as `snakemake` runs it, not waited for; what it says goes to snakemake.txt."""
+    """Snakemake as `snakemake` runs it, not waited for; its output goes to snakemake.txt."""
     command = _command(words, PROJECT / "Snakefile", forked)
     with open(folder / "snakemake.txt", "w") as output:
         return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=output, stderr=output)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, running: subprocess.Popen | None = None) -> None:
-    ends = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < ends, "it took too long"
+        assert time.monotonic() < deadline, "it took too long"
         assert running is None or running.poll() is None, "it ended by itself"
         time.sleep(0.05)
 
@@ -228,8 +228,8 @@ EXPORTS = sorted({engine.export_rule for engine in engines().values() if engine.
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory, request) -> Path:
     """A folder for files of all processes of pytest: one of several has a folder of its own in it."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if hasattr(request.config, "workerinput") else own
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if hasattr(request.config, "workerinput") else folder
 
 
 @pytest.fixture(scope="session")

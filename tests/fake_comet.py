@@ -1,8 +1,8 @@
-"""A stand-in for unbabel-comet, for tests of all that is around it: the functions that the metric's program uses, with
+"""A stand-in for unbabel-comet, for tests of the code around it: the functions that the metric's program uses, with
 COMET's arguments, results and errors, and no network. `tests/unit/stages/test_real_comet.py` compares it with COMET.
 
-A figure is the share of the translation's words that the reference has, less 0.001 for each word of the source. What
-is called is written into calls.jsonl beside the checkpoint; the checkpoint's text says what goes wrong.
+A figure is the share of the translation's words that the reference has, less 0.001 for each word of the source. Calls
+are written into calls.jsonl beside the checkpoint; the checkpoint's text names the error to imitate.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ def write(folder: Path) -> Path:
     (packages / "comet" / "__init__.py").write_text(COMET)
     (packages / "torch.py").write_text(TORCH)
     for name, version in (("unbabel_comet", "2.2.7"), ("torch", "9.9")):
-        about = packages / f"{name}-{version}.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+        metadata = packages / f"{name}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+        )
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -112,6 +114,6 @@ def checkpoint(folder: Path, text: str = "weights") -> Path:
 
 
 def calls(path: Path) -> list[dict]:
-    """What was called of the checkpoint's model."""
+    """The calls of the checkpoint's model."""
     log = path.with_name("calls.jsonl")
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

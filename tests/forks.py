@@ -1,4 +1,4 @@
-"""The environment of a process that forks others, and what a process that was forked to do one thing does with it."""
+"""For processes that fork others: their environment, and the end of a fork that does one thing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NoReturn
 
 def environment_of_a_server() -> dict[str, str]:
     """This environment without the plug-ins and paths of the test that happens to start the server."""
-    without = ("PYTHONPATH", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
-    return {name: value for name, value in os.environ.items() if name not in without}
+    excluded = ("PYTHONPATH", "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH")
+    return {name: value for name, value in os.environ.items() if name not in excluded}
 
 
 def end_with(work: Callable[[], object]) -> NoReturn:

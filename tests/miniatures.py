@@ -1,4 +1,4 @@
-"""Tiny random models and batches that tests of models, objectives and inference share."""
+"""Tiny random models and batches for tests of models, objectives and inference."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def lively(model: nn.Module, seed: int = 0, scale: float = 0.2) -> nn.Module:
     return model.double().eval()
 
 
-def transformer(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Transformer:
+def transformer(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Transformer:
     torch.manual_seed(seed)
-    config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **more})
+    config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **overrides})
     return lively(Transformer(config, source_size, target_size, joint), seed)
 
 
-def seq2seq(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Seq2Seq:
+def seq2seq(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Seq2Seq:
     torch.manual_seed(seed)
     sizes = {"dim": 20, "embedding_dim": 16, "encoder_dim": 12, "dropout": 0.0, "max_positions": 64}
     # Gates that are half open hardly tell words apart: more noise than elsewhere.
-    return lively(Seq2Seq(Seq2SeqConfig(**{**sizes, **more}), source_size, target_size, joint), seed, 0.6)
+    return lively(Seq2Seq(Seq2SeqConfig(**{**sizes, **overrides}), source_size, target_size, joint), seed, 0.6)
 
 
 # Models of p(y_t | y_<t, x), by family.
 AUTOREGRESSIVE = {"transformer": transformer, "seq2seq": seq2seq}
 
 
-def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:
+def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> LatentVariableModel:
     torch.manual_seed(seed)
     settings = {
         **SIZES,
@@ -68,10 +68,10 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
         "max_length_difference": 4,
         "end_symbol": False,
     }
-    return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+    return lively(LatentVariableModel(LvmConfig(**{**settings, **overrides}), source_size, target_size, joint), seed)
 
 
-def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> SourceLatentVariableModel:
+def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> SourceLatentVariableModel:
     torch.manual_seed(seed)
     settings = {
         **SIZES,
@@ -81,46 +81,46 @@ def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **
         "latent_dim": 3,
         "max_length_difference": 4,
     }
-    model = SourceLatentVariableModel(LanmtConfig(**{**settings, **more}), source_size, target_size, joint)
+    model = SourceLatentVariableModel(LanmtConfig(**{**settings, **overrides}), source_size, target_size, joint)
     return lively(model, seed)
 
 
-def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> NonAutoregressiveModel:
+def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> NonAutoregressiveModel:
     """`target_size` counts the blank."""
     torch.manual_seed(seed)
-    config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **more})
+    config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **overrides})
     model = NonAutoregressiveModel(config, source_size, target_size, joint)
     model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
     return lively(model, seed)
 
 
-def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> MaskedLanguageModel:
+def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> MaskedLanguageModel:
     """`target_size` counts the mask."""
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4}
-    model = MaskedLanguageModel(CmlmConfig(**{**settings, **more}), source_size, target_size, joint)
+    model = MaskedLanguageModel(CmlmConfig(**{**settings, **overrides}), source_size, target_size, joint)
     model.symbols = Symbols(CMLM.symbols, target_size - len(CMLM.symbols))
     return lively(model, seed)
 
 
-def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> IterativeModel:
+def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> IterativeModel:
     torch.manual_seed(seed)
-    config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **more})
+    config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **overrides})
     return lively(IterativeModel(config, source_size, target_size, joint), seed)
 
 
-def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Tagger:
+def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Tagger:
     torch.manual_seed(seed)
     sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
-    model = Tagger(TaggerConfig(**{**sizes, **more}), source_size, target_size, joint)
+    model = Tagger(TaggerConfig(**{**sizes, **overrides}), source_size, target_size, joint)
     model.symbols = Symbols((), target_size)
     return lively(model, seed, 0.4)
 
 
 @torch.no_grad()
-def ending(seed: int = 5, **more) -> LatentVariableModel:
+def ending(seed: int = 5, **overrides) -> LatentVariableModel:
     """A model whose targets have end symbols; from its prior mean, about every other position puts one out."""
-    model = lvm(seed=seed, end_symbol=True, **more)
+    model = lvm(seed=seed, end_symbol=True, **overrides)
     # Longer outputs have room for both.
     model.length.outer.bias[-1] += 3
     memory = model.encode(pairs([4, 1, 6, 2], [1, 1, 1, 1]).source)
@@ -132,14 +132,14 @@ def ending(seed: int = 5, **more) -> LatentVariableModel:
     return model
 
 
-def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:
+def refiner(kind: str, seed: int = 0, **overrides) -> ScoreNetwork | EnergyNetwork:
     torch.manual_seed(seed)
-    settings = registry.families()[kind].model(**{**SIZES, "layers": 2, "latent_dim": 3, **more})
+    settings = registry.families()[kind].model(**{**SIZES, "layers": 2, "latent_dim": 3, **overrides})
     return lively(REFINERS[kind](settings), seed)
 
 
 def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: nn.Module | None = None):
-    """What makes the steps of a search; None for one without steps."""
+    """The function that makes the steps of a search; None for one without steps."""
     declared = registry.searches()[search]
     if declared.step is None:
         return None
@@ -148,9 +148,11 @@ def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: n
     return registry.step_maker(networks, declared.settings(**sized))
 
 
-def translate_batch(model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **more):
+def translate_batch(
+    model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **options
+):
     """`refinement.translate_batch` with the steps of a search by its name."""
-    return refinement.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **more)
+    return refinement.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **options)
 
 
 def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:
@@ -175,9 +177,9 @@ def one(batch: Batch, row: int) -> Batch:
     return Batch(source[source != PAD][None], target[target != PAD][None], (row,))
 
 
-def padded(batch: Batch, more: int = 3) -> Batch:
+def padded(batch: Batch, padding: int = 3) -> Batch:
     """The same pairs with more padding on both sides."""
-    widen = lambda x: nn.functional.pad(x, (0, more), value=PAD)  # noqa: E731
+    widen = lambda x: nn.functional.pad(x, (0, padding), value=PAD)  # noqa: E731
     return Batch(widen(batch.source), widen(batch.target), batch.indices)
 
 

@@ -52,5 +52,5 @@ def figure(model: RegressionMetric, source: str, hypothesis: str, reference: str
 if __name__ == "__main__":
     network = write(Path(sys.argv[1]), int(sys.argv[2]))
     functions = (comet.load_from_checkpoint, comet.download_model, RegressionMetric.predict)
-    arguments = {each.__name__: list(inspect.signature(each).parameters) for each in functions}
+    arguments = {function.__name__: list(inspect.signature(function).parameters) for function in functions}
     print(json.dumps({"figures": [figure(network, *line) for line in json.load(sys.stdin)], "arguments": arguments}))

@@ -29,7 +29,7 @@ INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
 
 
 def bundle_description(search: str, normalisation: NormalisationConfig | None = None) -> dict:
-    """What the `bundle.json` of a system with one search holds, as far as reports read it."""
+    """The fields of `bundle.json` that reports read, of a system with one search."""
     return {
         "format": bundle.FORMAT,
         "system": "lvm",
@@ -81,8 +81,8 @@ def assert_tables_fit(page: str) -> None:
     assert any(selector == ".scroll" and "overflow-x: auto" in body for selector, body in styles)
     tables = Tables(page)
     assert tables.around and all("scroll" in around for around in tables.around)
-    for kind, cells in tables.cells:
-        fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in kind or "num" in classes)]
+    for table_classes, cells in tables.cells:
+        fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in table_classes or "num" in classes)]
         assert not [text for text in fixed if re.search(r"[^\W\d_]{2}", text)]
 
 
@@ -91,8 +91,8 @@ def squeezed(markdown: str) -> str:
     return re.sub(" +", " ", markdown)
 
 
-def stepped(search: str, steps: int, **more) -> dict:
-    return {"search": search, "steps": steps, **more}
+def stepped(search: str, steps: int, **settings) -> dict:
+    return {"search": search, "steps": steps, **settings}
 
 
 DECODES = {
@@ -109,7 +109,7 @@ DECODES = {
 def manifest(
     decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), aligned=(), **report
 ) -> Manifest:
-    """A manifest; `picked` maps (system, name) to what dev chose for each seed, and `aligned` are systems whose outputs
+    """A manifest; `picked` maps (system, name) to the choices on dev by seed, and `aligned` are systems whose outputs
     are read off alignments."""
     picked = dict(picked)
     rows, files = [], {}
@@ -129,9 +129,9 @@ def manifest(
     return build(content, files.__getitem__)
 
 
-def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **more) -> Row:
+def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **fields) -> Row:
     """A row of results.json; `steps` and `beam` are settings of its search."""
-    settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
+    settings = {setting: fields.pop(setting) for setting in ("steps", "beam") if setting in fields}
     family = SYSTEMS[system]["family"]
     content = {"system": system, "name": name, "family": family, "preset": "tiny", "data": "raw", "seed": seed}
     content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "continuum"}
@@ -139,19 +139,19 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
     unmeasured = "candidates p_value validity latency_ms latency_std latency_rounds sentences_per_second speedup"
     content |= dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"])
-    return row_type(default_metrics()).model_validate(content | more)
+    return row_type(default_metrics()).model_validate(content | fields)
 
 
 def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Evidence:
     """Evidence about rows: p = 0.5 for every pair with an autoregressive one, and 0.001 for pairs of names that are
     `different`; `figures` are further ones with their p."""
     pairs = {}
-    for one in rows:
+    for row in rows:
         for rival in rows:
-            if rival.family == "transformer" and rival.seed == one.seed and rival.name != one.name:
-                apart = {(one.name, rival.name), (rival.name, one.name)} & set(different)
-                key = ((one.system, one.name, one.seed), (rival.system, rival.name, rival.seed))
-                pairs[key] = {"bleu": 0.001 if apart else 0.5} | figures
+            if rival.family == "transformer" and rival.seed == row.seed and rival.name != row.name:
+                differs = {(row.name, rival.name), (rival.name, row.name)} & set(different)
+                key = ((row.system, row.name, row.seed), (rival.system, rival.name, rival.seed))
+                pairs[key] = {"bleu": 0.001 if differs else 0.5} | figures
     return Evidence.of(rows, pairs, unfinished, sentences)
 
 
@@ -164,34 +164,34 @@ PROTOCOL |= {"disturbed_rounds": 0, "redone_rounds": 0, "disturbed_above_cores":
 NO_COSTS = StepCosts(costs=(), ratios=())
 
 
-def timed(system: str, name: str, milliseconds: float, **more) -> TimedRow:
+def timed(system: str, name: str, milliseconds: float, **fields) -> TimedRow:
     """A row of speed.json."""
     figures = {"latency_ms": milliseconds, "latency_mean": milliseconds, "latency_std": 0.0, "speedup": None}
     figures |= {"latency_rounds": [milliseconds], "subword_share": None, "by_length": []}
-    rest = {"sentences_per_second": 1000 / milliseconds, "batch": 64}
-    return TimedRow.model_validate({"system": system, "name": name} | figures | rest | more)
+    throughput = {"sentences_per_second": 1000 / milliseconds, "batch": 64}
+    return TimedRow.model_validate({"system": system, "name": name} | figures | throughput | fields)
 
 
 def measurement(*rows: TimedRow, **protocol) -> Measurement:
-    """What was measured under one protocol."""
+    """Figures of rows under one protocol."""
     return Measurement(rows=rows, protocol=MeasuredProtocol.model_validate(PROTOCOL | protocol), step_costs=NO_COSTS)
 
 
 def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, **protocol) -> Speed:
     """The content of speed.json."""
     of_steps = StepCosts.model_validate(costs) if costs else NO_COSTS
-    where = MeasuredProtocol.model_validate(PROTOCOL | protocol)
-    return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps, provenance={})
+    conditions = MeasuredProtocol.model_validate(PROTOCOL | protocol)
+    return Speed(rows=rows, protocol=conditions, protocols=protocols, step_costs=of_steps, provenance={})
 
 
 def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
     """A trained system of results.json, of which only `figures` are known."""
     unknown = dict.fromkeys(TrainedSystem.model_fields)
-    about = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": seed}
-    return TrainedSystem.model_validate(unknown | {"last_validation": {}} | about | figures)
+    identity = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": seed}
+    return TrainedSystem.model_validate(unknown | {"last_validation": {}} | identity | figures)
 
 
 def results(experiment: str, dataset: str, rows: list[dict]) -> dict:
     """The content of results.json without provenance or systems."""
-    about = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
-    return {"experiment": experiment, "dataset": dataset, **about, "rows": rows}
+    fields = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
+    return {"experiment": experiment, "dataset": dataset, **fields, "rows": rows}

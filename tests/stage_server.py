@@ -1,7 +1,7 @@
 """Jobs of real Snakemake runs, and commands, each in a fork of a process that has imported torch: `serve()`.
 
 Importing takes longer than most jobs of miniature systems. A folder that looks like the virtual environment has a
-`python` that hands `python -m workflow_src.MODULE …` over, and a `continuum` that does the same. A fork is a
+`python` that sends `python -m workflow_src.MODULE …` to it, and a `continuum` that does the same. A fork is a
 fresh job otherwise: no module of the project is imported before it, its folder, environment, output and signals are its
 own, and it ends with the job. But functions registered for the exit do not run, and torch has read its own variables
 when the server imported it.
@@ -70,7 +70,7 @@ class StageServer:
         # Not a folder of pytest's: the path of a socket may have 107 bytes.
         folder = tempfile.mkdtemp(prefix="stages-")
         os.environ[self.VARIABLE] = folder
-        # The server ends when nobody has this open for writing, so also when this process is killed.
+        # The server ends when no process has this open for writing, so also when this one is killed.
         os.mkfifo(os.path.join(folder, "owner"))
         self._owner = os.open(os.path.join(folder, "owner"), os.O_RDWR)
 
@@ -108,7 +108,7 @@ STAGE_SERVER = StageServer()
 def python_module(module: str, *words: str) -> list[str]:
     """The command `python -m MODULE WORDS` of a module of `workflow_src`, run in a fork of the server.
 
-    Signals reach the fork by way of the process that asks for it; SIGKILL ends that process first.
+    Signals reach the fork by way of its client; SIGKILL ends the client first.
     """
     return [str(STAGE_SERVER.programs() / "python"), "-m", module, *words]
 
@@ -125,26 +125,26 @@ def pytest_command(folder: Path, *words: str) -> list[str]:
 
 
 def _make_environment(folder: Path) -> None:
-    own = Path(sys.executable).parent
+    real_programs = Path(sys.executable).parent
     programs = folder / "bin"
     programs.mkdir()
-    for program in own.iterdir():
+    for program in real_programs.iterdir():
         if program.name not in ("python", "continuum"):
             (programs / program.name).symlink_to(program)
-    (folder / "lib").symlink_to(own.parent / "lib")
-    shutil.copy(own.parent / "pyvenv.cfg", folder)
-    asking = programs / "python"
-    asking.write_text(CLIENT.format(python=str(own / "python3"), path=str(folder / "jobs")))
+    (folder / "lib").symlink_to(real_programs.parent / "lib")
+    shutil.copy(real_programs.parent / "pyvenv.cfg", folder)
+    client = programs / "python"
+    client.write_text(CLIENT.format(python=str(real_programs / "python3"), path=str(folder / "jobs")))
     command = programs / "continuum"
-    command.write_text(f'#!/bin/sh\nexec {asking} -m workflow_src.cli "$@"\n')
-    for program in (asking, command):
+    command.write_text(f'#!/bin/sh\nexec {client} -m workflow_src.cli "$@"\n')
+    for program in (client, command):
         program.chmod(0o755)
 
 
 def serve(folder: str) -> None:
-    """Run the jobs that are handed to the socket in `folder` until nobody has its pipe open for writing."""
+    """Run the jobs that clients send to the socket in `folder` until no process has its pipe open for writing."""
     owner = open(os.path.join(folder, "owner"), "rb", buffering=0)
-    # What stages and commands import first or late, and of it nothing that starts threads.
+    # Modules that stages and commands import, but none that starts threads.
     import matplotlib.figure  # noqa: F401
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
@@ -158,7 +158,7 @@ def serve(folder: str) -> None:
     import torch._dynamo  # noqa: F401
     import yaml  # noqa: F401
 
-    # Collecting garbage in a fork would touch, and so copy, all that was imported.
+    # Collecting garbage in a fork would touch, and so copy, all imported modules.
     gc.freeze()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(os.path.join(folder, "jobs"))
@@ -169,10 +169,10 @@ def serve(folder: str) -> None:
     print("ready", flush=True)
     while True:
         for key, _ in watched.select():
-            kind, child, line = key.data
-            if kind == "end":
+            event, child, line = key.data
+            if event == "end":
                 return
-            if kind == "accept":
+            if event == "accept":
                 line = listening.accept()[0]
                 started = _start(line)
                 if started is None:
@@ -181,19 +181,19 @@ def serve(folder: str) -> None:
                 child = started
                 watched.register(line, selectors.EVENT_READ, ("signal", child, line))
                 watched.register(os.pidfd_open(child), selectors.EVENT_READ, ("ended", child, line))
-            elif kind == "ended":
+            elif event == "ended":
                 _end(watched, key.fd, child, line)
-            # Both may come at once: a job that has ended is told nothing more.
+            # Both events may come at once: a job that has ended gets no more signals.
             elif key.fileobj.fileno() >= 0 and key.fileobj in watched.get_map():
                 message = line.recv(1)
-                # Without the one who asked for it, a job has no one to tell.
+                # A job whose client is gone is killed.
                 os.kill(child, message[0] if message else signal.SIGKILL)
                 if not message:
                     watched.unregister(line)
 
 
 def _start(line: socket.socket) -> int | None:
-    """The process of the job that is handed over, None where whoever asks is gone."""
+    """Fork the job that a client sends; returns its process, None where the client is gone."""
     head, ancillary, _, _ = line.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     if not ancillary:
         return None
@@ -201,12 +201,12 @@ def _start(line: socket.socket) -> int | None:
     outputs.frombytes(ancillary[0][2])
     size, content = int.from_bytes(head, "big"), b""
     while len(content) < size:
-        part = line.recv(size - len(content))
-        if not part:
+        received = line.recv(size - len(content))
+        if not received:
             for number in outputs:
                 os.close(number)
             return None
-        content += part
+        content += received
     words, folder, variables = json.loads(content)
     child = os.fork()
     if child == 0:
@@ -218,21 +218,21 @@ def _start(line: socket.socket) -> int | None:
 
 def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list[int]) -> None:
     """In the fork."""
-    for own, descriptor in enumerate(outputs):
-        os.dup2(descriptor, own)
+    for number, descriptor in enumerate(outputs):
+        os.dup2(descriptor, number)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    kind, target, *rest = words
-    # As `python -m` has them.
-    first = [] if variables.get("PYTHONSAFEPATH") else [folder]
-    sys.path[:1] = [*first, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.argv = [target, *rest]
+    option, target, *arguments = words
+    # As with `python -m`.
+    safe_path = [] if variables.get("PYTHONSAFEPATH") else [folder]
+    sys.path[:1] = [*safe_path, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.argv = [target, *arguments]
     if "CONTINUUM_PRETENDED_GPUS" in variables:
         import pretended_cuda
 
         pretended_cuda.begin()
-    if kind == "--fork":
+    if option == "--fork":
         sys.argv[0] = "-c"
         exec(compile(target, "<string>", "exec", dont_inherit=True), {"__name__": "__main__"})
     else:

@@ -34,21 +34,21 @@ def loss(model, batch, scorer, operators=("SX", "ST"), seed: int = 0):
 def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     """Noise too is that of a sentence, whatever its batch and its padding."""
     model, scorer, batch = network(family), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
-    whole = loss(model, batch, scorer, operators)
-    parts = [loss(model, one(batch, row), scorer, operators) for row in range(3)]
-    assert whole.count == sum(part.count for part in parts) == 3 + 5 + 1 + 3
-    joined = sum(part.loss * part.count for part in parts) / whole.count
-    assert whole.loss.item() == pytest.approx(joined.item(), rel=1e-12)
-    mean_energy = sum(part.figures["energy"] for part in parts) / 3
-    assert whole.figures["energy"].item() == pytest.approx(mean_energy.item(), rel=1e-12)
-    grads, apart = gradients(model, whole.loss), gradients(model, joined)
+    of_batch = loss(model, batch, scorer, operators)
+    by_sentence = [loss(model, one(batch, row), scorer, operators) for row in range(3)]
+    assert of_batch.count == sum(terms.count for terms in by_sentence) == 3 + 5 + 1 + 3
+    joined = sum(terms.loss * terms.count for terms in by_sentence) / of_batch.count
+    assert of_batch.loss.item() == pytest.approx(joined.item(), rel=1e-12)
+    mean_energy = sum(terms.figures["energy"] for terms in by_sentence) / 3
+    assert of_batch.figures["energy"].item() == pytest.approx(mean_energy.item(), rel=1e-12)
+    grads, joined_grads = gradients(model, of_batch.loss), gradients(model, joined)
     for name, gradient in grads.items():
-        assert torch.allclose(gradient, apart[name], atol=1e-12), name
-    wide = loss(model, padded(batch), scorer, operators)
-    assert wide.loss.item() == pytest.approx(whole.loss.item(), rel=1e-12)
+        assert torch.allclose(gradient, joined_grads[name], atol=1e-12), name
+    of_longer = loss(model, padded(batch), scorer, operators)
+    assert of_longer.loss.item() == pytest.approx(of_batch.loss.item(), rel=1e-12)
     # Other numbers are drawn with another seed, where any are.
-    other = loss(model, batch, scorer, operators, seed=1)
-    assert torch.equal(other.loss, whole.loss) == (operators in [("SX", "ST"), ("STL", "STL")])
+    other_draws = loss(model, batch, scorer, operators, seed=1)
+    assert torch.equal(other_draws.loss, of_batch.loss) == (operators in [("SX", "ST"), ("STL", "STL")])
 
 
 @pytest.mark.parametrize("operators", [("ST", "ST"), ("STL", "ST"), ("STL", "STL")], ids="-".join)
@@ -94,9 +94,9 @@ def test_the_first_operator_is_of_what_is_read_and_the_second_of_what_is_scored(
 
     monkeypatch.setattr(inference, "energies", energies)
     loss(model, batch, scorer, (first, second))
-    whole, soft = ("read", "scored") if first == "ST" else ("scored", "read")
-    assert ((inputs[whole] == 0) | (inputs[whole] == 1)).all() and (inputs[soft].amax(1) < 1).all()
-    assert torch.equal(inputs[whole].argmax(1), inputs[soft].argmax(1))
+    one_hot, soft = ("read", "scored") if first == "ST" else ("scored", "read")
+    assert ((inputs[one_hot] == 0) | (inputs[one_hot] == 1)).all() and (inputs[soft].amax(1) < 1).all()
+    assert torch.equal(inputs[one_hot].argmax(1), inputs[soft].argmax(1))
 
 
 @pytest.mark.parametrize("family", NETWORKS)

@@ -35,8 +35,8 @@ def test_energy_direction_is_the_negative_slope_of_the_energy(place, pooling, no
         with torch.no_grad():
             slope = (network.energy(memory, ahead, mask) - network.energy(memory, behind, mask)) / (2 * step)
         assert -slope[sentence].item() == pytest.approx(direction[sentence, position, column].item(), abs=1e-8)
-        others = [row for row in range(3) if row != sentence]
-        assert (slope[others] == 0).all(), "sentences must not influence each other"
+        other_rows = [row for row in range(3) if row != sentence]
+        assert (slope[other_rows] == 0).all(), "sentences must not influence each other"
 
 
 def test_sum_pooling_is_mean_pooling_times_the_length(place):
@@ -56,15 +56,15 @@ def test_padding_and_company_change_nothing(kind):
     network, model = refiner(kind), lvm()
     batch = pairs([4, 1, 6], LENGTHS)
     z = torch.randn(3, 5, 3, dtype=torch.float64)
-    together = network.direction(model.encode(batch.source), z, batch.target_mask)
-    more = padded(batch)
+    of_batch = network.direction(model.encode(batch.source), z, batch.target_mask)
+    longer = padded(batch)
     wider = torch.nn.functional.pad(z, (0, 0, 0, 3), value=7.0)
-    wide = network.direction(model.encode(more.source), wider, more.target_mask)
+    of_longer = network.direction(model.encode(longer.source), wider, longer.target_mask)
     for row, length in enumerate(LENGTHS):
         single = one(batch, row)
-        alone = network.direction(model.encode(single.source), z[row : row + 1, :length], single.target_mask)[0]
-        assert torch.allclose(together[row, :length], alone, atol=1e-12)
-        assert torch.allclose(wide[row, :length], alone, atol=1e-12)
+        of_single = network.direction(model.encode(single.source), z[row : row + 1, :length], single.target_mask)[0]
+        assert torch.allclose(of_batch[row, :length], of_single, atol=1e-12)
+        assert torch.allclose(of_longer[row, :length], of_single, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])

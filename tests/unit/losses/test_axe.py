@@ -93,8 +93,8 @@ def test_neither_batch_nor_padding_changes_a_loss():
     for row in range(len(TARGET)):
         words = TARGET[row][TARGET[row] != PAD][None]
         count = int(PREDICTIONS[row])
-        alone = axe_loss(hidden[row : row + 1, :count], weight, bias, MASK[row : row + 1, :count], words, SKIP, 1.5)
-        assert float(together[row]) == pytest.approx(float(alone), abs=1e-12)
+        single = axe_loss(hidden[row : row + 1, :count], weight, bias, MASK[row : row + 1, :count], words, SKIP, 1.5)
+        assert float(together[row]) == pytest.approx(float(single), abs=1e-12)
 
 
 def test_many_predictions_in_half_of_the_digits_give_the_same_alignment():

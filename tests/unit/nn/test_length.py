@@ -73,7 +73,7 @@ def test_attention_weighs_the_states_and_padding_has_no_weight():
     torch.nn.init.normal_(head.attention.weight, std=3.0)
     memory = memory_of([3, 5, 1])
     memory = Memory(memory.states.double(), memory.mask, None)
-    # What stands at padding, however large, is not seen.
+    # States at padding, however large, are not seen.
     memory.states[~memory.mask] = 1e3
     for row, length in enumerate([3, 5, 1]):
         states = memory.states[row, :length]

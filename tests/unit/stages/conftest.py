@@ -15,7 +15,7 @@ from workflow_src.types import BOS, PAD
 
 @pytest.fixture(scope="module")
 def teacher(tiny_bundles, systems, tmp_path_factory):
-    """The miniature teacher, as a bundle and as weights, that gives nothing to symbols which are never put out.
+    """The miniature teacher, as a bundle and as weights, with no probability for symbols that are never put out.
 
     A model that is trained to the end has learnt that; forty updates are too few.
     """
@@ -82,26 +82,26 @@ def _quality(system, settings, seed, valid):
 
 def _log(family, seed):
     for number in range(1, 9):
-        done = 1 - 0.5**number
+        share = 1 - 0.5**number
         entry = {
             "step": 500 * number,
             "minutes": 0.4 * number,
-            "loss": 5 - 3.5 * done + 0.1 * seed,
+            "loss": 5 - 3.5 * share + 0.1 * seed,
             "target_tokens": 9,
             "tokens_per_second": 13000,
         }
         if family == "transformer":
-            entry |= {"dev_bleu": 41 * done, "dev_loss": 4.6 - 3 * done}
+            entry |= {"dev_bleu": 41 * share, "dev_loss": 4.6 - 3 * share}
         elif family == "lvm":
             entry |= {
-                "dev_elbo": -9 + 4 * done,
-                "dev_kl": 1.2 - 0.7 * done,
-                "dev_bleu": 33 * done**2,
-                "dev_bleu_posterior": 45 * done,
-                "dev_length_accuracy": 0.3 * done,
+                "dev_elbo": -9 + 4 * share,
+                "dev_kl": 1.2 - 0.7 * share,
+                "dev_bleu": 33 * share**2,
+                "dev_bleu_posterior": 45 * share,
+                "dev_length_accuracy": 0.3 * share,
             }
         else:
-            entry |= {"dev_cosine": 0.92 * done, "dev_cosine_noise0": 0.5 * done, "dev_bleu": 32 + 2 * done}
+            entry |= {"dev_cosine": 0.92 * share, "dev_cosine_noise0": 0.5 * share, "dev_bleu": 32 + 2 * share}
         yield json.dumps(entry) + "\n"
 
 
@@ -172,8 +172,8 @@ def _speed(rows):
     ]
     step_costs = {"costs": costs, "ratios": []}
     provenance = {"hardware": {"processor": "A CPU"}}
-    one = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
-    return one | {"protocols": [one], "provenance": provenance}
+    measurement = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
+    return measurement | {"protocols": [measurement], "provenance": provenance}
 
 
 def _traces():
@@ -230,7 +230,7 @@ TEXTS = [("Der <b>Hund</b> | *schläft* & ruht.", "The dog_sleeps_ `there`."), (
 
 
 def _usage(folder, rows):
-    """What the section "Use it" is made from: all rows have the same translations and the same bundle."""
+    """Files for the section "Use it": all rows have the same translations and the same bundle."""
     for name, lines in zip(
         ("test.de", "test.en", "test.txt"), (*zip(*TEXTS, strict=True), ["A $dog$.", "A a tree."]), strict=True
     ):

@@ -107,12 +107,14 @@ def test_without_refinement_or_teacher_there_are_no_examples(run):
 @given(st.lists(st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=2).map(lambda s: [s, s[::-1]]), max_size=5))
 def test_pick_is_a_sorted_prefix(pairs):
     traces = [[[" ".join(before), " ".join(after)] for before, after in pairs]]
-    full = pick(traces, len(pairs))
-    assert sorted(full) == list(range(len(pairs)))
-    assert pick(traces, 2) == full[:2]
-    changed = [pairs[index][0] != pairs[index][1] for index in full]
+    all_picked = pick(traces, len(pairs))
+    assert sorted(all_picked) == list(range(len(pairs)))
+    assert pick(traces, 2) == all_picked[:2]
+    changed = [pairs[index][0] != pairs[index][1] for index in all_picked]
     assert changed == sorted(changed, reverse=True)
-    assert [i for i in full if pairs[i][0] == pairs[i][1]] == sorted(i for i in full if pairs[i][0] == pairs[i][1])
+    assert [i for i in all_picked if pairs[i][0] == pairs[i][1]] == sorted(
+        i for i in all_picked if pairs[i][0] == pairs[i][1]
+    )
 
 
 def test_systems_that_share_a_search_are_told_apart():

@@ -1,4 +1,4 @@
-"""Analyses measured on miniature bundles: what their files hold, and what is refused."""
+"""Analyses measured on miniature bundles: contents of their files, and refusals."""
 
 import hashlib
 import itertools
@@ -91,8 +91,8 @@ def _check_whole(analysis):
     entries = {key: value for key, value in analysis.items() if key not in ("format", "analysis", "provenance")}
     if analysis["analysis"] == "reordering":
         example = analysis["example"] or {"panels": []}
-        for one in [*entries["systems"], *example["panels"]]:
-            one.pop("aligned", None)
+        for part in [*entries["systems"], *example["panels"]]:
+            part.pop("aligned", None)
     assert analysed.to_raw(content) == entries
 
 
@@ -105,13 +105,13 @@ def test_marginals_of_every_procedure(run):
         assert curve["points"][0] == analysis["curves"][0]["points"][0]
         assert curve["points"][0]["gain"] == 0
         assert all(point["log_probability"] < 0 < point["effective_samples"] for point in curve["points"])
-    again = run("marginal", more=["--limits", "chunk=5"])
-    for one, other in zip(analysis["curves"], again["curves"], strict=True):
-        for a, b in zip(one["points"], other["points"], strict=True):
+    in_chunks = run("marginal", more=["--limits", "chunk=5"])
+    for curve, chunked_curve in zip(analysis["curves"], in_chunks["curves"], strict=True):
+        for a, b in zip(curve["points"], chunked_curve["points"], strict=True):
             assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
-    # Whatever else is estimated beside it.
-    alone = run("marginal", searches=[SCORE], steps=[2])
-    assert alone["curves"][0]["points"][1] == analysis["curves"][1]["points"][2]
+    # The same without the other searches and steps.
+    single = run("marginal", searches=[SCORE], steps=[2])
+    assert single["curves"][0]["points"][1] == analysis["curves"][1]["points"][2]
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
@@ -136,7 +136,7 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 
 
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
-    # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
+    # The number of a text replaces its BLEU, which is 0 for all texts of the miniature.
     monkeypatch.setattr(
         "workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: number_of(texts[0])
     )
@@ -157,9 +157,9 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
             assert curve["points"][step]["stopped"] == sum(still) / 5
     first, second = (curve["points"][0] for curve in analysis["curves"])
     assert first == second and first["gain"] == 0
-    # Whatever else is measured beside it.
-    alone = run("convergence", searches=[SCORE])
-    assert alone["curves"][0] == analysis["curves"][1]
+    # The same without the other measurements.
+    single = run("convergence", searches=[SCORE])
+    assert single["curves"][0] == analysis["curves"][1]
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
@@ -172,12 +172,12 @@ def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch,
     assert not list(tmp_path.glob("*.json"))
 
 
-def edits(one, other) -> int:
+def edits(first, second) -> int:
     """Levenshtein's distance, row by row."""
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
         before, row = row, [i]
-        for j, b in enumerate(other, 1):
+        for j, b in enumerate(second, 1):
             row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (a != b)))
     return row[-1]
 
@@ -197,7 +197,7 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     )
     translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1)
     model = translator.models["lvm"]
-    true = [len(ids) for ids in translator.subwords.encode_target(targets)]
+    true_lengths = [len(ids) for ids in translator.subwords.encode_target(targets)]
     ranked = []
     for ids in translator.subwords.encode_source(lines):
         memory = model.encode(torch.tensor([[*ids, EOS]]))
@@ -206,9 +206,12 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
         lengths = [max(1, len(ids) + c - (scores.numel() - 1) // 2) for c in scores.argsort(descending=True).tolist()]
         ranked.append(list(dict.fromkeys(lengths))[:3])
     measured = analysis["models"]["lvm"]
-    within = [sum(length in best[:count] for best, length in zip(ranked, true, strict=True)) / 6 for count in (1, 2, 3)]
+    within = [
+        sum(length in best[:count] for best, length in zip(ranked, true_lengths, strict=True)) / 6
+        for count in (1, 2, 3)
+    ]
     assert measured["within_top"] == pytest.approx(within) and measured["exact"] == pytest.approx(within[0])
-    assert measured["bias"] == pytest.approx(sum(best[0] - n for best, n in zip(ranked, true, strict=True)) / 6)
+    assert measured["bias"] == pytest.approx(sum(best[0] - n for best, n in zip(ranked, true_lengths, strict=True)) / 6)
     assert [(row["search"], row["steps"]) for row in analysis["rows"]] == [
         ("prior-mean", 0),
         ("delta", 1),
@@ -220,7 +223,7 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     candidates = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
     expected = {
         "predicted": texts,
-        "reference": translator.text(prior_mean(model, sources, true)),
+        "reference": translator.text(prior_mean(model, sources, true_lengths)),
         "oracle": shortest(candidates, references),
     }
     assert analysis["rows"][0]["bleu"] == {name: number_of(outputs) for name, outputs in expected.items()}
@@ -251,9 +254,9 @@ def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tin
     assert analysis["remove_repetitions"] == removal
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    one, _ = translator.settings("score", steps=1, step_size=0.5)
-    tokens = translator.search(lines, one, normalised=True).tokens
-    scores = {what: score(translator.text(tokens, what)) for what in ("none", "words", "subwords")}
+    settings_of_step, _ = translator.settings("score", steps=1, step_size=0.5)
+    tokens = translator.search(lines, settings_of_step, normalised=True).tokens
+    scores = {units: score(translator.text(tokens, units)) for units in ("none", "words", "subwords")}
     assert analysis["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 
 
@@ -319,14 +322,14 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     systems = [{"system": "one-pass"}, {"system": "lvm"}]
     analysis = run("components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
     assert analysis["analysis"] == "components" and (analysis["sentences"], analysis["share"]) == (6, 0.9)
-    assert [(one["system"], one["width"]) for one in analysis["systems"]] == [("one-pass", 5), ("lvm", 4)]
+    assert [(system["system"], system["width"]) for system in analysis["systems"]] == [("one-pass", 5), ("lvm", 4)]
     lines = [(tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en")]
     sources = [len(ids) + 1 for ids in tiny.subwords.encode_source(lines[0])]
     targets = [len(ids) + 1 for ids in tiny.subwords.encode_target(lines[1])]
     # One for each source subword, and one for each target subword; end symbols have latents too.
-    assert [one["latents"] for one in analysis["systems"]] == [sum(sources), sum(targets)]
-    alone = run("components", bundles=["lvm"])
-    assert alone["systems"] == analysis["systems"][1:]
+    assert [system["latents"] for system in analysis["systems"]] == [sum(sources), sum(targets)]
+    single = run("components", bundles=["lvm"])
+    assert single["systems"] == analysis["systems"][1:]
 
 
 def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
@@ -353,9 +356,9 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     for step, point in enumerate(analysis["curves"][2]["points"][1:], 1):
         changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
         assert point["changed"] == pytest.approx(sum(changed) / 6)
-    # Whatever else is followed beside it.
-    alone = run("latent_paths", searches=[SCORE])
-    assert alone["curves"][0] == analysis["curves"][1]
+    # The same without the other searches.
+    single = run("latent_paths", searches=[SCORE])
+    assert single["curves"][0] == analysis["curves"][1]
     assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"latent_paths"}
 
 
@@ -378,7 +381,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert analysis["translations"] == {"system": "teacher", "name": "greedy"}
     turned = [i for i in range(1, 7) if texts[i] != lines[1][i]]
     assert analysis["compared"] == len(turned) > 2
-    # One pair by itself: means at the source's positions, and who is nearest to whom.
+    # One pair by itself: means at the source's positions, and the nearest ones.
     example = analysis["example"]
     number, (panel,) = example["sentence"], example["panels"]
     assert number in turned and example["order"] == 1 and example["texts"] == [lines[1][number], texts[number]]
@@ -407,13 +410,13 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     shortest = run("reordering", settings | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1
     # The first translation is the reference: nothing to compare, and no reason to stop a run.
-    nothing = run("reordering", settings | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
+    single_sentence = run("reordering", settings | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
-    assert nothing["compared"] == 0 and nothing["example"] is None
-    (shown,) = analyses.blocks(analysed.read(nothing), reports.manifest())
+    assert single_sentence["compared"] == 0 and single_sentence["example"] is None
+    (shown,) = analyses.blocks(analysed.read(single_sentence), reports.manifest())
     assert shown.block.table.rows == []
     assert "none of the first 1 sentences of dev has a translation of teacher" in shown.block.caption.line
-    assert not analyses.draw(analysed.read(nothing), reports.manifest())
+    assert not analyses.draw(analysed.read(single_sentence), reports.manifest())
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
@@ -428,9 +431,9 @@ def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_missing_bundle_is_told_in_a_sentence(name, run, capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         run(name, bundles=("energy",))
-    assert left.value.code == 1
+    assert exit_info.value.code == 1
     system = "score" if name in ("samples", "latent_space") else "lvm"
     assert f'system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
 
@@ -475,9 +478,9 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
             assert by_row[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
             tokens = sum(len(output) + 1 for output in outputs)
             assert by_row[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
-    again = run("energies", settings, bundles=("transformer",), more=["--limits", "batch=3"])
-    for row, other in zip(analysis["rows"], again["rows"], strict=True):
-        assert row["per_sentence"] == pytest.approx(other["per_sentence"], rel=1e-5)
+    in_batches = run("energies", settings, bundles=("transformer",), more=["--limits", "batch=3"])
+    for row, batched_row in zip(analysis["rows"], in_batches["rows"], strict=True):
+        assert row["per_sentence"] == pytest.approx(batched_row["per_sentence"], rel=1e-5)
 
 
 def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, tmp_path):
@@ -521,18 +524,18 @@ def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
         return run("energies", settings, tiny_bundles=more_bundles, bundles=("transformer", "seq2seq"))
 
     names = ["seq2seq", "transformer"]
-    both, alone = measure(names), {name: measure(name) for name in names}
-    assert both["scorer"] == "seq2seq" and "at_reference_lengths" not in both
-    typed = analysed.read(both)["energies"]
+    together, single = measure(names), {name: measure(name) for name in names}
+    assert together["scorer"] == "seq2seq" and "at_reference_lengths" not in together
+    typed = analysed.read(together)["energies"]
     assert typed.by_scorer(typed.reference).keys() == typed.by_scorer(typed.rows[0]).keys() == set(names)
     for entry in ("reference", "rows"):
-        energies = both[entry][0] if entry == "rows" else both[entry]
-        each = {name: one[entry][0] if entry == "rows" else one[entry] for name, one in alone.items()}
-        assert {k: v for k, v in energies.items() if k != "others"} == each["seq2seq"] != each["transformer"]
+        energies = together[entry][0] if entry == "rows" else together[entry]
+        by_scorer = {name: content[entry][0] if entry == "rows" else content[entry] for name, content in single.items()}
+        assert {k: v for k, v in energies.items() if k != "others"} == by_scorer["seq2seq"] != by_scorer["transformer"]
         assert energies["others"] == {
-            "transformer": {key: each["transformer"][key] for key in energies["others"]["transformer"]}
+            "transformer": {key: by_scorer["transformer"][key] for key in energies["others"]["transformer"]}
         }
-    assert alone["transformer"]["rows"][0].keys() == {
+    assert single["transformer"]["rows"][0].keys() == {
         *row,
         "sentences",
         "unscored",

@@ -39,7 +39,8 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     for size in tune["step_size"]:
         search_settings = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
         kept, removed = (
-            score.translate(lines, **search_settings, remove_repetitions=what) for what in ("none", removal)
+            score.translate(lines, **search_settings, remove_repetitions=removed_units)
+            for removed_units in ("none", removal)
         )
         assert removal != "subwords" or bleu(kept) != pytest.approx(bleu(removed))
         by_hand[size] = (bleu(removed), kept)
@@ -47,8 +48,8 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     best = max(by_hand, key=lambda size: by_hand[size][0])
     assert read_chosen(chosen) == {"step_size": best}
     # Nothing but a step size above 0 is allowed, which both ends leave room for.
-    ends = {0.0001: [["step_size", "0.0001", "smallest"]], 40.0: [["step_size", "40", "largest"]]}
-    assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in record["at_edge"]] == ends.get(best, [])
+    edges = {0.0001: [["step_size", "0.0001", "smallest"]], 40.0: [["step_size", "40", "largest"]]}
+    assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in record["at_edge"]] == edges.get(best, [])
     words = ["--settings", json.dumps(base), "--bundle", str(tiny_bundles["score"]), "--chosen", str(chosen)]
     words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(text)]
     run_stage("decode", words)

@@ -1,4 +1,4 @@
-"""The clean stage, from raw text to raw text, and what download and normalise hand over and tell of it."""
+"""The clean stage, from raw text to raw text, and its fields in the summaries of download and normalise."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
     words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
     words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
     if code:
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             start(clean, words)
-        assert left.value.code == code and not (folder / "clean" / "raw.json").exists()
+        assert exit_info.value.code == code and not (folder / "clean" / "raw.json").exists()
         return None
     start(clean, words)
     return json.loads((folder / "clean" / "raw.json").read_text())

@@ -51,30 +51,30 @@ def rows(tmp_path):
     return entries, references
 
 
-def one_pair(baseline, other, references, metric=None, more=()):
+def one_pair(baseline, other, references, metric=None, further=()):
     """Difference in a metric, by default BLEU, and p-value of one pair."""
     metric = metric or main_metric()
-    (ours, combine), (theirs, _) = (
-        sentence_counts(Measured(metric, metric.settings()), Texts(lines, references, (), Corpus("de", "en"), more))
+    (counts, combine), (baseline_counts, _) = (
+        sentence_counts(Measured(metric, metric.settings()), Texts(lines, references, (), Corpus("de", "en"), further))
         for lines in (baseline, other)
     )
-    differences, values = randomisation_test(ours, theirs[None], combine)
+    differences, values = randomisation_test(counts, baseline_counts[None], combine)
     return differences[0], values[0]
 
 
 def test_differences_are_those_against_all_references(rows, run_stage, tmp_path):
     listed, references = rows
-    more = [" ".join(line.split()[::-1]) for line in references]
-    (tmp_path / "second.txt").write_text("".join(f"{line}\n" for line in more))
+    further = [" ".join(line.split()[::-1]) for line in references]
+    (tmp_path / "second.txt").write_text("".join(f"{line}\n" for line in further))
     words = ["--settings", json.dumps(SCORING | {"rows": listed[:2]}), "--source", str(tmp_path / "reference.txt")]
     words += ["--reference", str(tmp_path / "reference.txt"), str(tmp_path / "second.txt")]
     run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
     content = json.loads((tmp_path / "significance.json").read_text())
     (row,) = content["rows"]
-    kept = [open(one["translations"]).read().splitlines() for one in listed[:2]]
-    difference, p_value = one_pair(*kept, references, more=(more,))
+    outputs = [open(entry["translations"]).read().splitlines() for entry in listed[:2]]
+    difference, p_value = one_pair(*outputs, references, further=(further,))
     assert row["difference"]["kept"] == pytest.approx(difference) and row["p_value"]["kept"] == pytest.approx(p_value)
-    assert difference != pytest.approx(one_pair(*kept, references)[0], abs=1e-6)
+    assert difference != pytest.approx(one_pair(*outputs, references)[0], abs=1e-6)
     assert {"reference", "reference 2"} <= set(content["provenance"]["inputs"])
 
 
@@ -105,7 +105,7 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     by_hand = {"kept": text, "without_repeated_words": short, "without_repeated_subwords": joined}
     for variant, lines in by_hand.items():
         pairs = {
-            # What is autoregressive keeps its repetitions in all variants.
+            # Outputs of autoregressive rows keep their repetitions in all variants.
             "beam": (prior, text["beam-4"], lines["prior-mean"]),
             "prior": (refined, lines["prior-mean"], lines["score-1"]),
             "delta": (network, lines["delta-1"], lines["score-1"]),
@@ -147,10 +147,10 @@ def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, m
     listed, _ = rows
     beam, _prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
     joined = [json.loads(line)["without_repeated_subwords"] for line in open(listed[1]["details"])]
-    right = {*beam[:12], *joined[12:15]}
-    assert not right & {*beam[12:], *joined[:12], *joined[15:]}
+    valid = {*beam[:12], *joined[12:15]}
+    assert not valid & {*beam[12:], *joined[:12], *joined[15:]}
     monkeypatch.setattr(
-        "workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda self, german, english: english in right
+        "workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda self, german, english: english in valid
     )
     settings = SCORING | {"rows": listed[:2], "generator": {"test": 40}}
     words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
@@ -177,7 +177,7 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
     expected = one_pair(beam, prior, references, metrics()["ter"])
     assert (tested["difference"]["kept"], tested["p_value"]["kept"]) == pytest.approx(expected)
     assert tested["difference"]["kept"] > 0 > entry["difference"]["kept"]
-    # What decides which rows are as good is BLEU alone.
+    # BLEU alone decides which rows are as good.
     assert content["against_autoregressive"][1]["against"][0].keys() == {"system", "name", "bleu"}
 
 

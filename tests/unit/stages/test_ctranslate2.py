@@ -41,18 +41,18 @@ def test_the_folder_holds_all_a_translation_needs(exported):
 
 @pytest.mark.parametrize("settings", [{"search": "greedy"}, {"search": "beam", "beam": 4}, {}])
 def test_translations_are_those_of_the_bundle(exported, teacher, lines, settings):
-    ours = Translator.load(teacher[0], "cpu", "float32", threads=1).translate(lines, **settings)
+    expected = Translator.load(teacher[0], "cpu", "float32", threads=1).translate(lines, **settings)
     for threads in (1, 2):
-        theirs = Translator.load(exported, "cpu", threads=threads)
-        assert (theirs.device, theirs.precision) == ("cpu", "float32")
+        converted = Translator.load(exported, "cpu", threads=threads)
+        assert (converted.device, converted.precision) == ("cpu", "float32")
         for batch in (3, 64):
-            translations = theirs.translate(lines, batch=batch, **settings)
-            cut = set((theirs.parallel if batch < len(lines) else theirs.single).cut)
+            translations = converted.translate(lines, batch=batch, **settings)
+            cut = set((converted.parallel if batch < len(lines) else converted.single).cut)
             assert len(cut) < len(lines)
             assert [x for i, x in enumerate(translations) if i not in cut] == [
-                x for i, x in enumerate(ours) if i not in cut
+                x for i, x in enumerate(expected) if i not in cut
             ]
-    assert theirs.translate([], **settings) == []
+    assert converted.translate([], **settings) == []
 
 
 def test_a_decode_uses_its_compute_type(exported, lines, run_stage, tmp_path):
@@ -69,23 +69,25 @@ def test_a_decode_uses_its_compute_type(exported, lines, run_stage, tmp_path):
 
 
 def test_hypotheses_are_those_of_the_bundle(exported, teacher, lines):
-    ours, theirs = (Translator.load(folder, "cpu", "float32", threads=1) for folder in (teacher[0], exported))
+    own, converted = (Translator.load(folder, "cpu", "float32", threads=1) for folder in (teacher[0], exported))
     settings = {"beam": 4, "n_best": 4, "max_length_ratio": 4.0}
-    expected, translations = (translator.translate(lines, **settings) for translator in (ours, theirs))
-    assert [one.text for one in translations] == theirs.translate(lines, beam=4, max_length_ratio=4.0)
+    expected, translations = (translator.translate(lines, **settings) for translator in (own, converted))
+    assert [translation.text for translation in translations] == converted.translate(
+        lines, beam=4, max_length_ratio=4.0
+    )
     same = 0
-    for one, other in zip(expected, translations, strict=True):
+    for translation, other in zip(expected, translations, strict=True):
         scores = [hypothesis.score for hypothesis in other.hypotheses]
-        assert scores == sorted(scores, reverse=True) and other.source == one.source
-        same += [hypothesis.subwords for hypothesis in one.hypotheses] == [h.subwords for h in other.hypotheses]
-        assert other.score == pytest.approx(one.score, abs=2e-3)
-    # Both keep what ends; where few of the last ones end at once, which of them may differ.
+        assert scores == sorted(scores, reverse=True) and other.source == translation.source
+        same += [hypothesis.subwords for hypothesis in translation.hypotheses] == [h.subwords for h in other.hypotheses]
+        assert other.score == pytest.approx(translation.score, abs=2e-3)
+    # Both keep finished hypotheses; the last ones may differ.
     assert same > 0.8 * len(lines)
     with pytest.raises(ConfigError) as refused:
-        theirs.translate(lines, search="greedy", n_best=2)
+        converted.translate(lines, search="greedy", n_best=2)
     assert fields_of(refused.value, {"setting": "n_best", "value": 2, "hint": "take search beam"})
     with pytest.raises(ConfigError) as refused:
-        theirs.translate(lines, return_origins=True)
+        converted.translate(lines, return_origins=True)
     assert refused.value.setting == "return_origins"
 
 
@@ -106,11 +108,13 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage
         words += ["--shard", "0", "--shards", "1", "--output", str(output), "--batch", "7", "--engine", engine]
         run_stage("distill", [*words, "--threads", "2"])
         distilled[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    ours = distilled["continuum"]
-    assert len(ours) == 40
+    by_own_code = distilled["continuum"]
+    assert len(by_own_code) == 40
     for engine in ("ctranslate2", "auto"):
-        assert [entry["text"] for entry in distilled[engine]] == [entry["text"] for entry in ours]
-        assert [entry["score"] for entry in distilled[engine]] == pytest.approx([e["score"] for e in ours], abs=2e-3)
+        assert [entry["text"] for entry in distilled[engine]] == [entry["text"] for entry in by_own_code]
+        assert [entry["score"] for entry in distilled[engine]] == pytest.approx(
+            [e["score"] for e in by_own_code], abs=2e-3
+        )
 
 
 def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp_path, monkeypatch):

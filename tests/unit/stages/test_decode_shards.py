@@ -43,8 +43,8 @@ def decoded(words, run_stage):
     def make(search, folder, count, source=None):
         paths = [folder / f"{shard}-of-{count}.jsonl" for shard in range(count)]
         for shard, path in enumerate(paths):
-            more = ["--shard", str(shard), "--shards", str(count)]
-            run_stage("decode", [*words(search, path, source), *more])
+            shard_words = ["--shard", str(shard), "--shards", str(count)]
+            run_stage("decode", [*words(search, path, source), *shard_words])
         run_stage("decode", [*words(search, folder / "train.txt", source), "--join", *map(str, paths)])
         return paths
 
@@ -59,14 +59,14 @@ def details(path):
 @pytest.mark.parametrize("search", SEARCHES)
 def test_shards_change_no_translation(search, words, decoded, run_stage, tmp_path):
     run_stage("decode", words(search, tmp_path / "train.txt"))
-    scores, rest = details(tmp_path / "train.jsonl")
+    scores, other_fields = details(tmp_path / "train.jsonl")
     for count in (1, 3):
         folder = tmp_path / str(count)
         folder.mkdir()
         decoded(search, folder, count)
         assert (folder / "train.txt").read_bytes() == (tmp_path / "train.txt").read_bytes()
-        shard_scores, others = details(folder / "train.jsonl")
-        assert others == rest and len(rest) == 40
+        shard_scores, shard_fields = details(folder / "train.jsonl")
+        assert shard_fields == other_fields and len(other_fields) == 40
         # Batches differ between shards, and with them the last bits of sums.
         assert shard_scores == pytest.approx(scores, abs=2e-5)
 
@@ -93,8 +93,8 @@ def test_more_shards_than_lines(decoded, run_stage, tmp_path):
 def test_a_line_that_is_too_long_is_named_by_its_place_in_the_whole_text(words, refused, tmp_path):
     source = tmp_path / "long.de"
     source.write_text("der Hund\n" * 3 + "Hund " * 80 + "\n")
-    more = ["--shard", "1", "--shards", "2"]
-    error = refused("decode", [*words("beam", tmp_path / "s.jsonl", source), *more])
+    shard_words = ["--shard", "1", "--shards", "2"]
+    error = refused("decode", [*words("beam", tmp_path / "s.jsonl", source), *shard_words])
     assert error.subject == "line 4" and list(tmp_path.glob("s.*")) == []
 
 
@@ -102,15 +102,15 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
     paths = decoded("beam", tmp_path, 3)
     text = (tmp_path / "train.txt").read_bytes()
     join = [*words("beam", tmp_path / "out/train.txt"), "--join", *map(str, paths)]
-    whole = paths[1].read_bytes()
+    content = paths[1].read_bytes()
 
     def again():
         run_stage("decode", [*words("beam", paths[1]), "--shard", "1", "--shards", "3"])
         run_stage("decode", join)
-        assert (tmp_path / "out/train.txt").read_bytes() == text and paths[1].read_bytes() == whole
+        assert (tmp_path / "out/train.txt").read_bytes() == text and paths[1].read_bytes() == content
         shutil.rmtree(tmp_path / "out")
 
-    paths[1].write_bytes(whole[:-5] + bytes([whole[-5] ^ 2]) + whole[-4:])
+    paths[1].write_bytes(content[:-5] + bytes([content[-5] ^ 2]) + content[-4:])
     fields = {"path": str(paths[1]), "mentions": ("missing or damaged",)}
     assert fields_of(refused("decode", join), fields) == fields
     again()
@@ -151,12 +151,12 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     error = refused("decode", [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"])
     assert fields_of(error, fields) == fields
     # One of them alone is made anew.
-    more = ["--shard", "1", "--shards", "2"]
-    run_stage("decode", [*words("beam", paths[1], beam=2), *more])
+    shard_words = ["--shard", "1", "--shards", "2"]
+    run_stage("decode", [*words("beam", paths[1], beam=2), *shard_words])
     fields = {"path": str(paths[1]), "problem": "was made with beam 2, and not 3"}
     assert fields_of(refused("decode", join()), fields) == fields
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-    run_stage("decode", [*words("beam", paths[1]), *more])
+    run_stage("decode", [*words("beam", paths[1]), *shard_words])
     run_stage("decode", join())
     assert (tmp_path / "out/train.txt").read_bytes() == text
 

@@ -37,7 +37,7 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path):
-    """A small disk of its own; `resize` gives or takes room."""
+    """A small disk; `resize` changes its size."""
     small_disk = Disk(tmp_path / "disk")
     small_disk.folder.mkdir()
     try:
@@ -52,9 +52,9 @@ def ran(stage: str, words: list[str], log: Path) -> tuple[int, list[str]]:
     """Exit code and lines on stderr of a stage in a process of its own, as a rule runs it."""
     command = python_module(f"workflow_src.stages.{stage}", *words, "--log", str(log))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.stdout == ""
-    return done.returncode, done.stderr.splitlines()
+    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
+    assert process.stdout == ""
+    return process.returncode, process.stderr.splitlines()
 
 
 def refused(stage: str, words: list[str], disk: Disk, path: Path) -> None:
@@ -77,10 +77,10 @@ def test_encode(disk, tiny, tmp_path):
     assert disk.files() == []
     disk.resize(4000)
     assert ran("encode", words, disk.folder / "stage.log")[0] == 0
-    whole = EncodedCorpus.open(disk.folder / "train")
-    whole.verify()
-    assert len(whole) == 12000
-    # What is there stays as it was when there is no room for another.
+    corpus = EncodedCorpus.open(disk.folder / "train")
+    corpus.verify()
+    assert len(corpus) == 12000
+    # Existing files stay as they were when there is no room for another.
     disk.resize(1200)
     assert ran("encode", words, disk.folder / "stage.log")[0] == 1
     EncodedCorpus.open(disk.folder / "train").verify()
@@ -112,15 +112,17 @@ def test_training_state(disk, training_words, run_stage, tmp_path):
     size = max(path.stat().st_size for path in (tmp_path / "state").glob("*.safetensors"))
     disk.resize(int(2.5 * size / 1024))
     refused("train", words(tmp_path / "out", state), disk, state / "step-000000(009|012).safetensors")
-    kept = [int(path.stem.removeprefix("step-")) for path in sorted(state.glob("step-*.safetensors"))]
-    assert kept in ([3, 6], [6, 9]) and len(list(state.glob("step-*.json"))) == 2
+    steps = [int(path.stem.removeprefix("step-")) for path in sorted(state.glob("step-*.safetensors"))]
+    assert steps in ([3, 6], [6, 9]) and len(list(state.glob("step-*.json"))) == 2
     assert not list(state.glob(".*"))
     assert not list((tmp_path / "out").glob("*.*"))
     disk.resize(int(20 * size / 1024))
     code, lines = ran("train", words(tmp_path / "out", state), disk.folder / "stage.log")
-    assert code == 0 and any(re.search(rf"resumed\D+{kept[-1]} ", line) for line in lines), lines
-    one, other = (load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "out"))
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert code == 0 and any(re.search(rf"resumed\D+{steps[-1]} ", line) for line in lines), lines
+    undisturbed, resumed = (load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "out"))
+    assert undisturbed.keys() == resumed.keys() and all(
+        torch.equal(undisturbed[name], resumed[name]) for name in undisturbed
+    )
 
 
 def test_a_full_disk_is_told_by_the_file_that_did_not_fit(disk):

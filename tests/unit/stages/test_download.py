@@ -49,14 +49,22 @@ def settings(**change):
     } | change
 
 
-def words(dataset, *more, languages=("de", "en")):
-    return ["--settings", json.dumps(dataset), "--languages", *languages, "--output-folder", "results/mini/raw", *more]
+def words(dataset, *options, languages=("de", "en")):
+    return [
+        "--settings",
+        json.dumps(dataset),
+        "--languages",
+        *languages,
+        "--output-folder",
+        "results/mini/raw",
+        *options,
+    ]
 
 
 def failure(capsys, dataset, *more, **options) -> str:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         start(words(dataset, *more, **options))
-    assert left.value.code == 1
+    assert exit_info.value.code == 1
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
@@ -133,11 +141,11 @@ def test_a_publishers_md5_is_compared_and_recorded(tmp_path, mirror, capsys):
 def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
     mirrors = ("--mirrors", str(mirror))
     part = {"texts": {"de": "x.de", "en": "x.en"}}
-    own = settings(files={}, train=[part], dev=[part], test=[{"texts": {"de": "x.de", "en": "y.en"}}])
+    missing_test = settings(files={}, train=[part], dev=[part], test=[{"texts": {"de": "x.de", "en": "y.en"}}])
     (tmp_path / "x.de").write_text("eins\nzwei\n")
     (tmp_path / "x.en").write_text("one\ntwo\n")
     (tmp_path / "y.en").write_text("one\n")
-    assert "x.de has 2 lines, but y.en has 1" in failure(capsys, own)
+    assert "x.de has 2 lines, but y.en has 1" in failure(capsys, missing_test)
     assert "language of dataset mini is 'fr'; " in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
     assert "allowed: two languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
     assert "trian: " in failure(capsys, settings(trian=[]), *mirrors)

@@ -41,9 +41,9 @@ def run(models, folder, split, max_length=22, code=0, capsys=None, more=(), **se
     if not code:
         jobs.start(encode.run, encode.Inputs, words=words)
         return EncodedCorpus.open(folder / "out" / split)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         jobs.start(encode.run, encode.Inputs, words=words)
-    assert left.value.code == code
+    assert exit_info.value.code == code
     assert not (folder / "out").exists() or list((folder / "out").iterdir()) == []
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and error.startswith("error: ")
@@ -109,7 +109,7 @@ def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_fil
     message = refused(models, texts, split, capsys, longest, places)
     assert f"my own.de, line 7, ({split}) has {longest + 1} subwords, the first of 2 such pairs" in message
     assert f"take at most {longest} " in message and f"max_characters: {len(GERMAN[1]) - 1}." in message
-    # Without places it is the text itself that is named.
+    # Without places, the text itself is named.
     assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest)
     assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest, {split: []})
     # Also those of generated corpora, whose lines come from no file.
@@ -127,13 +127,13 @@ def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_
         pairs = sum(length > longest for length in lengths)
         assert (f", the first of {pairs} such pairs" in message) == (pairs > 1)
         offered = int(message.split("max_characters: ")[1].rstrip(".\n"))
-        left = [
+        remaining = [
             length
             for length, pair in zip(lengths, zip(GERMAN, ENGLISH, strict=True), strict=True)
             if max(map(len, pair)) <= offered
         ]
-        assert max(left, default=0) <= longest
-        # One more would leave one in that is too long.
+        assert max(remaining, default=0) <= longest
+        # With one character more, a line that is too long would remain.
         assert any(
             length > longest and max(map(len, pair)) == offered + 1
             for length, pair in zip(lengths, zip(GERMAN, ENGLISH, strict=True), strict=True)

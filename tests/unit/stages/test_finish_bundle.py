@@ -17,8 +17,8 @@ SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
 
 def planned(*decodes):
-    other = {"family": "ngram", "preset": "3-gram"}
-    return Plan(load(merge(SMOKE, {"decodes": list(decodes), "systems": {"other": other}})))
+    language_model = {"family": "ngram", "preset": "3-gram"}
+    return Plan(load(merge(SMOKE, {"decodes": list(decodes), "systems": {"other": language_model}})))
 
 
 def names(plan, system, export=None):
@@ -66,8 +66,13 @@ def finish(tiny_bundles, run_stage, tmp_path):
                 entry["quality"] = str(tmp_path / f"{name}.json")
                 (tmp_path / f"{name}.json").write_text(json.dumps({"kept": {"bleu": bleu}}))
             entries.append(entry)
-        about = {"experiment": "e", "rows": entries, "search_defaults": {}, "remove_repetitions": None} | settings
-        words = ["--settings", json.dumps(about), "--bundle", str(bundle or tiny_bundles[family])]
+        finish_settings = {
+            "experiment": "e",
+            "rows": entries,
+            "search_defaults": {},
+            "remove_repetitions": None,
+        } | settings
+        words = ["--settings", json.dumps(finish_settings), "--bundle", str(bundle or tiny_bundles[family])]
         run_stage("finish_bundle", [*words, "--output-folder", str(tmp_path / folder)])
         return tmp_path / folder
 
@@ -87,7 +92,7 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
     folder = finish("transformer", ("g", GREEDY, 20.0), ("b", BEAM_2, 21.0), ("p", penalised, 22.5, {"beam": 3}))
     description = read_json(folder / "bundle.json")
     assert description["defaults"]["search"] == "beam"
-    # The default of a length penalty is not said again.
+    # The default of a length penalty is not written.
     assert description["search_defaults"] == {"beam": {"beam": 3, "length_penalty": 0.5}}
     assert description["default_from"] == {
         "experiment": "e",
@@ -99,7 +104,7 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
     plain = opened(tiny_bundles["transformer"])
     assert opened(folder).settings()[0] == plain.settings("beam", beam=3, length_penalty=0.5)[0]
     assert opened(folder).translate(LINES) == plain.translate(LINES, search="beam", beam=3, length_penalty=0.5)
-    # What is asked for wins.
+    # Settings of the caller win.
     assert opened(folder).settings("beam", beam=7)[0] == plain.settings("beam", beam=7, length_penalty=0.5)[0]
     assert opened(folder).settings("greedy")[0] == plain.settings("greedy")[0]
 
@@ -120,9 +125,9 @@ def test_without_a_row_on_dev_the_first_search_of_the_family_stays_and_the_bundl
 
 def shown(capsys, *words) -> str:
     """The help of `continuum translate` for a bundle, or for none."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([*(["--bundle", str(words[0])] if words else []), "--help"])
-    assert left.value.code == 0
+    assert exit_info.value.code == 0
     return " ".join(capsys.readouterr().out.split()).replace("- ", "-")
 
 

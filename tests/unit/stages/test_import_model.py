@@ -62,9 +62,9 @@ def model_settings(folder, **settings):
 
 def import_words(model, recipe_subwords, output, **normalisation):
     settings = {"system": "outside", "family": "ctranslate2", "model": model, "source": "de", "target": "en"}
-    named = files(CTranslate2Config(**model))
+    by_name = files(CTranslate2Config(**model))
     words = ["--settings", json.dumps(settings), "--seed", "1", "--subwords", str(recipe_subwords)]
-    words += ["--files", *(f"{name}={path}" for name, path in named.items())]
+    words += ["--files", *(f"{name}={path}" for name, path in by_name.items())]
     normalisation = NormalisationConfig(**normalisation).model_dump(mode="json")
     return [*words, "--normalisation", json.dumps(normalisation), "--output-folder", str(output)]
 
@@ -125,8 +125,8 @@ def test_a_decode_writes_subwords_of_the_recipe(imported, outside, other_subword
     records = [json.loads(line) for line in (tmp_path / "outside/test.jsonl").read_text("utf-8").splitlines()]
     pieces = set(subwords.Subwords.load(other_subwords).names()["target"])
     assert {piece for record in records for piece in record["subwords"]} <= pieces
-    own = [json.loads(line) for line in (tmp_path / "own/test.jsonl").read_text("utf-8").splitlines()]
-    assert [record["score"] for record in records] == pytest.approx([record["score"] for record in own], abs=1e-4)
+    details = [json.loads(line) for line in (tmp_path / "own/test.jsonl").read_text("utf-8").splitlines()]
+    assert [record["score"] for record in records] == pytest.approx([record["score"] for record in details], abs=1e-4)
 
 
 def distill_words(model, recipe_subwords, source, output, shard=0, shards=1):
@@ -143,12 +143,12 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
     run_stage("distill", distill_words(teacher[1], tiny.folder, source, tmp_path / "own.jsonl"))
     expected = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text("utf-8").splitlines()]
     for shards in (1, 3):
-        parts = [tmp_path / f"{shard}-of-{shards}.jsonl" for shard in range(shards)]
-        for shard, part in enumerate(parts):
-            words = distill_words(imported / "bundle.json", other_subwords, source, part, shard, shards)
+        paths = [tmp_path / f"{shard}-of-{shards}.jsonl" for shard in range(shards)]
+        for shard, path in enumerate(paths):
+            words = distill_words(imported / "bundle.json", other_subwords, source, path, shard, shards)
             summary = run_stage("distill", words)
         assert summary.endswith(" empty") and ", 1 too long" in summary
-        words = ["--settings", '{"beam": 4}', "--shards", *map(str, parts), "--model", str(imported / "bundle.json")]
+        words = ["--settings", '{"beam": 4}', "--shards", *map(str, paths), "--model", str(imported / "bundle.json")]
         words += ["--subwords", str(other_subwords), "--source", str(source)]
         words += ["--output-text", str(tmp_path / "train.en"), "--output-scores", str(tmp_path / "scores.txt")]
         run_stage("merge_distilled", words)
@@ -170,7 +170,7 @@ def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, out
 
 def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_subwords):
     network = Translator.load(imported, "cpu", threads=1).network
-    own, _ = load_system(teacher[1])
+    model, _ = load_system(teacher[1])
     recipe = subwords.Subwords.load(other_subwords)
     sources, outputs = zip(*tiny.pairs[:5], strict=True)
     outputs = [*outputs[1:], ""]
@@ -181,7 +181,7 @@ def test_it_scores_outputs_as_its_teacher_does(tiny, imported, teacher, other_su
 
     with torch.no_grad():
         source, target = batch(tiny.subwords)
-        expected = own.eval().log_probabilities(source, target).sum(1)
+        expected = model.eval().log_probabilities(source, target).sum(1)
     source, target = batch(recipe)
     scores = network.log_probability(network.scoring_states(source), target)
     assert scores.tolist() == pytest.approx(expected.tolist(), abs=2e-3)
@@ -213,8 +213,8 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
         outputs[name] = ranked.search(lines, filled, systems_by_role)
     assert outputs["outside"].tokens == outputs["teacher"].tokens
     assert outputs["outside"].scores == pytest.approx(outputs["teacher"].scores, abs=1e-3)
-    alone = ranked.search(lines, ranked.settings(**settings)[0])
-    assert alone.tokens != outputs["teacher"].tokens
+    single = ranked.search(lines, ranked.settings(**settings)[0])
+    assert single.tokens != outputs["teacher"].tokens
 
 
 @pytest.mark.parametrize("line", ["der Hund ruht", "der Hund %1 ruht"])
@@ -224,8 +224,8 @@ def test_it_ranks_no_ids_that_stand_for_placeholders(tiny, tiny_bundles, outside
     learned = subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
     run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
     rescorer = Translator.load(tmp_path / "bundle", "cpu", "float32", 1, engine="eager")
-    own = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
-    ranked = type(own)(own.description, own.models, learned, own.runtime)
+    translator = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
+    ranked = type(translator)(translator.description, translator.models, learned, translator.runtime)
     fields = {"setting": "rescorer", "value": "outside"}
     with pytest.raises(ConfigError) as refused:
         ranked.translate([line], "beam", beam=4, rescorer=rescorer)
@@ -268,7 +268,7 @@ def test_outputs_are_normalised_as_targets_are(tiny, outside, other_subwords, ex
 
 
 def test_tokens_around_sentences(tiny, teacher, outside, other_subwords, run_stage, tmp_path):
-    """Prefixes and suffixes are what the model reads beside the text: those that stand in the text have that effect."""
+    """Prefixes and suffixes have the same effect as the same tokens in the text."""
     names = tiny.subwords.names()["target"]
     ids = tiny.subwords.encode_source(["der Hund ruht"])[0]
     pieces, begin = [names[i] for i in ids], names[5]
@@ -284,8 +284,8 @@ def test_tokens_around_sentences(tiny, teacher, outside, other_subwords, run_sta
     assert output and [begin, *(names[i] for i in output)] == expected.hypotheses[0]
     # log p of the output without its prefix, which is no choice of the model.
     with torch.no_grad():
-        own, _ = load_system(teacher[1])
-        scores = own.eval().log_probabilities(pad([ids], eos=True), pad([[5, *output]], eos=False))[0]
+        network, _ = load_system(teacher[1])
+        scores = network.eval().log_probabilities(pad([ids], eos=True), pad([[5, *output]], eos=False))[0]
     assert engine.score([ids[2:-1]], [output], 8) == pytest.approx([float(scores[1:].sum())], abs=2e-3)
 
 
@@ -333,15 +333,15 @@ def test_long_lines_are_refused_by_number_or_cut(imported):
 
 def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, lines):
     settings = {"search": "beam", "beam": 3, "n_best": 3}
-    own = export.translate(lines[:8], **settings)
+    expected = export.translate(lines[:8], **settings)
     translations = Translator.load(imported, "cpu", threads=1).translate(lines[:8], **settings)
-    for one, other in zip(translations, own, strict=True):
-        assert len(one.hypotheses) > 1
-        assert [hypothesis.text for hypothesis in one.hypotheses] == [
+    for translation, other in zip(translations, expected, strict=True):
+        assert len(translation.hypotheses) > 1
+        assert [hypothesis.text for hypothesis in translation.hypotheses] == [
             hypothesis.text for hypothesis in other.hypotheses
         ]
         scores = [hypothesis.score for hypothesis in other.hypotheses]
-        assert [hypothesis.score for hypothesis in one.hypotheses] == pytest.approx(scores, abs=1e-4)
+        assert [hypothesis.score for hypothesis in translation.hypotheses] == pytest.approx(scores, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, l
     ids=["plain", "tokenised", "lowercase"],
 )
 def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path, normalisation):
-    """Whatever the model makes of a span, an output that has it gets it back by its symbol."""
+    """However the model splits a span, an output with its symbol gets the span back."""
     settings = SubwordsConfig(vocabulary_size=70, joint=True)
     sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
     subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
@@ -359,7 +359,7 @@ def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
     line, network = "der hund %1 <BR/> ruht", translator.network
     assert network.encode([line])[0].line == line
-    # The model reads what stands in the text, not a symbol.
+    # The model reads the text of the span, not a symbol.
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     assert len(network.encode([line])[0]) == len(model.encode_as_pieces(line))
     texts = ["the %1 dog <BR/>", "the dog <BR/>"]

@@ -28,9 +28,9 @@ def run(folder, code=0, capsys=None, **settings):
     if not code:
         start(words)
         return None
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         start(words)
-    assert left.value.code == code
+    assert exit_info.value.code == code
     assert not (folder / "results" / "subwords").exists()
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and error.startswith("error: ")
@@ -82,8 +82,8 @@ def test_a_size_by_the_corpus(texts, kind):
     run(texts, vocabulary_size="auto", character_coverage=1.0, **kind)
     large = Subwords.load(texts / "results" / "subwords")
     # subword-nmt has each character twice: within a word and at its end.
-    alone = 700 if not kind else 1400
-    assert alone + 450 < large.source_size < alone + 600
+    single = 700 if not kind else 1400
+    assert single + 450 < large.source_size < single + 600
     assert large.decode_target(large.encode_target(lines[:3])) == lines[:3]
     assert large.description["sizes"]["target"] == large.target_size
 
@@ -93,8 +93,8 @@ def test_each_language_has_a_size_that_fits_it(texts):
     (texts / "de").write_text("\n".join(lines) + "\n")
     (texts / "en").write_text("ab ba\n" * 300)
     run(texts, vocabulary_size="auto", joint=False)
-    apart = Subwords.load(texts / "results" / "subwords")
-    assert apart.target_size < apart.source_size <= 500
+    separate = Subwords.load(texts / "results" / "subwords")
+    assert separate.target_size < separate.source_size <= 500
 
 
 def test_vocabulary_too_large(texts, capsys):
@@ -157,7 +157,7 @@ def test_stated_settings_are_those_that_the_copied_subwords_were_learned_with(te
         (texts / code).write_text("\n".join(WORDS * 4) + "\n")
     settings = {"method": "subword-nmt", "model": "bpe", "joint": False, "vocabulary_size": "auto"}
     run(texts, **settings, character_coverage=0.99)
-    # As of a vocabulary in which two merges had the products of others.
+    # As in a vocabulary in which two merges give the same subwords as others.
     summary, settings = texts / "results/subwords/subwords.json", settings | {"vocabulary_size": size}
     content = json.loads(summary.read_text())
     content["provenance"]["settings"]["vocabulary_size"] = size

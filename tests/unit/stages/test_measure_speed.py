@@ -54,7 +54,7 @@ def in_process(tiny_bundles, monkeypatch, tmp_path):
     for name, family in (("t", "transformer"), ("l", "lvm"), ("u", "lvm")):
         (tmp_path / name).symlink_to(tiny_bundles[family])
     yield InProcess.orders
-    # Protocols set the threads of the process that measures, which is this one.
+    # Protocols set the threads of the measuring process, which is this one.
     torch.set_num_threads(1)
 
 
@@ -66,10 +66,10 @@ def exported(tiny_bundles, run_stage, tmp_path):
     return tmp_path / "c"
 
 
-def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **more):
+def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **settings):
     source = tmp_path / "test.de"
     source.write_text(text, encoding="utf-8")
-    settings = {"speed": SPEED | more, "rows": rows}
+    settings = {"speed": SPEED | settings, "rows": rows}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
     words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
     jobs.start(measure_speed.run, measure_speed.Inputs, words=words)
@@ -83,7 +83,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     first = speed["rows"][0]
     assert len(first["latency_rounds"]) == SPEED["repeats"] and min(first["latency_rounds"]) > 0
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
-    # Lengths in subwords, of the three sentences that were asked for.
+    # Lengths in subwords of the three sentences that are measured.
     lengths = [len(ids) for ids in Translator.load("t", "cpu").subwords.encode_source(lines[:3])]
     groups = [(group["shortest"], group["longest"], group["sentences"]) for group in first["by_length"]]
     assert sum(count for *_, count in groups) == 3 and lengths[0] > max(lengths[1:])
@@ -113,12 +113,15 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
         for order in in_process
     ]
-    both = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
+    by_engine = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
     # float16 is for GPUs and has no row here.
-    assert orders == [(*entry, threads) for threads in (1, 3) for entry in both]
+    assert orders == [(*entry, threads) for threads in (1, 3) for entry in by_engine]
     assert {str(order.folders["teacher"]) for order in in_process} == {"t", "c"}
-    assert [one["protocol"]["name"] for one in speed["protocols"]] == ["cpu-1-thread", "cpu-all-threads"]
-    assert [one["protocol"]["threads"] for one in speed["protocols"]] == [1, 3]
+    assert [measurement["protocol"]["name"] for measurement in speed["protocols"]] == [
+        "cpu-1-thread",
+        "cpu-all-threads",
+    ]
+    assert [measurement["protocol"]["threads"] for measurement in speed["protocols"]] == [1, 3]
     assert speed["protocol"]["threads"] == 1 and len(speed["rows"]) == 3
     assert speed["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
 
@@ -142,7 +145,7 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
         def __init__(self, make, order):
             assert order.device == "cuda"
             self.engine = order.engine
-            # There is none here; what is left out is decided before a device computes.
+            # There is no GPU here; rows are left out before a device computes.
             super().__init__(make, dataclasses.replace(order, device="cpu"))
 
         def wait(self):
@@ -183,10 +186,10 @@ def test_protocols_follow_the_machine():
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, in_process, text, bundle, fields):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         _run(tmp_path, text, bundle)
-    assert left.value.code == 1
-    assert fields_of(left.value.__context__, fields) == fields
+    assert exit_info.value.code == 1
+    assert fields_of(exit_info.value.__context__, fields) == fields
     assert not (tmp_path / "speed.json").exists()
 
 
@@ -216,7 +219,7 @@ def test_a_worker_that_refuses_or_dies_says_so():
 
 
 def slow(order):
-    """Stands for what makes a timer: takes longer than a test may wait."""
+    """A stand-in for `worker.make` that takes longer than a test may wait."""
     print("begun", flush=True)
     time.sleep(60)
 
@@ -288,11 +291,14 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
-    timer, about = worker.make(order)
-    assert {name: one.engine for name, one in timer.translators.items()} == {"a": "fast-int8", "teacher": "eager"}
-    assert about.precision == "int8"
-    both = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
-    assert [one.in_roles for one in measure_speed.orders(both, folders, protocol, "auto").values()] == [
+    timer, conditions = worker.make(order)
+    assert {name: translator.engine for name, translator in timer.translators.items()} == {
+        "a": "fast-int8",
+        "teacher": "eager",
+    }
+    assert conditions.precision == "int8"
+    rows = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
+    assert [order.in_roles for order in measure_speed.orders(rows, folders, protocol, "auto").values()] == [
         ("teacher",),
         (),
     ]

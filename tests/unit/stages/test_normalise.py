@@ -50,9 +50,9 @@ def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"),
     words = ["--settings", json.dumps(content), "--raw-folder", str(tmp_path / "raw")]
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             start(words)
-        assert left.value.code == code
+        assert exit_info.value.code == code
         return None
     start(words)
     return json.loads((tmp_path / "corpus" / "corpus.json").read_text())
@@ -139,7 +139,7 @@ def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, cap
     assert len(warning) == 1 and "BLEU 84.1 on test against themselves, and no system can" in warning[0]
     assert "references: normalised" in warning[0]
     normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
-    # Against the references as given it is no better; against those that are scored, nothing is lost.
+    # Against the given references it is no better; against the scored ones, nothing is lost.
     assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
 
 

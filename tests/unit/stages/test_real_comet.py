@@ -27,14 +27,14 @@ pytestmark = pytest.mark.skipif(not PYTHON, reason="CONTINUUM_COMET_PYTHON names
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory) -> dict:
-    """A checkpoint, and what COMET says of it and of the sentences, with and without the word that is repeated."""
+    """A checkpoint, and COMET's output for it and the sentences, with and without the repeated word."""
     folder = tmp_path_factory.mktemp("comet") / "miniature"
     lines = [*zip(SOURCES, HYPOTHESES, REFERENCES, strict=True)]
     lines.append((SOURCES[2], "an old cat sleeps in the house", REFERENCES[2]))
     command = [str(PYTHON), str(SCRIPT), str(folder), "1"]
-    done = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    comet_output = json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-3000:]
+    comet_output = json.loads(process.stdout.splitlines()[-1])
     return {"checkpoint": folder / "checkpoints/model.ckpt", "lines": lines, **comet_output}
 
 
@@ -64,18 +64,22 @@ def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_pa
     command += ["--settings", json.dumps({"checkpoint": str(real["checkpoint"])}), "--cache", str(inputs.cache)]
     command += [word for name in texts for word in (f"--{name}", str(tmp_path / name))]
     environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--python", str(PYTHON), "--output", str(tmp_path / "again.json")],
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert "0 sentences scored" in done.stderr and read_json(tmp_path / "again.json")["figures"] == content["figures"]
+    assert process.returncode == 0, process.stderr
+    assert (
+        "0 sentences scored" in process.stderr and read_json(tmp_path / "again.json")["figures"] == content["figures"]
+    )
 
 
 def test_the_stand_in_takes_the_same_arguments(real):
     functions: dict = {}
     exec(fake_comet.COMET, functions)
     stand_ins = (functions["load_from_checkpoint"], functions["download_model"], functions["CometModel"].predict)
-    assert {each.__name__: list(inspect.signature(each).parameters) for each in stand_ins} == real["arguments"]
+    assert {function.__name__: list(inspect.signature(function).parameters) for function in stand_ins} == real[
+        "arguments"
+    ]

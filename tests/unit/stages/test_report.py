@@ -110,7 +110,7 @@ def test_full_report(report_inputs, page_of, tmp_path):
     panels = latencies(read_speed(tmp_path / "speed.json").speed)
     assert len(panels) == 2 and all(panel.title in html_text for panel in panels)
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith(SCORE_4)]
-    # First the main table, then what removing repetitions is worth.
+    # First the main table, then the table of removed repetitions.
     assert cells[0] == [
         SCORE_4,
         "34.9 [34.1, 35.7]",
@@ -282,11 +282,11 @@ def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(repo
 def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, page_of):
     folder = _build(report_inputs(significance=True, further=("news", "talks"), expected={"score-4": 29.1}))
     results = read_results(folder / "results.json")
-    assert [one.split for one in results.further] == ["news", "talks"] and results.split == "test"
-    for one in results.further:
-        assert one.signatures[BLEU].startswith("nrefs:2") and len(one.rows) == len(results.rows)
-        for row, main in zip(one.rows, results.rows, strict=True):
-            lower = 10 if one.split == "news" else 20
+    assert [test_set.split for test_set in results.further] == ["news", "talks"] and results.split == "test"
+    for test_set in results.further:
+        assert test_set.signatures[BLEU].startswith("nrefs:2") and len(test_set.rows) == len(results.rows)
+        for row, main in zip(test_set.rows, results.rows, strict=True):
+            lower = 10 if test_set.split == "news" else 20
             assert row.bleu == pytest.approx(main.bleu - lower) and row.p_value == main.p_value
             assert row.latency_ms is None and (row.system, row.name) == (main.system, main.name)
     page, markdown = (folder / "index.html").read_text(), squeezed((folder / "results.md").read_text())
@@ -339,7 +339,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
-    """p = 0.2 against beam 4 for every row: 35 BLEU beside 41.6 is not told lower. Greedy search was not compared."""
+    """p = 0.2 against beam 4 for every row: 35 BLEU beside 41.6 is not lower. Greedy search was not compared."""
     markdown = squeezed((_build(report_inputs(significance=True)) / "results.md").read_text(encoding="utf-8"))
     assert f"- The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 33.2 {BLEU}" in markdown
     assert f"(p = 0.2, of {VALID} = 0.3)" in markdown
@@ -452,14 +452,14 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     (tmp_path / "energies.json").write_text(json.dumps(energies))
     folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
     energy_by_row = {
-        (one.name, one.repetitions_removed): one.energy_per_sentence
-        for one in read_results(folder / "results.json").rows
-        if one.system == "lvm"
+        (row.name, row.repetitions_removed): row.energy_per_sentence
+        for row in read_results(folder / "results.json").rows
+        if row.system == "lvm"
     }
     # In results the first scorer's, of rows at lengths of their own.
     assert energy_by_row["delta-2", "subwords"] == 9.04 and set(energy_by_row.values()) == {9.04, None}
     page = page_of(folder)
-    cells = [[part.strip() for part in row] for row in page.rows]
+    cells = [[cell.strip() for cell in row] for row in page.rows]
     assert ["distilled", "7.0 (22.0)"] in cells and ["distilled", "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells
     # Another system was not measured there: BLEU of its first row, 3 above sacreBLEU's.
     assert ["raw", "32.2"] in cells

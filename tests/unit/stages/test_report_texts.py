@@ -72,7 +72,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     words = report_inputs(NAMES, description=description, title=title, notes=notes, significance=True)
     traces = tmp_path / "traces.json"
     traces.write_text(traces.read_text().replace("big", json.dumps(WORDS)[1:-1]))
-    # Subwords of a map, and a system of which another figure tells.
+    # Subwords of a map, and a system that another figure shows.
     mapped = analysed.raw("latent_space", pieces={"7": "$$", "8": "_", "9": WORDS}, source=WORDS)
     mapped["texts"] = dict.fromkeys(mapped["texts"], WORDS)
     ordered = analysed.raw("reordering")
@@ -93,7 +93,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
         assert shown(text) in written
     for text in (*NAMES, WORDS, "$$", "$x^$", r"\$", "_"):
         assert shown(text) in drawn
-    # Of the systems one begins with an underscore: legends tell it, too.
+    # One system begins with an underscore: legends must show it, too.
     assert sum(shown(part) == shown(next(iter(NAMES))) for part in page.drawn) >= 2
 
     for path in (folder / "figures").glob("*.svg"):

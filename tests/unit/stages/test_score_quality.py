@@ -1,4 +1,4 @@
-"""The stage: alignment of its files, what it writes, what it refuses."""
+"""The stage score_quality: alignment of its files, its output, refusals."""
 
 import json
 import re
@@ -57,12 +57,12 @@ def test_scores_of_all_variants_and_details(files):
 
 def test_several_references_are_scored_together(files):
     lines = ["the dog sees a big old house", "she reads books in the long evening"]
-    other = ["the dog looks at a large old house", "in the evening she reads"]
-    words = _words(files, lines, other, ["x", "y"])
-    place = words.index("--reference") + 1
-    words.insert(place + 1, str(files("ref2.en", [lines[0], ""])))
+    second_reference = ["the dog looks at a large old house", "in the evening she reads"]
+    words = _words(files, lines, second_reference, ["x", "y"])
+    index = words.index("--reference") + 1
+    words.insert(index + 1, str(files("ref2.en", [lines[0], ""])))
     quality = _run(words)
-    assert quality["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [other, [lines[0], None]]).score
+    assert quality["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [second_reference, [lines[0], None]]).score
     assert "nrefs:var" in quality["kept"]["bleu_signature"]
     assert {"reference", "reference 2"} <= set(quality["provenance"]["inputs"])
 
@@ -97,9 +97,9 @@ def test_validity_follows_the_direction(files, monkeypatch):
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses, references, sources, details, message):
     words = _words(files, hypotheses, references, sources, details)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         _run(words)
-    assert left.value.code == 1
+    assert exit_info.value.code == 1
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: ") and "\n" not in error
     assert re.search(message, error)
@@ -113,17 +113,17 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     source = tiny.corpus / "dev.de"
     words = ["--settings", json.dumps({"search": "prior-mean"}), "--bundle", str(tiny_bundles["lvm"])]
     words += ["--device", "cpu", "--source", str(source)]
-    parts = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
-    for number, part in enumerate(parts):
-        run_stage("decode", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
-    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--join", *parts] if shards else [])])
+    paths = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
+    for number, path in enumerate(paths):
+        run_stage("decode", [*words, "--shard", str(number), "--shards", str(shards), "--output", path])
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--join", *paths] if shards else [])])
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     runs = [[piece for piece, _ in groupby(line["subwords"])] for line in details]
     joined = ["".join(pieces).replace("▁", " ").strip() for pieces in runs]
     assert [line["without_repeated_subwords"] for line in details] == joined
     # The miniature hardly learnt anything: it repeats itself.
     assert joined != (tmp_path / "dev.txt").read_text().splitlines()
-    # What remains is taken for the reference: the miniature's words are in no other.
+    # The remaining text is the reference: other texts have none of the miniature's words.
     (tmp_path / "reference").write_text("".join(f"{line}\n" for line in joined))
     quality = _run(
         [
@@ -148,8 +148,8 @@ def test_what_became_of_placeholders_is_summed(files, capsys):
     lines = ["the dog", "the %1"]
     counts = [{"spans": 2, "missing": 1, "dropped": 0}, {"spans": 1, "missing": 0, "dropped": 2}]
     details = [
-        json.dumps({"without_repeated_subwords": line, "placeholders": own})
-        for line, own in zip(lines, counts, strict=True)
+        json.dumps({"without_repeated_subwords": line, "placeholders": outcomes})
+        for line, outcomes in zip(lines, counts, strict=True)
     ]
     assert _run(_words(files, lines, lines, ["a", "b"], details))["placeholders"] == {
         "spans": 3,

@@ -89,8 +89,8 @@ def test_what_is_known_is_not_scored_again(stage):
     assert stage()["figures"] == first["figures"] and fake_comet.calls(stage.model) == before, "not even loaded"
     # Another row has one sentence more.
     lines = ["the dog", "the cat", "the house"]
-    other = stage(lines, lines, name="other")
-    assert len(set(other["figures"]) - set(first["figures"])) == 1 and scored(stage) == 5
+    second = stage(lines, lines, name="other")
+    assert len(set(second["figures"]) - set(first["figures"])) == 1 and scored(stage) == 5
     # Another model, or other settings of it, has other figures.
     (stage.model.parents[1] / "hparams.yaml").write_text("class_identifier: other\n")
     stage()
@@ -190,12 +190,14 @@ def test_pythons_and_files_that_are_missing_are_named(stage, tmp_path):
         stage(python=str(tmp_path / "none"))
     assert (refused.value.setting, refused.value.value) == ("runtime.pythons.comet", str(tmp_path / "none"))
     (stage.model.parents[1] / "hparams.yaml").unlink()
-    with pytest.raises(ArtifactError) as missing:
+    with pytest.raises(ArtifactError) as file_error:
         stage()
-    assert missing.value.path == str(stage.model.parents[1] / "hparams.yaml") and "metrics.comet" in str(missing.value)
-    with pytest.raises(ConfigError) as other:
+    assert file_error.value.path == str(stage.model.parents[1] / "hparams.yaml") and "metrics.comet" in str(
+        file_error.value
+    )
+    with pytest.raises(ConfigError) as metric_error:
         stage(metric="chrf")
-    assert other.value.setting == "--metric" and other.value.allowed == ("comet",)
+    assert metric_error.value.setting == "--metric" and metric_error.value.allowed == ("comet",)
 
 
 @pytest.mark.parametrize(
@@ -263,10 +265,10 @@ def test_quality_has_the_figure_its_interval_and_its_signature(stage, tmp_path):
     )
     score_quality.run(inputs.model_copy(update={"computed": (row / "test.json",)}))
     quality = read_json(row / "quality.json")
-    without = [re.sub(r"\b(\w+) \1\b", r"\1", line) for line in KEPT]
+    shortened = [re.sub(r"\b(\w+) \1\b", r"\1", line) for line in KEPT]
     for variant, lines in (
         ("kept", KEPT),
-        ("without_repeated_words", without),
+        ("without_repeated_words", shortened),
         ("without_repeated_subwords", JOINED),
     ):
         figures = shares(lines)
@@ -332,9 +334,11 @@ def test_the_stage_imports_what_its_environment_has():
         "parse_options(stage.Inputs, ['--help'])\n"
         "print(*{name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    of = importlib.metadata.packages_distributions()
-    imported = {of[name][0].lower().replace("_", "-") for name in done.stdout.split() if name in of} - {"continuum"}
+    process = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    distributions = importlib.metadata.packages_distributions()
+    imported = {
+        distributions[name][0].lower().replace("_", "-") for name in process.stdout.split() if name in distributions
+    } - {"continuum"}
     assert "tyro" in imported and not imported - allowed
     assert not {"torch", "numpy"} & imported

@@ -47,10 +47,10 @@ def test_a_trained_system_is_described_beside_its_weights(systems, tiny, family)
     assert [entry["step"] for entry in history] == [steps // 2, steps, steps]
     assert history[-1]["averaged"] == 2
     assert description["target_tokens_seen"] == history[-1]["target_tokens"] > 0
-    used = {"train", "dev", "subwords", "reference"}
-    used |= {"lvm": {"initial"}, "score": {"base"}, "energy": {"base"}}.get(family, set())
+    names = {"train", "dev", "subwords", "reference"}
+    names |= {"lvm": {"initial"}, "score": {"base"}, "energy": {"base"}}.get(family, set())
     inputs = description["provenance"]["inputs"]
-    assert inputs.keys() == used
+    assert inputs.keys() == names
     assert all(sha256(entry["path"]) == entry["sha256"] for entry in inputs.values())
     assert not list(folder.rglob("*.partial"))
 
@@ -81,8 +81,10 @@ def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_
     teacher, lvm = load_tensors(systems["transformer"]), load_tensors(systems["lvm"])
     run_stage("train", training_words("score", tmp_path, base=systems["lvm"], max_steps=0))
     started = load_tensors(tmp_path / "model.safetensors")
-    took = [name for name in started if name.startswith("stack.")]
-    assert took and all(torch.equal(started[name], lvm[name.replace("stack.", "decoder_stack.", 1)]) for name in took)
+    copied = [name for name in started if name.startswith("stack.")]
+    assert copied and all(
+        torch.equal(started[name], lvm[name.replace("stack.", "decoder_stack.", 1)]) for name in copied
+    )
     run_stage(
         "train",
         training_words(
@@ -102,7 +104,7 @@ def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_
 def test_a_refiner_may_start_as_it_was_initialised(
     systems, tiny, tiny_settings, training_words, run_stage, tmp_path, family
 ):
-    """Without updates: the weights that the seed gives; given weights are taken all the same."""
+    """Without updates: the weights of the seed, or the initial weights where there are some."""
     words = {"base": systems["lvm"], "max_steps": 0, "seed": 5, "model": {"start": "random"}}
     run_stage("train", training_words(family, tmp_path / "a", **words))
     torch.manual_seed(5)
@@ -129,7 +131,7 @@ def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_w
     with caplog.at_level("INFO", "continuum"):
         run_stage("train", [*words, "--threads", "2"])
     assert re.search(r"resumed\D+4 ", caplog.text) and "afresh" not in caplog.text
-    # It says what it was trained on, not what wrote it down again.
+    # The machine is that of the training, not the one that wrote the system again.
     assert read_json(tmp_path / "config.json")["threads"] == threads != 2
     assert (tmp_path / "model.safetensors").read_bytes() == first
 
@@ -147,10 +149,10 @@ def test_other_code_trains_anew(training_words, run_stage, tmp_path, caplog, mon
 
 
 def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stage, tmp_path):
-    left = tmp_path / ".model.safetensors.abc.partial"
-    left.write_bytes(b"x" * 1000)
+    partial_file = tmp_path / ".model.safetensors.abc.partial"
+    partial_file.write_bytes(b"x" * 1000)
     run_stage("train", training_words("transformer", tmp_path, max_steps=1))
-    assert not left.exists() and (tmp_path / "config.json").exists()
+    assert not partial_file.exists() and (tmp_path / "config.json").exists()
 
 
 def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
@@ -190,7 +192,7 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
     history = [json.loads(line) for line in (tmp_path / "training.jsonl").read_text().splitlines()]
     steps = [entry["step"] for entry in history if "averaged" not in entry]
     assert steps == [*range(every, updates, every), updates]
-    # As numbers they are the same training, whose state is found: what the corpus gave is part of its fingerprint.
+    # As numbers they are the same training, whose state is found: numbers from the corpus are in its fingerprint.
     for words, logged in (
         (auto_settings, f"resumed at step {updates}"),
         (numbers | {"save_every": 3}, f"resumed at step {updates}"),
@@ -225,8 +227,8 @@ def _timeless(path: Path) -> list[dict]:
 def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_path):
     """SIGKILL after the first saved state; what a retried job then makes equals an uninterrupted run."""
     # Long enough that the kill comes before the end, resumed and repeated in this process to save time.
-    more = {"max_steps": 150, "save_every": 20, "validate_every": 30}
-    words = training_words("transformer", tmp_path / "killed", **more)
+    schedule = {"max_steps": 150, "save_every": 20, "validate_every": 30}
+    words = training_words("transformer", tmp_path / "killed", **schedule)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
     command = python_module("workflow_src.stages.train", *words)
     job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
@@ -243,7 +245,7 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     saved = max(int(path.stem.split("-")[1]) for path in state.glob("step-*.json"))
     assert 20 <= saved < 150
     run_stage("train", words)
-    run_stage("train", training_words("transformer", tmp_path / "straight", **more))
+    run_stage("train", training_words("transformer", tmp_path / "straight", **schedule))
     assert same(tmp_path / "killed/model.safetensors", tmp_path / "straight/model.safetensors")
     first, second = (_timeless(tmp_path / name / "training.jsonl") for name in ("killed", "straight"))
     assert first == second
@@ -445,7 +447,7 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
     ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
 )
 def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_path, spoil, fields):
-    """What a job of another version could have left: its record fits the file, the file does not fit its place."""
+    """As a job of another version could leave it: the record fits the file, the file does not fit its place."""
     second = tmp_path / "second.jsonl"
     second.write_text("".join(f"{line}\n" for line in spoil(shards[2][1].read_text().splitlines())))
     record = read_json(shards[2][1].with_suffix(".json"))
@@ -507,13 +509,13 @@ def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused
 
 def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, refused, run_stage, tmp_path):
     first, second = copied(shards[2], tmp_path)
-    whole = second.read_bytes()
-    second.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    content = second.read_bytes()
+    second.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     words = merge_words(tiny, systems, [first, second], tmp_path / "out")
     error = refused("merge_distilled", words)
     assert error.path == str(second) and "checksum" in error.problem
     run_stage("distill", distill_words(tiny, systems, second, 1, 2))
-    assert second.read_bytes() == whole
+    assert second.read_bytes() == content
     assert run_stage("merge_distilled", words) == "40 distilled sentences from 2 shards"
 
 
@@ -600,8 +602,8 @@ def test_a_sentence_beyond_the_positions_is_refused_before_training(training_wor
 def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
     training_words, refused, run_stage, tiny, tmp_path
 ):
-    longest = 1 + max(int(part.source_lengths.max()) for part in (tiny.train, tiny.dev))
-    longest = max(longest, 1 + max(int(part.target_lengths.max()) for part in (tiny.train, tiny.dev)))
+    longest = 1 + max(int(corpus.source_lengths.max()) for corpus in (tiny.train, tiny.dev))
+    longest = max(longest, 1 + max(int(corpus.target_lengths.max()) for corpus in (tiny.train, tiny.dev)))
     sentences = [list(range(4, 4 + count)) for count in (2, longest)]
     encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
     words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]

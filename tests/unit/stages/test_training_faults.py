@@ -50,7 +50,7 @@ class Job:
         self.lines: list[str] = []
 
     def until(self, step):
-        """Read what it says until it has done this update; False when it ends before."""
+        """Read its output until it has done this update; False when it ends before."""
         for line in self.process.stderr:
             self.lines.append(line)
             update = re.match(r"step (\d+)/", line)
@@ -62,8 +62,8 @@ class Job:
         """Send a signal, if any, and wait; returns the exit code."""
         if number is not None:
             self.process.send_signal(number)
-        _, rest = self.process.communicate(timeout=200)
-        self.lines += rest.splitlines(keepends=True)
+        _, output = self.process.communicate(timeout=200)
+        self.lines += output.splitlines(keepends=True)
         return self.process.returncode
 
     @property
@@ -94,8 +94,8 @@ def same(one: Path, other: Path) -> bool:
 def words_of(systems, training_words):
     """Words of a family's training in a folder."""
 
-    def make(family, folder, **more):
-        return training_words(family, folder, base=systems["lvm"] if family == "score" else None, **LONG | more)
+    def make(family, folder, **options):
+        return training_words(family, folder, base=systems["lvm"] if family == "score" else None, **LONG | options)
 
     return make
 

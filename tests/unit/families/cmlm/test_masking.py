@@ -34,8 +34,8 @@ def test_numbers_of_masked_places_are_uniform_and_every_place_is_as_likely():
     # Standard error of a share of 1/5: 0.002.
     assert shares[0] == 0 and (shares[1:] - 1 / length).abs().max() < 0.01
     for number in range(1, length + 1):
-        places = actual[numbers == number][:, :length].double().mean(0)
-        assert (places - number / length).abs().max() < 0.03
+        place_shares = actual[numbers == number][:, :length].double().mean(0)
+        assert (place_shares - number / length).abs().max() < 0.03
 
 
 def test_masks_of_a_sentence_depend_on_neither_padding_nor_its_batch():
@@ -63,12 +63,12 @@ def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weigh
     masked, total, nll, lengths = masks(batch()), 0.0, 0.0, 0.0
     for row in range(4):
         pair = one(batch(), row)
-        memory, places = model.encode(pair.source), masked[row, : pair.target.size(1)]
-        shown = torch.where(places, model.mask_symbol, pair.target)
-        scores = model.scores(model.states(memory, shown, shown != PAD))[0].log_softmax(-1)
-        for place in places.nonzero()[:, 0].tolist():
-            chance = scores[place, pair.target[0, place]]
-            total -= float((1 - smoothing) * chance + smoothing * scores[place].mean())
+        memory, places_masked = model.encode(pair.source), masked[row, : pair.target.size(1)]
+        masked_target = torch.where(places_masked, model.mask_symbol, pair.target)
+        scores = model.scores(model.states(memory, masked_target, masked_target != PAD))[0].log_softmax(-1)
+        for position in places_masked.nonzero()[:, 0].tolist():
+            chance = scores[position, pair.target[0, position]]
+            total -= float((1 - smoothing) * chance + smoothing * scores[position].mean())
             nll -= float(chance)
         head = model.length(memory)[0].log_softmax(-1)
         difference = pair.target.size(1) - (pair.source.size(1) - 1)
@@ -91,9 +91,9 @@ def test_a_position_sees_those_before_and_after_it_and_no_padding():
         pair = one(batch(), row)
         single = model.states(model.encode(pair.source), pair.target, pair.target != PAD)[0]
         assert torch.allclose(states[row, : len(single)], single, atol=1e-12)
-    other = target.clone()
-    other[3, 5] = 3 + (int(target[3, 5]) - 2) % 7
-    changed = (model.states(memory, other, other != PAD) - states).abs().amax(-1)
+    changed_target = target.clone()
+    changed_target[3, 5] = 3 + (int(target[3, 5]) - 2) % 7
+    changed = (model.states(memory, changed_target, changed_target != PAD) - states).abs().amax(-1)
     assert (changed[3, :6] > 1e-6).all() and (changed[:3] == 0).all()
 
 
@@ -122,8 +122,8 @@ def test_what_may_not_be_put_out_never_is():
     logits, scores = model.logits(hidden), model.scores(hidden)
     never = [*range(EOS + 1), model.mask_symbol]
     assert (logits[:, never] == float("-inf")).all()
-    kept = [i for i in range(11) if i not in never]
-    assert torch.equal(logits[:, kept], scores[:, kept]) and torch.isfinite(scores).all()
+    allowed = [i for i in range(11) if i not in never]
+    assert torch.equal(logits[:, allowed], scores[:, allowed]) and torch.isfinite(scores).all()
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -132,9 +132,9 @@ def test_a_teacher_gives_everything_but_the_masks_embedding(joint):
     teacher, model = transformer(*sizes, joint=joint, seed=1), cmlm(sizes[0] + joint, 11, joint, seed=2)
     fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
     copied = copy_matching(model, weights_of(teacher))
-    own = weights_of(model)
+    weights = weights_of(model)
     for name, tensor in weights_of(teacher).items():
-        assert torch.equal(own[name][: len(tensor)], tensor), name
+        assert torch.equal(weights[name][: len(tensor)], tensor), name
     assert set(copied) >= set(weights_of(teacher))
     assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])
 

@@ -25,7 +25,7 @@ KEYS = torch.tensor([7, 123456789, -5, 2**60])
         ([SWAP, REPEAT, NONE, NONE], [5, 4, 4, 7]),
         ([REPEAT, SWAP, NONE, NONE], [4, 6, 4, 7]),
         ([REPLACE, NONE, NONE, REPLACE], [90, 5, 6, 93]),
-        # What arrives at a place that is replaced is lost.
+        # A word that arrives at a replaced place is lost.
         ([SWAP, REPLACE, NONE, NONE], [5, 91, 6, 7]),
         ([REPLACE, SWAP, REPLACE, NONE], [90, 6, 92, 7]),
         # The last word has no next one.
@@ -39,21 +39,21 @@ def test_corruptions_worked_by_hand(kinds, wanted):
     assert applied(target, torch.tensor([kinds]), words).tolist() == [wanted]
     # Padding takes no part, whatever is drawn for it.
     wider = torch.nn.functional.pad(target, (0, 2))
-    more = torch.tensor([[*kinds, REPLACE, SWAP]])
-    assert applied(wider, more, torch.tensor([[90, 91, 92, 93, 94, 95]])).tolist() == [[*wanted, PAD, PAD]]
+    padded_kinds = torch.tensor([[*kinds, REPLACE, SWAP]])
+    assert applied(wider, padded_kinds, torch.tensor([[90, 91, 92, 93, 94, 95]])).tolist() == [[*wanted, PAD, PAD]]
 
 
 def one_after_another(row: list[int], kinds: list[int], words: list[int]) -> list[int]:
     """Each word in turn changes the sentence as the ones before left it."""
     row = list(row)
-    for place, kind in enumerate(kinds[: len(row)]):
+    for position, kind in enumerate(kinds[: len(row)]):
         if kind == REPLACE:
-            row[place] = words[place]
-        elif place + 1 < len(row):
+            row[position] = words[position]
+        elif position + 1 < len(row):
             if kind == SWAP:
-                row[place], row[place + 1] = row[place + 1], row[place]
+                row[position], row[position + 1] = row[position + 1], row[position]
             elif kind == REPEAT:
-                row[place + 1] = row[place]
+                row[position + 1] = row[position]
     return row
 
 
@@ -65,10 +65,10 @@ def test_corruptions_are_those_of_a_loop_over_words():
     kinds = torch.randint(NONE, 3, target.shape, generator=generator)
     words = torch.randint(50, 90, target.shape, generator=generator)
     actual = applied(target, kinds, words).tolist()
-    for row, length, kind, word, mine in zip(
+    for row, length, kind, word, actual_row in zip(
         target.tolist(), lengths.tolist(), kinds.tolist(), words.tolist(), actual, strict=True
     ):
-        assert mine == one_after_another(row[:length], kind, word) + [PAD] * (11 - length)
+        assert actual_row == one_after_another(row[:length], kind, word) + [PAD] * (11 - length)
 
 
 @pytest.mark.parametrize("kinds", [CORRUPTIONS, ("swap",), ("replace", "repeat")])

@@ -28,11 +28,11 @@ def second(model, data, passes: int = 2):
 def test_source_words_are_copied_in_order():
     model = inat()
     memory = model.encode(torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]]))
-    lengths, place = torch.tensor([5, 3]), torch.arange(5)
+    lengths, positions = torch.tensor([5, 3]), torch.arange(5)
     # floor(n 3 / 5) for n = 0 … 4; the second source has one word.
-    assert model.copied(memory, lengths, place).tolist() == [[4, 4, 5, 5, 6], [7] * 5]
-    assert model.copied(memory, torch.tensor([3, 1]), place[:3]).tolist() == [[4, 5, 6], [7, 7, 7]]
-    assert model.copied(memory, torch.tensor([2, 1]), place[:2]).tolist() == [[4, 5], [7, 7]]
+    assert model.copied(memory, lengths, positions).tolist() == [[4, 4, 5, 5, 6], [7] * 5]
+    assert model.copied(memory, torch.tensor([3, 1]), positions[:3]).tolist() == [[4, 5, 6], [7, 7, 7]]
+    assert model.copied(memory, torch.tensor([2, 1]), positions[:2]).tolist() == [[4, 5], [7, 7]]
 
 
 def test_an_empty_source_copies_its_end():
@@ -66,8 +66,8 @@ def test_neither_batch_nor_padding_changes_a_pass(passes):
     model = inat()
     hidden, mask = second(model, padded(batch()), passes)
     for row in range(4):
-        single, own = second(model, one(batch(), row), passes)
-        assert own.all() and int(mask[row].sum()) == own.size(1)
+        single, row_mask = second(model, one(batch(), row), passes)
+        assert row_mask.all() and int(mask[row].sum()) == row_mask.size(1)
         assert torch.allclose(hidden[row, mask[row]], single[0], atol=1e-12)
 
 
@@ -124,12 +124,12 @@ def test_both_decoders_begin_as_the_teachers(joint):
     model = inat(*sizes, joint=joint, seed=2)
     length = model.length.inner.weight.clone()
     copied = start(model, teacher, "transformer", None)
-    own = weights_of(model)
-    assert set(own) - set(copied) == {name for name in own if name.startswith("length.")}
+    weights = weights_of(model)
+    assert set(weights) - set(copied) == {name for name in weights if name.startswith("length.")}
     for name, tensor in teacher.items():
-        assert torch.equal(own[name], tensor), name
+        assert torch.equal(weights[name], tensor), name
         if name.startswith("decoder."):
-            assert torch.equal(own[name.replace("decoder.", "refiner.", 1)], tensor), name
+            assert torch.equal(weights[name.replace("decoder.", "refiner.", 1)], tensor), name
     assert torch.equal(model.length.inner.weight, length)
 
 

@@ -65,12 +65,12 @@ def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
         for number in range(1, config.passes):
             best = model.logits(hidden).argmax(-1)
             noisy = corrupted(pair.target, key, STREAMS * number + CORRUPT, 0.2, config.corruptions, 11)
-            read = next_input(config, model, hidden, mask, pair.target, key, number)
+            inputs_of_pass = next_input(config, model, hidden, mask, pair.target, key, number)
             if config.guess == "argmax":
-                assert torch.equal(read, noisy) or torch.equal(read, best)
-                assert config.dae_mix in (0.5, float(torch.equal(read, noisy)))
-            inputs.append(read)
-            hidden = model.refine(memory, read, hidden, mask)
+                assert torch.equal(inputs_of_pass, noisy) or torch.equal(inputs_of_pass, best)
+                assert config.dae_mix in (0.5, float(torch.equal(inputs_of_pass, noisy)))
+            inputs.append(inputs_of_pass)
+            hidden = model.refine(memory, inputs_of_pass, hidden, mask)
         total = total + by_hand(model, pair, inputs, config.label_smoothing, config.length_weight)
     assert terms.count == data.num_target_tokens
     assert terms.loss.item() * terms.count == pytest.approx(total.item(), rel=1e-9)
@@ -84,8 +84,8 @@ def test_neither_padding_nor_the_order_of_a_batch_changes_the_loss(settings):
     model, data = inat(), batch()
     terms = loss(model, data, **settings).loss.item()
     turned = Batch(data.source.flip(0), data.target.flip(0), data.indices[::-1])
-    for other in (padded(data), turned):
-        assert loss(model, other, **settings).loss.item() == pytest.approx(terms, rel=1e-11)
+    for same_data in (padded(data), turned):
+        assert loss(model, same_data, **settings).loss.item() == pytest.approx(terms, rel=1e-11)
     if settings["dae_mix"] or settings.get("guess"):
         assert loss(model, data, seed=1, **settings).loss.item() != terms
 
@@ -98,13 +98,13 @@ def test_a_share_of_sentences_is_denoised():
     hidden, mask = (x.expand(count, *x.shape[1:]) for x in model.hidden(memory, pair.target_lengths))
     keys, target = torch.arange(count) * 7919, pair.target.expand(count, -1)
     config = InatObjectiveConfig(dae_mix=0.3, corruption_share=1e-9)
-    best = guessed(model, hidden[:1], mask[:1])
-    assert not torch.equal(best, pair.target)
+    guess = guessed(model, hidden[:1], mask[:1])
+    assert not torch.equal(guess, pair.target)
     chosen = []
     for number in (1, 2):
-        read = next_input(config, model, hidden, mask, target, keys, number)
-        noisy = (read == target).all(1)
-        assert ((read == best).all(1) == ~noisy).all()
+        inputs = next_input(config, model, hidden, mask, target, keys, number)
+        noisy = (inputs == target).all(1)
+        assert ((inputs == guess).all(1) == ~noisy).all()
         # Standard error of a share of 0.3: 0.0072.
         assert noisy.double().mean() == pytest.approx(0.3, abs=0.03)
         chosen.append(noisy)
@@ -119,16 +119,16 @@ def test_sampled_words_have_the_models_probabilities():
     hidden = 0.2 * hidden
     expected = model.logits(hidden)[0].softmax(-1)
     count = 20000
-    drawn = uniform(torch.arange(count) * 7919, (3,))
+    numbers = uniform(torch.arange(count) * 7919, (3,))
     mask = torch.ones(count, 3, dtype=torch.bool)
-    words = guessed(model, hidden.expand(count, -1, -1), mask, drawn)
-    for place in range(3):
-        shares = torch.bincount(words[:, place], minlength=11) / count
+    words = guessed(model, hidden.expand(count, -1, -1), mask, numbers)
+    for position in range(3):
+        shares = torch.bincount(words[:, position], minlength=11) / count
         # Standard error at most 0.0036.
-        assert (shares - expected[place]).abs().max() < 0.015 and not shares[:3].any()
+        assert (shares - expected[position]).abs().max() < 0.015 and not shares[:3].any()
     edges = torch.tensor([[1e-300, 0.5, 1 - 2**-53]], dtype=torch.float64)
-    ends = guessed(model, hidden, mask[:1], edges)[0]
-    assert ends[0] == 3 and ends[2] == 10
+    edge_words = guessed(model, hidden, mask[:1], edges)[0]
+    assert edge_words[0] == 3 and edge_words[2] == 10
 
 
 def test_guesses_of_many_words_are_those_of_few(monkeypatch):
@@ -136,12 +136,12 @@ def test_guesses_of_many_words_are_those_of_few(monkeypatch):
     model, data = inat(), batch()
     memory = model.encode(data.source)
     hidden, mask = model.hidden(memory, data.target_lengths)
-    drawn = uniform(torch.arange(4), (mask.size(1),))
-    whole = [guessed(model, hidden, mask, x) for x in (None, drawn)]
+    numbers = uniform(torch.arange(4), (mask.size(1),))
+    in_one_block = [guessed(model, hidden, mask, x) for x in (None, numbers)]
     monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda _hidden, _classes: 5)
-    parts = [guessed(model, hidden, mask, x) for x in (None, drawn)]
-    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
-    assert torch.equal(whole[0], model.output(model.logits(hidden).argmax(-1), mask))
+    in_blocks = [guessed(model, hidden, mask, x) for x in (None, numbers)]
+    assert all(torch.equal(a, b) for a, b in zip(in_one_block, in_blocks, strict=True))
+    assert torch.equal(in_one_block[0], model.output(model.logits(hidden).argmax(-1), mask))
 
 
 def test_an_empty_target_learns_its_length_only():
@@ -149,9 +149,9 @@ def test_an_empty_target_learns_its_length_only():
     data = Batch(torch.tensor([[4, 5, 2]]), torch.tensor([[PAD]]), (0,))
     terms = loss(model, data)
     assert float(terms.figures["nll"]) == 0 and torch.isfinite(terms.loss) and float(terms.loss.detach()) > 0
-    both = pairs([4, 2], [3, 1])
-    both.target[1] = PAD
-    assert torch.isfinite(loss(model, both).loss)
+    two_pairs = pairs([4, 2], [3, 1])
+    two_pairs.target[1] = PAD
+    assert torch.isfinite(loss(model, two_pairs).loss)
 
 
 def test_one_update_lowers_the_loss():
@@ -180,8 +180,8 @@ class FakeDev:
 
     def over_batches(self, measure, _pass_by=None):
         data = batch()
-        parts = ([0, 2], [1, 3])
-        return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in parts]
+        batches = ([0, 2], [1, 3])
+        return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in batches]
 
     def bleu(self, search) -> float:
         return sacrebleu.corpus_bleu(self.detokenise(search(batch().source).tokens), [self.references]).score

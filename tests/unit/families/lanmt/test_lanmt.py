@@ -44,10 +44,10 @@ def distributions(model, memory, target):
 
 def length_scores(model, memory, z) -> torch.Tensor:
     """Logits over |y| - |x| of one sentence, by hand."""
-    read = z[0]
+    states = z[0]
     if model.config.length_reads == "states":
-        read = memory.states[0] + read @ model.length.projection.weight.T + model.length.projection.bias
-    return read.mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+        states = memory.states[0] + states @ model.length.projection.weight.T + model.length.projection.bias
+    return states.mean(0) @ model.length.linear.weight.T + model.length.linear.bias
 
 
 def log_joint(model, memory, z, target) -> torch.Tensor:
@@ -56,7 +56,7 @@ def log_joint(model, memory, z, target) -> torch.Tensor:
     hidden, mask = model.hidden(memory, z, torch.tensor([length + 1]))
     assert mask.all() and mask.shape == labels.shape
     scores = (hidden[0] @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
-    words = sum(scores[place, label] for place, label in enumerate(labels[0].tolist()))
+    words = sum(scores[position, label] for position, label in enumerate(labels[0].tolist()))
     classes = length_scores(model, memory, z).log_softmax(-1)
     difference = max(-4, min(4, length - (memory.mask.size(1) - 1)))
     return words + classes[difference + 4]
@@ -83,15 +83,15 @@ def test_delta_is_the_algorithm_with_a_new_length_at_every_step(batch):
     changed = 0
     for seed in (3, 4, 6, 8):
         model = lanmt(seed=seed)
-        together = translate_batch(model, batch.source, "delta", 4, trace=True)
+        of_batch = translate_batch(model, batch.source, "delta", 4, trace=True)
         wider = translate_batch(model, padded(batch).source, "delta", 4)
-        assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-12)
+        assert wider.tokens == of_batch.tokens and wider.scores == pytest.approx(of_batch.scores, abs=1e-12)
         for row in range(4):
             single = one(batch, row).source
             outputs, lengths = naive(model, single, 4)
-            assert [step[row] for step in together.traces] == outputs
-            alone = translate_batch(model, single, "delta", 4)
-            assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+            assert [step[row] for step in of_batch.traces] == outputs
+            of_single = translate_batch(model, single, "delta", 4)
+            assert of_single.scores[0] == pytest.approx(of_batch.scores[row], abs=1e-12)
             changed += len(set(lengths)) > 1
     assert changed, "no sentence gets another length: nothing is tested"
 
@@ -114,14 +114,14 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
         actual = delta_step(model, memory, memory.mask, choice)(z)
         for row in range(4):
             single = one(batch, row).source
-            own = model.encode(single)
-            start = model.prior(own)[0]
-            below = model.length(own, start)[0].softmax(-1).cumsum(-1) < 0.9
+            memory_of_row = model.encode(single)
+            start = model.prior(memory_of_row)[0]
+            below = model.length(memory_of_row, start)[0].softmax(-1).cumsum(-1) < 0.9
             words = single.size(1) - 1
             length = max(1, int(below.sum()) - 4 + words + round(0.5 * words))
-            logits, mask = model.decode(own, start, torch.tensor([length]))
+            logits, mask = model.decode(memory_of_row, start, torch.tensor([length]))
             assert mask.size(1) == length + 1
-            expected = model.posterior(own, model.output(logits.argmax(-1), mask))[0]
+            expected = model.posterior(memory_of_row, model.output(logits.argmax(-1), mask))[0]
             assert torch.allclose(actual[row, : words + 1], expected[0], atol=1e-12)
     longer = translate_batch(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
     assert longer.tokens != translate_batch(model, batch.source, "delta", 2).tokens
@@ -149,10 +149,10 @@ def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, b
 
 
 def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
-    each = torch.cat([divergences(model, one(batch, row)) for row in range(4)]).sort().values
+    by_position = torch.cat([divergences(model, one(batch, row)) for row in range(4)]).sort().values
     # Below some positions and above others: the budget is one for each position.
-    free = each[len(each) // 2].item() + 1e-3
-    assert each[0] < free < each[-1]
+    free = by_position[len(by_position) // 2].item() + 1e-3
+    assert by_position[0] < free < by_position[-1]
     config = ElboConfig(label_smoothing=0.0, kl_budget=free, budget_hold=1.0, budget_until=1.0, length_weight=0.7)
     terms = Elbo(config)(model, batch, context(seed=2))
     keys = sentence_keys(batch, torch.Generator().manual_seed(2))
@@ -166,8 +166,8 @@ def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
         kl = torch.distributions.kl_divergence(posterior, prior).sum(-1)[0]
         joint = log_joint(model, memory, z, pair.target)
         classes = model.length(memory, z)[0].log_softmax(-1)
-        own = classes[max(-4, min(4, pair.target.size(1) - pair.source.size(1) + 1)) + 4]
-        total += -(joint - own) - 0.7 * own + kl.clamp(min=free).sum()
+        class_loss = classes[max(-4, min(4, pair.target.size(1) - pair.source.size(1) + 1)) + 4]
+        total += -(joint - class_loss) - 0.7 * class_loss + kl.clamp(min=free).sum()
         tokens, kl_sum, positions = tokens + pair.target.size(1) + 1, kl_sum + kl.sum(), positions + len(kl)
     assert terms.count == tokens
     assert terms.loss.item() == pytest.approx((total / tokens).item(), rel=1e-9)
@@ -183,9 +183,9 @@ def divergences(model, pair: Batch) -> torch.Tensor:
 def test_the_budget_falls_as_training_goes_on(model, batch):
     schedule = ElboConfig(kl_budget=4.0, budget_hold=0.2, budget_until=0.6, budget_end=0.5)
     for step, free in ((0, 4.0), (19, 4.0), (40, 2.25), (60, 0.5), (99, 0.5)):
-        held = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
+        constant_budget = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
         terms = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
-        expected = Elbo(held)(model, batch, context(seed=2))
+        expected = Elbo(constant_budget)(model, batch, context(seed=2))
         assert terms.loss.item() == pytest.approx(expected.loss.item(), rel=1e-12)
         assert terms.figures["kl_budget"] == pytest.approx(free)
 
@@ -195,8 +195,8 @@ def test_padding_and_company_change_no_loss(model, batch):
     objective = Elbo(ElboConfig())
     terms, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
     assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-12)
-    parts = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
-    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    by_sentence = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
+    joined = sum(x.loss * x.count for x in by_sentence) / sum(x.count for x in by_sentence)
     assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
 
 
@@ -215,12 +215,14 @@ def test_the_bound_is_its_equation(model, batch):
     elbo, kl = evidence_lower_bound(model, memory, batch.target, 3, keys)
     for row in range(4):
         pair = one(batch, row)
-        own = model.encode(pair.source)
-        prior, posterior = distributions(model, own, pair.target)
+        memory_of_row = model.encode(pair.source)
+        prior, posterior = distributions(model, memory_of_row, pair.target)
         expected = torch.distributions.kl_divergence(posterior, prior).sum()
         assert kl[row].item() == pytest.approx(expected.item(), rel=1e-9)
         draws = [normal(keys[row : row + 1], (pair.source.size(1), 3), stream) for stream in range(3)]
-        joint = [log_joint(model, own, posterior.mean + posterior.stddev * noise, pair.target) for noise in draws]
+        joint = [
+            log_joint(model, memory_of_row, posterior.mean + posterior.stddev * noise, pair.target) for noise in draws
+        ]
         assert elbo[row].item() == pytest.approx((sum(joint) / 3 - expected).item(), rel=1e-9)
 
 
@@ -249,19 +251,19 @@ def test_an_empty_output_and_one_beyond_the_positions_have_a_posterior(model):
 def test_a_teacher_gives_encoders_decoders_and_embeddings():
     teacher, model = transformer(seed=1), lanmt(posterior_layers=2)
     tensors = weights_of(teacher)
-    taken = start(model, tensors, "transformer", None)
-    own = dict(model.named_parameters())
-    for name, place in (
+    copied = start(model, tensors, "transformer", None)
+    parameters = dict(model.named_parameters())
+    for name, own_name in (
         ("encoder.layers.1.feed_forward.inner.weight", "latents.target_encoder.layers.1.feed_forward.inner.weight"),
         ("encoder.layers.0.self_attention.output.bias", "encoder.layers.0.self_attention.output.bias"),
         ("decoder.layers.1.cross_attention.query.weight", "decoder.layers.1.cross_attention.query.weight"),
         ("decoder.norm.weight", "latents.source_decoder.norm.weight"),
         ("target_embedding.weight", "target_embedding.weight"),
     ):
-        assert torch.equal(own[place], tensors[name]) and place in taken
-    left = set(own) - set(taken)
+        assert torch.equal(parameters[own_name], tensors[name]) and own_name in copied
+    fresh = set(parameters) - set(copied)
     heads = ("latents.prior_head", "latents.posterior_head", "latents.projection", "length.", "transformation.")
-    assert left and all(name.startswith(heads) for name in left)
+    assert fresh and all(name.startswith(heads) for name in fresh)
     assert start(model, None, None, None) is None
     other = lanmt(seed=9)
     assert set(start(other, weights_of(lanmt(seed=2)), "lanmt", None)) == set(dict(other.named_parameters()))
@@ -313,8 +315,8 @@ class FakeDev:
         return [measure(Batch(self.data.source[[*rows]], self.data.target[[*rows]], rows)) for rows in self.groups]
 
     def bleu(self, search) -> float:
-        found: Hypotheses = search(self.data.source)
-        return self.bleu_of(found.tokens)
+        hypotheses: Hypotheses = search(self.data.source)
+        return self.bleu_of(hypotheses.tokens)
 
     def bleu_of(self, tokens) -> float:
         return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
@@ -345,8 +347,8 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
     assert figures["dev_bleu_carried"] == pytest.approx(bleu(outputs) - figures["dev_bleu"])
     assert all(map(math.isfinite, figures.values()))
     # However dev is cut into batches.
-    again = validate(FakeDev(batch, ((3,), (0, 1, 2))), ElboConfig(dev_samples=2)).figures(model)
-    assert again == pytest.approx(figures, rel=1e-9)
+    in_other_batches = validate(FakeDev(batch, ((3,), (0, 1, 2))), ElboConfig(dev_samples=2)).figures(model)
+    assert in_other_batches == pytest.approx(figures, rel=1e-9)
     assert validate(dev, ElboConfig()).criterion == "dev_elbo"
 
 
@@ -363,14 +365,14 @@ def test_parts_have_the_sizes_that_costs_are_counted_from():
 
     model = lanmt()
     counted = FAMILY.weights(LanmtConfig(**model.config.model_dump()), 11)
-    parts = {
+    modules_by_part = {
         "encoder": [model.encoder],
         "prior": [model.latents.prior_head],
         "posterior": [model.latents.target_encoder, model.latents.source_decoder, model.latents.posterior_head],
         "decoder": [model.decoder, model.latents.projection],
     }
-    for name, modules in parts.items():
-        linear = [x for part in modules for x in part.modules() if isinstance(x, nn.Linear)]
+    for name, modules in modules_by_part.items():
+        linear = [x for module in modules for x in module.modules() if isinstance(x, nn.Linear)]
         assert counted[name] == sum(x.weight.numel() for x in linear), name
     assert counted["output"] == model.target_embedding.weight.numel()
 

@@ -21,11 +21,11 @@ def test_padding_and_company_change_nothing(norm):
         prior, posterior = model.prior(memory, mask), model.posterior(memory, given.target, mask)
         return [*prior, *posterior, model.decode(memory, latents, mask)]
 
-    together = parts(batch, z)
+    of_batch = parts(batch, z)
     wider = parts(padded(batch), torch.nn.functional.pad(z, (0, 0, 0, 3), value=9.0))
     for row, length in enumerate([3, 5, 1]):
         single = parts(one(batch, row), z[row : row + 1, :length])
-        for a, b, c in zip(together, wider, single, strict=True):
+        for a, b, c in zip(of_batch, wider, single, strict=True):
             assert torch.allclose(a[row, :length], c[0], atol=1e-12)
             assert torch.allclose(b[row, :length], c[0], atol=1e-12)
 
@@ -68,20 +68,20 @@ def test_start_from_a_transformer(joint):
     sizes = (11, 11) if joint else (13, 11)
     teacher, model = transformer(*sizes, joint, seed=1), lvm(*sizes, joint, seed=2)
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
-    given = weights_of(teacher)
-    copied = set(start(model, given, "transformer", None))
+    weights = weights_of(teacher)
+    copied = set(start(model, weights, "transformer", None))
     after = weights_of(model)
     for name in after:
-        stack, _, rest = name.partition(".")
+        stack, _, suffix = name.partition(".")
         if stack in ("prior_stack", "posterior_stack", "decoder_stack"):
-            expected = given[f"decoder.{rest}"]
+            expected = weights[f"decoder.{suffix}"]
         elif stack in ("source_embedding", "target_embedding", "encoder", "output_bias"):
-            expected = given[name]
+            expected = weights[name]
         else:
             expected = None
         assert torch.equal(after[name], before[name] if expected is None else expected), name
         assert (name in copied) == (expected is not None), name
-    # What is shared at the start is trained apart.
+    # Weights that start equal are trained separately.
     assert len({t.data_ptr() for t in after.values()}) == len(after)
 
 

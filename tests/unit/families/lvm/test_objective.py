@@ -60,10 +60,10 @@ def test_loss_and_gradients_against_a_naive_computation(batch, smoothing, free, 
     loss, plain, divergence, nll_length = 0.0, 0.0, 0.0, 0.0
     for row, length in enumerate(LENGTHS):
         own_noise = noise[row : row + 1, : length + end]
-        smooth, exact, kl, own = sentence_terms(model, one(batch, row), own_noise, smoothing, end)
+        smooth, exact, kl, row_length_loss = sentence_terms(model, one(batch, row), own_noise, smoothing, end)
         assert len(kl) == length + end
-        loss = loss + smooth + sum(torch.clamp(value, min=free) for value in kl) + weight * own
-        plain, divergence, nll_length = plain + exact, divergence + kl.sum(), nll_length + own
+        loss = loss + smooth + sum(torch.clamp(value, min=free) for value in kl) + weight * row_length_loss
+        plain, divergence, nll_length = plain + exact, divergence + kl.sum(), nll_length + row_length_loss
     assert terms.count == positions
     assert terms.loss.item() == pytest.approx(loss.item() / positions, rel=1e-12)
     figures = terms.figures
@@ -106,8 +106,8 @@ def test_exact_lengths_are_counted(model):
     lengths = model.predict_lengths(model.encode(pairs(sources, [1, 1, 1]).source)).tolist()
     shares = []
     for change in (0, 1):
-        given = pairs(sources, [lengths[0], lengths[1] + 9, lengths[2] + change])
-        shares.append(float(Elbo(ElboConfig())(model, given, context()).figures["length_accuracy"]))
+        data = pairs(sources, [lengths[0], lengths[1] + 9, lengths[2] + change])
+        shares.append(float(Elbo(ElboConfig())(model, data, context()).figures["length_accuracy"]))
     assert shares == pytest.approx([2 / 3, 1 / 3])
 
 
@@ -119,8 +119,8 @@ def test_soft_length_labels_against_an_explicit_formula(model, batch, smoothing)
     expected = 0.0
     for row, length in enumerate(LENGTHS):
         logs = model.length(memory)[row].log_softmax(-1)
-        true = max(-limit, min(limit, length - int(batch.source_mask[row].sum()) + 1))
-        weights = [math.exp(-((d - true) ** 2) / (2 * smoothing**2)) for d in range(-limit, limit + 1)]
+        true_difference = max(-limit, min(limit, length - int(batch.source_mask[row].sum()) + 1))
+        weights = [math.exp(-((d - true_difference) ** 2) / (2 * smoothing**2)) for d in range(-limit, limit + 1)]
         expected -= sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
     assert actual.item() == pytest.approx(expected.item(), rel=1e-6)
     hard, same = length_loss(model.length, memory, batch)
@@ -204,10 +204,10 @@ def test_bound_against_a_naive_computation(batch, samples, end):
     generator = torch.Generator().manual_seed(5)
     noises = [torch.randn(3, 5 + end, 3, generator=generator) for _ in range(samples)]
     for row, length in enumerate(LENGTHS):
-        own = [noise[row : row + 1, : length + end].double() for noise in noises]
-        parts = [sentence_terms(model, one(batch, row), noise, 0.0, end) for noise in own]
-        divergence = parts[0][2].sum().item()
-        likelihood = -sum(part[1].item() for part in parts) / samples
+        row_noises = [noise[row : row + 1, : length + end].double() for noise in noises]
+        terms = [sentence_terms(model, one(batch, row), noise, 0.0, end) for noise in row_noises]
+        divergence = terms[0][2].sum().item()
+        likelihood = -sum(term[1].item() for term in terms) / samples
         assert kl[row].item() == pytest.approx(divergence, rel=1e-12)
         assert bound[row].item() == pytest.approx(likelihood - divergence, rel=1e-12)
     assert not bound.requires_grad

@@ -26,12 +26,12 @@ def batch() -> Batch:
     )
 
 
-def shown(model, batch: Batch, part: float = 0.5, seed: int = 0, **settings):
+def shown(model, batch: Batch, wrong_share: float = 0.5, seed: int = 0, **settings):
     config = NatObjectiveConfig(**{"glance": "glat", "glance_count": "share", **settings})
     memory = model.encode(batch.source)
     slots = training_slots(model, batch)
     keys = sentence_keys(batch, torch.Generator().manual_seed(seed))
-    return shown_symbols(config, model, memory, slots, None, batch.target, keys, part), slots
+    return shown_symbols(config, model, memory, slots, None, batch.target, keys, wrong_share), slots
 
 
 def mistakes(model, batch: Batch, row: int, reference: list[int]) -> int:
@@ -39,8 +39,8 @@ def mistakes(model, batch: Batch, row: int, reference: list[int]) -> int:
     pair = one(batch, row)
     memory = model.encode(pair.source)
     hidden, mask = model.hidden(memory, training_slots(model, pair))
-    best = model.logits(hidden)[mask].argmax(-1).tolist()
-    return sum(a != b for a, b in zip(best, reference, strict=True))
+    best_symbols = model.logits(hidden)[mask].argmax(-1).tolist()
+    return sum(a != b for a, b in zip(best_symbols, reference, strict=True))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -54,9 +54,11 @@ def test_all_that_is_wrong_may_be_shown_and_it_is_the_reference(loss):
         reference = everything[row, :count].tolist()
         words = pairs.target[row][pairs.target[row] != PAD].tolist()
         assert (collapse(reference, model.blank) if loss == "ctc" else reference) == words
-        own = actual[row, :count]
-        assert all(symbol in (NOT_SHOWN, expected) for symbol, expected in zip(own.tolist(), reference, strict=True))
-        assert int((own != NOT_SHOWN).sum()) == mistakes(model, pairs, row, reference)
+        shown_here = actual[row, :count]
+        assert all(
+            symbol in (NOT_SHOWN, expected) for symbol, expected in zip(shown_here.tolist(), reference, strict=True)
+        )
+        assert int((shown_here != NOT_SHOWN).sum()) == mistakes(model, pairs, row, reference)
         assert (actual[row, count:] == NOT_SHOWN).all()
 
 
@@ -102,8 +104,8 @@ def test_a_share_of_nothing_is_the_plain_loss_exactly(loss, count):
         losses.append((terms.loss, gradients(model, terms.loss)))
     assert torch.equal(losses[0][0], losses[1][0])
     for name, gradient in losses[0][1].items():
-        other = losses[1][1][name]
-        assert other is None if gradient is None else torch.equal(gradient, other), name
+        other_gradient = losses[1][1][name]
+        assert other_gradient is None if gradient is None else torch.equal(gradient, other_gradient), name
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -141,26 +143,28 @@ def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
     model, pairs = nat(loss=loss, seed=3), batch()
     everything = shown_symbols_of_all(model, pairs)
     slots = (everything != NOT_SHOWN).sum(1)
-    wrong = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
+    mistakes_by_row = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=0.0)
-    for step, part in ((0, 1.0), (50, 0.5), (100, 0.0)):
+    for step, expected_share in ((0, 1.0), (50, 0.5), (100, 0.0)):
         glanced = float(NatObjective(config)(model, pairs, context(step)).figures["glanced"])
-        assert glanced * int(slots.sum()) == pytest.approx(sum(math.floor(part * count) for count in wrong), abs=1e-4)
-    assert sum(wrong) > 4
+        assert glanced * int(slots.sum()) == pytest.approx(
+            sum(math.floor(expected_share * count) for count in mistakes_by_row), abs=1e-4
+        )
+    assert sum(mistakes_by_row) > 4
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_how_many_are_shown_over_many_draws(loss):
     """Poisson numbers with the mean share x D, and for `random` 0 … N - 1, all as likely."""
     model, pair, many = nat(loss=loss, seed=3), one(batch(), 3), 3000
-    wide = Batch(pair.source.expand(many, -1), pair.target.expand(many, -1), list(range(many)))
+    copies = Batch(pair.source.expand(many, -1), pair.target.expand(many, -1), list(range(many)))
     everything = shown_symbols_of_all(model, Batch(pair.source, pair.target, [0]))[0].tolist()
-    wrong = mistakes(model, pair, 0, everything)
-    counts = (shown(model, wide, 0.3, glance_count="poisson")[0] != NOT_SHOWN).sum(1).double()
-    mean = 0.3 * wrong
+    mistaken = mistakes(model, pair, 0, everything)
+    counts = (shown(model, copies, 0.3, glance_count="poisson")[0] != NOT_SHOWN).sum(1).double()
+    mean = 0.3 * mistaken
     # At most all slots are shown, which cuts off next to nothing of the mean.
-    assert wrong > 3 and abs(float(counts.mean()) - mean) < 5 * math.sqrt(mean / many) and counts.max() > mean + 2
-    counts = (shown(model, wide, 0.3, glance="random")[0] != NOT_SHOWN).sum(1)
+    assert mistaken > 3 and abs(float(counts.mean()) - mean) < 5 * math.sqrt(mean / many) and counts.max() > mean + 2
+    counts = (shown(model, copies, 0.3, glance="random")[0] != NOT_SHOWN).sum(1)
     size = len(everything)
     shares = torch.bincount(counts, minlength=size).double() / many
     assert len(shares) == size and (shares - 1 / size).abs().max() < 5 * math.sqrt(1 / size / many)
@@ -186,32 +190,34 @@ def test_what_is_wrong_is_told_at_the_latents_of_the_update():
 @torch.no_grad()
 def test_a_shown_slot_begins_with_the_embedding_of_its_symbol():
     model, pairs = nat(seed=3), batch()
-    seen = []
-    model.decoder.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+    decoder_inputs = []
+    model.decoder.register_forward_pre_hook(lambda _module, arguments: decoder_inputs.append(arguments[0]))
     memory = model.encode(pairs.source)
     slots = model.slots(memory)
     everything = shown_symbols_of_all(model, pairs)
-    some = everything.where(torch.arange(everything.size(1)) % 2 == 0, NOT_SHOWN)
-    for symbols in (None, some):
+    even_symbols = everything.where(torch.arange(everything.size(1)) % 2 == 0, NOT_SHOWN)
+    for symbols in (None, even_symbols):
         model.hidden(memory, slots, shown=symbols)
-    plain, actual = seen[-2:]
-    expected = model.target_embedding(some.clamp(min=0))
-    assert torch.allclose(actual, torch.where((some == NOT_SHOWN)[..., None], plain, expected), rtol=0, atol=1e-12)
-    assert (some != NOT_SHOWN).any() and (actual - plain).abs().max() > 0.1
+    plain, actual = decoder_inputs[-2:]
+    expected = model.target_embedding(even_symbols.clamp(min=0))
+    assert torch.allclose(
+        actual, torch.where((even_symbols == NOT_SHOWN)[..., None], plain, expected), rtol=0, atol=1e-12
+    )
+    assert (even_symbols != NOT_SHOWN).any() and (actual - plain).abs().max() > 0.1
 
 
 def test_poisson_numbers_invert_the_distribution():
     means = torch.tensor([0.0, 0.3, 2.0, 7.5], dtype=torch.float64).repeat_interleave(99)
-    drawn = (torch.arange(99, dtype=torch.float64) + 0.5).repeat(4) / 99
-    actual = poisson(means, drawn, 40)
-    for mean, u, count in zip(means.tolist(), drawn.tolist(), actual.tolist(), strict=True):
+    numbers = (torch.arange(99, dtype=torch.float64) + 0.5).repeat(4) / 99
+    actual = poisson(means, numbers, 40)
+    for mean, u, count in zip(means.tolist(), numbers.tolist(), actual.tolist(), strict=True):
         below = 0.0
         for expected in range(41):
             below += math.exp(-mean) * mean**expected / math.factorial(expected)
             if u <= below:
                 break
         assert count == expected, (mean, u)
-    assert poisson(means, drawn, 3).max() == 3
+    assert poisson(means, numbers, 3).max() == 3
 
 
 def test_every_slot_is_as_likely_to_be_shown():
@@ -232,13 +238,13 @@ def test_numbers_of_a_sentence_are_uniform_and_normal():
     # Standard error of a share of 0.05 of 100,000: 0.0007.
     assert (counts - 0.05).abs().max() < 0.004
     # Neighbouring positions, sentences and streams have nothing to do with each other.
-    other = uniform(keys, (50,), 1)
-    for one_, another in ((numbers[:, 1:], numbers[:, :-1]), (numbers[1:], numbers[:-1]), (numbers, other)):
-        together = torch.corrcoef(torch.stack([one_.flatten(), another.flatten()]))[0, 1]
-        assert abs(float(together)) < 0.015
-    drawn = normal(keys, (25, 2))
-    assert abs(float(drawn.mean())) < 0.015 and abs(float(drawn.std()) - 1) < 0.01
-    assert torch.equal(drawn[:, :10], normal(keys, (10, 2)))
+    other_stream = uniform(keys, (50,), 1)
+    for one_, another in ((numbers[:, 1:], numbers[:, :-1]), (numbers[1:], numbers[:-1]), (numbers, other_stream)):
+        correlation = torch.corrcoef(torch.stack([one_.flatten(), another.flatten()]))[0, 1]
+        assert abs(float(correlation)) < 0.015
+    normals = normal(keys, (25, 2))
+    assert abs(float(normals.mean())) < 0.015 and abs(float(normals.std()) - 1) < 0.01
+    assert torch.equal(normals[:, :10], normal(keys, (10, 2)))
 
 
 def test_splitmix_is_the_published_one():

@@ -41,8 +41,8 @@ def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attend
     actual, mask = model.hidden(memory, z=z)
     states = memory.states + z @ model.latents.projection.weight.T + model.latents.projection.bias
     moved = Memory(states, memory.mask, memory.bias)
-    place, slots = torch.arange(mask.size(1)), model.slots(memory)
-    inputs = model.copied(moved, slots, place) + model.source_embedding.positions[: mask.size(1)]
+    indices, slots = torch.arange(mask.size(1)), model.slots(memory)
+    inputs = model.copied(moved, slots, indices) + model.source_embedding.positions[: mask.size(1)]
     expected = model.decoder(inputs, attention_bias(mask), moved)
     assert torch.allclose(actual[mask], expected[mask], rtol=0, atol=1e-10)
     elsewhere = model.decoder(inputs, attention_bias(mask), memory)
@@ -123,14 +123,14 @@ def test_the_budget_is_held_and_falls_to_nothing():
 def test_the_posterior_shares_embeddings_alone():
     model, pairs = nat(latent="vae"), batch()
     mean, _ = model.posterior(model.encode(pairs.source), pairs.target)
-    used = torch.autograd.grad(mean.sum(), list(model.parameters()), allow_unused=True)
-    names = [name for (name, _), gradient in zip(model.named_parameters(), used, strict=True) if gradient is not None]
+    grads = torch.autograd.grad(mean.sum(), list(model.parameters()), allow_unused=True)
+    names = [name for (name, _), gradient in zip(model.named_parameters(), grads, strict=True) if gradient is not None]
     assert all(name.startswith(("latents.", "source_embedding", "target_embedding")) for name in names)
     assert not any("prior" in name for name in names) and any("target_encoder" in name for name in names)
     # It reads both sides.
-    other = pairs.target.clone()
-    other[0, 0] = 3 + (other[0, 0] - 2) % 7
-    moved, _ = model.posterior(model.encode(pairs.source), other)
+    changed_target = pairs.target.clone()
+    changed_target[0, 0] = 3 + (changed_target[0, 0] - 2) % 7
+    moved, _ = model.posterior(model.encode(pairs.source), changed_target)
     assert not torch.allclose(moved[0], mean[0], atol=1e-6) and torch.allclose(moved[1:], mean[1:], atol=1e-12)
 
 

@@ -34,6 +34,6 @@ def test_only_these_are_counted():
     rows = [generator.integers(4, 12, 6).tolist() for _ in range(20)]
     model = NgramLanguageModel(NgramConfig(order=2, max_sentences=8), 12, 12, True)
     fit(model, Corpus(rows), Corpus(rows[:3]), SimpleNamespace(target_size=12), None)
-    kept = [rows[i] for i in evenly(20, 8)]
-    expected = estimate(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), 12, 2)
+    counted_rows = [rows[i] for i in evenly(20, 8)]
+    expected = estimate(np.concatenate(counted_rows), np.cumsum([0, *map(len, counted_rows)]), 12, 2)
     assert model.scorer.log_probability(rows[0]) == pytest.approx(expected.log_probability(rows[0]), abs=1e-6)

@@ -26,10 +26,10 @@ def cell_step(weights: list[Tensor], x: Tensor, hidden: Tensor, cell: Tensor) ->
 
 def encoded(model, source: list[int]) -> tuple[list[Tensor], Tensor, Tensor]:
     """States of a sentence's positions, and the last layer's last hidden state and cell of both directions."""
-    own, lstm = model.source_embedding, model.encoder.lstm
-    xs = [own.weight[word] * own.weight.size(1) ** 0.5 for word in source]
+    embedding, lstm = model.source_embedding, model.encoder.lstm
+    xs = [embedding.weight[word] * embedding.weight.size(1) ** 0.5 for word in source]
     for layer in range(model.config.encoder_layers):
-        directions, ends = [], []
+        directions, final_states = [], []
         for weights, order in zip(lstm.all_weights[2 * layer : 2 * layer + 2], (xs, xs[::-1]), strict=True):
             hidden, cell = torch.zeros(2, model.config.encoder_dim, dtype=torch.float64)
             states = []
@@ -37,28 +37,28 @@ def encoded(model, source: list[int]) -> tuple[list[Tensor], Tensor, Tensor]:
                 hidden, cell = cell_step(weights, x, hidden, cell)
                 states.append(hidden)
             directions.append(states)
-            ends.append((hidden, cell))
+            final_states.append((hidden, cell))
         xs = [torch.cat(pair) for pair in zip(directions[0], directions[1][::-1], strict=True)]
-    hidden, cell = (torch.cat(pair) for pair in zip(*ends, strict=True))
+    hidden, cell = (torch.cat(pair) for pair in zip(*final_states, strict=True))
     return xs, hidden, cell
 
 
 def by_hand(model, source: list[int], target: list[int]) -> Tensor:
     """log p(. | y_<t, x) of one sentence, (T+1, V), word by word and position by position."""
     states, hidden_end, cell_end = encoded(model, source)
-    layers, own = model.config.decoder_layers, model.target_embedding
+    layers, embedding = model.config.decoder_layers, model.target_embedding
     hidden = list((model.first_hidden.weight @ hidden_end + model.first_hidden.bias).chunk(layers))
     cell = list((model.first_cell.weight @ cell_end + model.first_cell.bias).chunk(layers))
     log_probabilities = []
     for word in [BOS, *target]:
-        x = own.weight[word] * own.weight.size(1) ** 0.5
+        x = embedding.weight[word] * embedding.weight.size(1) ** 0.5
         for layer in range(layers):
             hidden[layer], cell[layer] = cell_step(model.decoder.all_weights[layer], x, hidden[layer], cell[layer])
             x = hidden[layer]
         scores = torch.stack([x @ model.key.weight @ state for state in states])
         context = sum(share * state for share, state in zip(scores.softmax(0), states, strict=True))
         vector = (model.attentional.weight @ torch.cat([context, x]) + model.attentional.bias).tanh()
-        log_probabilities.append((own.weight @ vector + model.output_bias).log_softmax(0))
+        log_probabilities.append((embedding.weight @ vector + model.output_bias).log_softmax(0))
     return torch.stack(log_probabilities)
 
 
@@ -73,11 +73,11 @@ def test_the_model_computes_its_equations(shape, joint):
         for row in range(3):
             single = one(batch, row)
             source, target = single.source[0].tolist(), single.target[0].tolist()
-            expected, ends = by_hand(model, source, target), [*target, EOS]
-            assert torch.allclose(logits[row, : len(ends)].log_softmax(-1), expected, rtol=0, atol=1e-12)
-            picked = expected[torch.arange(len(ends)), torch.tensor(ends)]
-            assert torch.allclose(chosen[row, : len(ends)], picked, rtol=0, atol=1e-12)
-            assert (chosen[row, len(ends) :] == 0).all()
+            expected, labels = by_hand(model, source, target), [*target, EOS]
+            assert torch.allclose(logits[row, : len(labels)].log_softmax(-1), expected, rtol=0, atol=1e-12)
+            picked = expected[torch.arange(len(labels)), torch.tensor(labels)]
+            assert torch.allclose(chosen[row, : len(labels)], picked, rtol=0, atol=1e-12)
+            assert (chosen[row, len(labels) :] == 0).all()
 
 
 def uncached(model, source: Tensor, prefix: list[int]) -> Tensor:
@@ -92,17 +92,17 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, t
     model = seq2seq(**shape).to(dtype)
     batch = pairs([4, 1, 6], [40, 35, 38])
     with torch.no_grad():
-        whole = model.log_probabilities(batch.source, batch.target)
+        whole_pass = model.log_probabilities(batch.source, batch.target)
         decoder = model.start(model.encode(batch.source))
-        read = torch.full((3,), BOS)
+        tokens = torch.full((3,), BOS)
         labels = nn.functional.pad(batch.target, (0, 1), value=PAD)
         for position in range(41):
             expected = labels[:, position].clone()
             expected[position == batch.target_lengths] = EOS
-            log_probabilities = decoder.step(read).log_softmax(-1).gather(1, expected[:, None])[:, 0]
+            log_probabilities = decoder.step(tokens).log_softmax(-1).gather(1, expected[:, None])[:, 0]
             real = position <= batch.target_lengths
-            assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
-            read = labels[:, position]
+            assert torch.allclose(log_probabilities[real], whole_pass[real, position], rtol=0, atol=tolerance)
+            tokens = labels[:, position]
 
 
 @torch.no_grad()
@@ -138,7 +138,7 @@ def test_kept_and_reordered_rows_continue_their_own_prefixes():
 
 
 def test_states_end_where_sentences_do():
-    """What a layer in both directions gives of a sentence depends neither on padding nor on company."""
+    """States of a layer in both directions depend neither on padding nor on other sentences."""
     torch.manual_seed(0)
     lstm, x = BidirectionalLSTM(5, 4, 2, 0.0).double(), torch.randn(3, 6, 5, dtype=torch.float64)
     lengths = torch.tensor([2, 5, 1])
@@ -159,8 +159,8 @@ def test_training_loss_is_a_mean_that_parts_join_to():
     terms = objective(model, batch, context())
     assert terms.count == 12
     assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
-    parts = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    by_sentence = [objective(model, one(batch, row), context()) for row in range(3)]
+    joined = sum(x.loss * x.count for x in by_sentence) / sum(x.count for x in by_sentence)
     assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
 
 
@@ -210,8 +210,8 @@ def test_declared_weights_are_those_of_the_matrix_products(shape):
     declared = families()["seq2seq"].weights(model.config, 11)
     matrices = {name: p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "first" not in name}
     assert sum(declared.values()) == sum(matrices.values())
-    parts = {
+    counts = {
         "encoder": sum(n for name, n in matrices.items() if name.startswith(("encoder", "key"))),
         "decoder": sum(n for name, n in matrices.items() if name.startswith(("decoder", "attentional"))),
     }
-    assert {part: declared[part] for part in parts} == parts
+    assert {name: declared[name] for name in counts} == counts

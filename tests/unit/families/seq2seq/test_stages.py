@@ -52,8 +52,8 @@ def test_a_killed_training_resumes_bit_for_bit(weights, training_words, run_stag
     monkeypatch.undo()
     torch.manual_seed(99)
     run_stage("train", words)
-    made, straight = load_tensors(tmp_path / "model.safetensors"), load_tensors(weights)
-    assert made.keys() == straight.keys() and all(made[name].equal(straight[name]) for name in made)
+    resumed, straight = load_tensors(tmp_path / "model.safetensors"), load_tensors(weights)
+    assert resumed.keys() == straight.keys() and all(resumed[name].equal(straight[name]) for name in resumed)
 
 
 @pytest.mark.parametrize("settings", [{"search": "greedy"}, {"search": "beam", "beam": 3, "length_penalty": 0.6}])

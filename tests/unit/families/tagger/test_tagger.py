@@ -47,9 +47,9 @@ def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(
     words = sum(LENGTHS[1])
     assert terms.count == words and float(terms.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
     assert float(terms.loss.detach()) == pytest.approx(float(expected.detach()) / words, rel=1e-12)
-    own, other = gradients(model, terms.loss), gradients(model, expected / words)
-    for name, gradient in own.items():
-        assert torch.allclose(gradient, other[name], rtol=1e-9, atol=1e-12), name
+    actual_gradients, expected_gradients = gradients(model, terms.loss), gradients(model, expected / words)
+    for name, gradient in actual_gradients.items():
+        assert torch.allclose(gradient, expected_gradients[name], rtol=1e-9, atol=1e-12), name
 
 
 def test_padding_changes_no_loss():

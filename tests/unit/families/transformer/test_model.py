@@ -11,9 +11,9 @@ from workflow_src.types import BOS, EOS, PAD
 KINDS = [(norm, joint) for norm in ("pre", "post") for joint in (False, True)]
 
 
-def make(norm, joint, **more):
+def make(norm, joint, **settings):
     sizes = (11, 11) if joint else (13, 11)
-    return transformer(*sizes, joint, norm=norm, **more), sizes
+    return transformer(*sizes, joint, norm=norm, **settings), sizes
 
 
 def uncached(model, source, prefix):
@@ -28,35 +28,35 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(norm, joint, dt
     model, sizes = make(norm, joint)
     model = model.to(dtype)
     batch = pairs([4, 1, 6], [40, 35, 38], sizes)
-    whole = model.log_probabilities(batch.source, batch.target)
+    whole_pass = model.log_probabilities(batch.source, batch.target)
     with torch.no_grad():
         decoder = model.start(model.encode(batch.source))
-        read = torch.full((3,), BOS)
+        tokens = torch.full((3,), BOS)
         labels = torch.nn.functional.pad(batch.target, (0, 1), value=PAD)
         for position in range(41):
             expected = labels[:, position].clone()
             expected[position == batch.target_lengths] = EOS
-            scores = decoder.step(read).log_softmax(-1)
+            scores = decoder.step(tokens).log_softmax(-1)
             log_probabilities = scores.gather(1, expected[:, None])[:, 0]
             real = position <= batch.target_lengths
-            assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
-            assert (whole[~real, position] == 0).all()
-            read = labels[:, position]
+            assert torch.allclose(log_probabilities[real], whole_pass[real, position], rtol=0, atol=tolerance)
+            assert (whole_pass[~real, position] == 0).all()
+            tokens = labels[:, position]
 
 
 @pytest.mark.parametrize("norm, joint", KINDS)
 def test_padding_and_company_change_nothing(norm, joint):
     model, sizes = make(norm, joint)
     batch = pairs([4, 1, 6], [3, 5, 1], sizes)
-    together = model.log_probabilities(batch.source, batch.target)
-    more = padded(batch)
-    assert torch.allclose(model.log_probabilities(more.source, more.target)[:, :6], together, atol=1e-12)
+    of_batch = model.log_probabilities(batch.source, batch.target)
+    longer = padded(batch)
+    assert torch.allclose(model.log_probabilities(longer.source, longer.target)[:, :6], of_batch, atol=1e-12)
     for row in range(3):
         single = one(batch, row)
         length = single.target.size(1) + 1
         log_probabilities = model.log_probabilities(single.source, single.target)[0]
-        assert torch.allclose(log_probabilities, together[row, :length], atol=1e-12)
-        assert (together[row, length:] == 0).all()
+        assert torch.allclose(log_probabilities, of_batch[row, :length], atol=1e-12)
+        assert (of_batch[row, length:] == 0).all()
 
 
 def test_no_position_sees_a_later_one():

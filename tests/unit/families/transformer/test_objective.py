@@ -51,6 +51,6 @@ def test_padding_changes_nothing_and_parts_join_by_their_counts():
     objective = CrossEntropy(CrossEntropyConfig())
     terms = objective(model, batch, context())
     assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
-    parts = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(part.loss * part.count for part in parts) / sum(part.count for part in parts)
+    by_sentence = [objective(model, one(batch, row), context()) for row in range(3)]
+    joined = sum(x.loss * x.count for x in by_sentence) / sum(x.count for x in by_sentence)
     assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
