@@ -21,9 +21,9 @@ PLANTED = (
 def planted(lines: list[str], count: int, seed: int = 1) -> list[tuple[str, list[str]]]:
     """`count` lines without spans, each with one to three distinct spans between its words."""
     draw, placeholders = random.Random(seed), Placeholders()
-    plain = [line for line in lines if 3 <= len(line.split()) <= 20 and not placeholders.spans(line)]
+    candidates = [line for line in lines if 3 <= len(line.split()) <= 20 and not placeholders.spans(line)]
     pairs = []
-    for line in draw.sample(plain, count):
+    for line in draw.sample(candidates, count):
         words, spans = line.split(), draw.sample(PLANTED, draw.randrange(1, 4))
         for span in spans:
             words.insert(draw.randrange(len(words) + 1), span)

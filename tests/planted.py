@@ -89,18 +89,18 @@ def address(pair: Pair, draw: random.Random) -> Pair:
 def garbled(pair: Pair, draw: random.Random) -> Pair:
     """UTF-8 that was read as Windows-1252, on a side that shows it, or else entities."""
     try:
-        wrong = pair[0].encode().decode("cp1252")
+        misread = pair[0].encode().decode("cp1252")
     except UnicodeDecodeError:
-        wrong = pair[0]
-    if wrong != pair[0] and draw.random() < 0.7:
-        return wrong, pair[1]
+        misread = pair[0]
+    if misread != pair[0] and draw.random() < 0.7:
+        return misread, pair[1]
     return html.escape(f'{pair[0][:-1]} & "so"{pair[0][-1]}'), html.escape(f'{pair[1][:-1]} & "so"{pair[1][-1]}')
 
 
 def invisible(pair: Pair, draw: random.Random) -> Pair:
     """Characters of no width inside of words, and a control character in place of a space."""
-    place = draw.randrange(1, len(pair[0]))
-    return pair[0][:place] + "\u200b" + pair[0][place:], pair[1].replace(" ", "\x07", 1)
+    index = draw.randrange(1, len(pair[0]))
+    return pair[0][:index] + "\u200b" + pair[0][index:], pair[1].replace(" ", "\x07", 1)
 
 
 def capitals(pair: Pair, _draw: random.Random) -> Pair:
@@ -108,7 +108,7 @@ def capitals(pair: Pair, _draw: random.Random) -> Pair:
 
 
 def repeated(pair: Pair, _draw: random.Random) -> Pair:
-    """The pair once more, written otherwise; it stands right behind the other."""
+    """The pair once more with other case and punctuation, right behind the first."""
     return pair[0].rstrip(".?!").lower(), pair[1].rstrip(".?!") + " !"
 
 
@@ -116,7 +116,7 @@ def misaligned(_pair: Pair, _draw: random.Random) -> Pair:
     raise NotImplementedError("it takes the target of another pair: see `plant`")
 
 
-# The faults that some filter is there for, by the filter's name; what no filter finds, beside them.
+# Faults by the name of the filter that finds them; UNSEEN has those that no filter finds.
 FAULTS: dict[str, Fault] = {
     "length": long,
     "ratio": cut,
@@ -141,20 +141,20 @@ def plant(pairs: list[Pair], kinds: list[str], share: float, seed: int) -> tuple
     A repetition replaces the pair behind the one that it repeats.
     """
     draw = random.Random(seed)
-    places = draw.sample(range(1, len(pairs)), round(share * len(pairs)))
+    rows = draw.sample(range(1, len(pairs)), round(share * len(pairs)))
     result, faults = list(pairs), [None] * len(pairs)
-    for turn, place in enumerate(places):
-        faults[place] = kinds[turn % len(kinds)]
-    for place in sorted(places):
-        kind = faults[place]
+    for turn, row in enumerate(rows):
+        faults[row] = kinds[turn % len(kinds)]
+    for row in sorted(rows):
+        kind = faults[row]
         if kind == "misaligned":
-            result[place] = pairs[place][0], pairs[draw.randrange(len(pairs))][1]
+            result[row] = pairs[row][0], pairs[draw.randrange(len(pairs))][1]
         else:
-            before = pairs[place - 1] if kind == "repeated" else pairs[place]
-            if kind == "repeated" and faults[place - 1] is not None:
-                # Of a pair that is not there as it was: twice in a row.
-                result[place - 1], faults[place - 1] = pairs[place - 1], None
-            result[place] = FAULTS[kind](before, draw)
+            original = pairs[row - 1] if kind == "repeated" else pairs[row]
+            if kind == "repeated" and faults[row - 1] is not None:
+                # The repeated pair must be there unchanged: its own fault is removed.
+                result[row - 1], faults[row - 1] = pairs[row - 1], None
+            result[row] = FAULTS[kind](original, draw)
     return result, faults
 
 
@@ -168,12 +168,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    sides = [
+    texts = [
         (arguments.corpus / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in arguments.languages
     ]
-    pairs, faults = plant(list(zip(*sides, strict=True)), arguments.kinds, arguments.share, arguments.seed)
-    for code, side in zip(arguments.languages, zip(*pairs, strict=True), strict=True):
-        (arguments.output / f"train.{code}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    pairs, faults = plant(list(zip(*texts, strict=True)), arguments.kinds, arguments.share, arguments.seed)
+    for code, lines in zip(arguments.languages, zip(*pairs, strict=True), strict=True):
+        (arguments.output / f"train.{code}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         for split in ("dev", "test"):
             shutil.copyfile(arguments.corpus / f"{split}.{code}", arguments.output / f"{split}.{code}")
     print(f"{len(pairs):,} pairs:", ", ".join(f"{count:,} {kind}" for kind, count in Counter(faults).items()))

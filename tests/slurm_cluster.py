@@ -82,7 +82,7 @@ PartitionName=low Nodes={nodes} MaxTime=1-00:00:00 DefaultTime=01:00:00 Priority
 """
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Why no cluster can be started here; None when one can."""
     if os.geteuid() != 0:
         return "needs root"
@@ -121,8 +121,8 @@ class Cluster:
         port, *ports = _free_ports(1 + len(NODES))
         text = CONFIGURATION.format(port=port, folder=self.folder, kill_wait=kill_wait, nodes=",".join(NODES))
         gres = f" Gres=gpu:{gpus}" if gpus else ""
-        for node, own in zip(NODES, ports, strict=True):
-            text += f"NodeName={node} NodeAddr=127.0.0.1 Port={own} CPUs={cpus} RealMemory={memory}{gres}\n"
+        for node, node_port in zip(NODES, ports, strict=True):
+            text += f"NodeName={node} NodeAddr=127.0.0.1 Port={node_port} CPUs={cpus} RealMemory={memory}{gres}\n"
         (self.folder / "slurm.conf").write_text(text)
         # Daemons listen on 127.0.0.1, which is what their host names mean to them.
         daemons = self.folder / "daemons"
@@ -132,8 +132,8 @@ class Cluster:
         if gpus:
             for index in range(gpus):
                 (self.folder / f"gpu{index}").touch()
-            for place in (self.folder, daemons):
-                (place / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{gpus - 1}]\n")
+            for target in (self.folder, daemons):
+                (target / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{gpus - 1}]\n")
         names = " ".join(["controller", *NODES])
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost {names}\n" + Path("/etc/hosts").read_text())
         key = self.folder / "munge/key"
@@ -199,10 +199,10 @@ class Cluster:
 
     def wait(self, condition, seconds: float, complaint: str) -> None:
         """Until `condition()`; RuntimeError with the daemons' last words when a daemon dies or time is over."""
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while not condition():
             dead = [name for name, daemon in self.daemons.items() if daemon.poll() is not None]
-            if dead or time.monotonic() > end:
+            if dead or time.monotonic() > deadline:
                 logs = [f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.folder.glob("log/*"))]
                 raise RuntimeError("\n".join([f"{complaint} after {seconds} s; ended: {dead or 'none'}", *logs]))
             time.sleep(0.2)
@@ -220,7 +220,7 @@ class Cluster:
         lines = self.run(
             "squeue", "--states=all", "-h", "-S", "i", "-O", "JobID:|,State:|,Comment:|,NodeList:|,RestartCnt:|"
         )
-        rows = [[part.strip() for part in line.split("|")[:5]] for line in lines.split("\n") if line]
+        rows = [[field.strip() for field in line.split("|")[:5]] for line in lines.split("\n") if line]
         return [
             Job(number, state, comment, node, int(restarts or 0)) for number, state, comment, node, restarts in rows
         ]
@@ -234,17 +234,17 @@ def _free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nothing listens on."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for bound in sockets:
+            bound.close()
 
 
 if __name__ == "__main__":
     # By hand: `python tests/slurm_cluster.py`, then what it prints in another terminal; Ctrl-C ends the cluster.
-    if reason := missing():
+    if reason := unavailable_reason():
         sys.exit(f"no cluster here: {reason}")
     with Cluster() as cluster:
         print(f"export SLURM_CONF={cluster.environment['SLURM_CONF']}", flush=True)

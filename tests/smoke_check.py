@@ -1,4 +1,4 @@
-"""What is wrong with the files that a finished experiment left."""
+"""Checks of the files that a finished experiment has left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflow_src.records.atomic import load_tensors
 
 
 def problems(experiment: str, folder: Path) -> list[str]:
-    """What is wrong with the outputs of `experiment` in the working directory `folder`, one sentence each."""
+    """Faults of the outputs of `experiment` in the working directory `folder`, a sentence each."""
     return problems_of(Plan(load_experiment(experiment)), folder)
 
 
@@ -36,127 +36,129 @@ def _lines(path: Path) -> list[str]:
 
 
 def _corpus(plan: Plan, folder: Path) -> list[str]:
-    wrong = []
+    faults = []
     for split in ("train", *plan.loaded.held_out):
         source, target = (_lines(folder / plan.corpus(split, side)) for side in ("source", "target"))
         if not source or len(source) != len(target):
-            wrong.append(f"corpus {split} has {len(source)} source and {len(target)} target lines")
+            faults.append(f"corpus {split} has {len(source)} source and {len(target)} target lines")
     for teacher, split in plan.distilled:
         source = _lines(folder / plan.corpus(split, "source"))
         distilled = _lines(folder / plan.distilled_text(teacher, split))
         scores = _lines(folder / plan.distilled_scores(teacher, split))
         if not len(distilled) == len(scores) == len(source):
-            wrong.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(source)}")
+            faults.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(source)}")
         if not all(math.isfinite(float(score)) for score in scores):
-            wrong.append(f"{teacher} gave scores that are no numbers")
-    return wrong
+            faults.append(f"{teacher} gave scores that are no numbers")
+    return faults
 
 
 def _systems(plan: Plan, folder: Path) -> list[str]:
-    wrong = []
+    faults = []
     trained = {name: system for name, system in plan.loaded.systems.items() if not system.family.imported}
     for name, system in trained.items():
         for seed in plan.config.seeds:
-            place = folder / plan.system_folder(name, seed)
-            tensors = load_tensors(place / "model.safetensors")
+            system_folder = folder / plan.system_folder(name, seed)
+            tensors = load_tensors(system_folder / "model.safetensors")
             if not tensors or not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-                wrong.append(f"weights of {name} are empty or not finite")
-            history = [json.loads(line) for line in _lines(place / "training.jsonl")]
+                faults.append(f"weights of {name} are empty or not finite")
+            history = [json.loads(line) for line in _lines(system_folder / "training.jsonl")]
             if not history:
-                wrong.append(f"{name} has no training history")
+                faults.append(f"{name} has no training history")
             if history and history[-1].get("step", system.training.max_steps) != system.training.max_steps:
-                wrong.append(f"{name} stopped at step {history[-1]['step']} of {system.training.max_steps}")
-            # What continues a trained system is measured before its first update too.
+                faults.append(f"{name} stopped at step {history[-1]['step']} of {system.training.max_steps}")
+            # A system that continues a trained one is measured before its first update too.
             begins = system.family.continues is not None or system.family.fit is not None
             if history and (history[0].get("step") == 0) != begins:
-                wrong.append(f"the first validation of {name} is of update {history[0].get('step')}")
-            if not json.loads((place / "config.json").read_text()):
-                wrong.append(f"config.json of {name} is empty")
-    return wrong
+                faults.append(f"the first validation of {name} is of update {history[0].get('step')}")
+            if not json.loads((system_folder / "config.json").read_text()):
+                faults.append(f"config.json of {name} is empty")
+    return faults
 
 
 def _translations(plan: Plan, folder: Path) -> list[str]:
-    wrong = []
+    faults = []
     for decode, seed, split in plan.rows:
         expected = len(_lines(folder / plan.corpus(split, "source")))
         text = _lines(folder / plan.translation(decode, seed, split))
         details = [json.loads(line) for line in _lines(folder / plan.translation_details(decode, seed, split))]
         if not len(text) == len(details) == expected:
-            wrong.append(f"{decode.system} {decode.name}: {len(text)} lines, {len(details)} details, {expected} wanted")
+            faults.append(
+                f"{decode.system} {decode.name}: {len(text)} lines, {len(details)} details, {expected} wanted"
+            )
         quality = json.loads((folder / plan.quality(decode, seed, split)).read_text())
         if not quality:
-            wrong.append(f"{decode.system} {decode.name}: no quality")
-    return wrong
+            faults.append(f"{decode.system} {decode.name}: no quality")
+    return faults
 
 
 def _analyses(plan: Plan, folder: Path) -> list[str]:
-    wrong = []
+    faults = []
     page = (folder / plan.report / "index.html").read_text(encoding="utf-8")
     for name, analysis in plan.analyses.items():
         if not analysis.enabled:
             continue
         content = json.loads((folder / analysis.path).read_text())
         if content["analysis"] != analysis.name:
-            wrong.append(f"{analysis.path} is of {content['analysis']}")
+            faults.append(f"{analysis.path} is of {content['analysis']}")
         for curve in content.get("curves", []):
             figures = [value for point in curve["points"] for value in point.values() if value is not None]
             if not all(math.isfinite(value) for value in figures):
-                wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
+                faults.append(f"{name} of {curve['search']} has figures that are no numbers")
         if name == "energies":
-            wrong += _energies(json.loads(analysis.settings), RowEnergies.model_validate(content))
+            faults += _energies(json.loads(analysis.settings), RowEnergies.model_validate(content))
         if name == "latent_space" and not content["panels"]:
-            wrong.append("the latent space has no panels")
+            faults.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
-        wrong.append("index.html has no analyses")
-    return wrong
+        faults.append("index.html has no analyses")
+    return faults
 
 
 def _energies(settings: dict, energies: RowEnergies) -> list[str]:
-    """What is wrong with energies: every row is under every scorer, and searches at the references' lengths."""
-    wrong, scorers = [], settings["scorer"]
+    """Faults of energies: every row has them under every scorer, and searches at the references' lengths."""
+    faults, scorers = [], settings["scorer"]
     at_reference_lengths = energies.at_reference_lengths
     if len(at_reference_lengths) != len(settings.get("searches", ())):
-        wrong.append(f"energies are of {len(at_reference_lengths)} searches at the references' lengths")
+        faults.append(f"energies are of {len(at_reference_lengths)} searches at the references' lengths")
     for row in [energies.reference, *energies.rows, *at_reference_lengths]:
         under = energies.by_scorer(row)
         if list(under) != ([scorers] if isinstance(scorers, str) else scorers):
-            wrong.append(f"energies are under {', '.join(under)}")
-        if not all(one.per_sentence is None or math.isfinite(one.per_sentence) for one in under.values()):
-            wrong.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
+            faults.append(f"energies are under {', '.join(under)}")
+        if not all(energy.per_sentence is None or math.isfinite(energy.per_sentence) for energy in under.values()):
+            faults.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
     if not all(0 <= value <= 100 for row in at_reference_lengths for value in row.bleu.values()):
-        wrong.append("BLEU at the references' lengths is out of range")
-    return wrong
+        faults.append("BLEU at the references' lengths is out of range")
+    return faults
 
 
 def _report(plan: Plan, folder: Path) -> list[str]:
-    wrong = []
-    place = folder / plan.report
-    rows = json.loads((place / "results.json").read_text())["rows"]
+    faults = []
+    report_folder = folder / plan.report
+    rows = json.loads((report_folder / "results.json").read_text())["rows"]
     keys = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
     for decode, seed, split in plan.rows:
         key = (decode.system, decode.name, decode.search, engine_of(decode.settings), seed)
         if split == "test" and key not in keys:
-            wrong.append(f"results.json has no row {key}")
+            faults.append(f"results.json has no row {key}")
     for row in rows:
         name = f"{row['system']} {row['search']}"
         if not isinstance(row["bleu"], (int, float)) or not 0 <= row["bleu"] <= 100:
-            wrong.append(f"{name}: BLEU is {row['bleu']}")
+            faults.append(f"{name}: BLEU is {row['bleu']}")
         if not isinstance(row["latency_ms"], (int, float)) or row["latency_ms"] <= 0:
-            wrong.append(f"{name}: latency is {row['latency_ms']}")
-    page = (place / "index.html").read_text(encoding="utf-8")
+            faults.append(f"{name}: latency is {row['latency_ms']}")
+    page = (report_folder / "index.html").read_text(encoding="utf-8")
     if page.count("<tr") < len(plan.rows):
-        wrong.append("index.html has no table with all rows")
-    wrong += [f"index.html has no grid {grid.title}" for grid in plan.grids if f"<h3>{grid.title}</h3>" not in page]
+        faults.append("index.html has no table with all rows")
+    faults += [f"index.html has no grid {grid.title}" for grid in plan.grids if f"<h3>{grid.title}</h3>" not in page]
     if plan.grids and not re.search(r"<td class=\"num\">[\d.]+ \([\d.]+\)</td>", page):
-        wrong.append("no grid has a cell with energy and BLEU")
+        faults.append("no grid has a cell with energy and BLEU")
     if 'src="http' in page or '<link href="http' in page:
-        wrong.append("index.html needs a network")
-    with open(place / "table.csv", encoding="utf-8", newline="") as file:
+        faults.append("index.html needs a network")
+    with open(report_folder / "table.csv", encoding="utf-8", newline="") as file:
         if len(list(csv.reader(file))) <= len({(d.system, d.name) for d, _, split in plan.rows if split == "test"}):
-            wrong.append("table.csv lacks rows")
-    if not list((place / "figures").glob("*.svg")):
-        wrong.append("there are no figures")
-    return wrong
+            faults.append("table.csv lacks rows")
+    if not list((report_folder / "figures").glob("*.svg")):
+        faults.append("there are no figures")
+    return faults
 
 
 def excessive(plan: Plan, folder: Path) -> list[str]:
@@ -164,7 +166,7 @@ def excessive(plan: Plan, folder: Path) -> list[str]:
 
     Of jobs that are forks Snakemake sees the time alone.
     """
-    needs, wrong = Requests(plan, gpu=False), []
+    needs, faults = Requests(plan, gpu=False), []
     for path in folder.glob("benchmarks/**/*.tsv"):
         seconds, _, megabytes, *_ = path.read_text().splitlines()[1].split("\t")
         rule = path.stem if path.parent.name == plan.recipe.name else path.parent.name
@@ -175,8 +177,8 @@ def excessive(plan: Plan, folder: Path) -> list[str]:
         if rule in ("decode", "decode_shard", "choose_settings"):
             job.search = words[2].partition("-test")[0].removesuffix("-dev")
         # Snakemake puts a dash where a job ended before it was looked at.
-        taken = float(seconds) / 60, float(megabytes.replace("-", "0"))
-        asked = needs.minutes(rule)(job, attempt=1), needs.memory(rule)(job, attempt=1)
-        if taken[0] >= asked[0] or taken[1] >= asked[1]:
-            wrong.append(f"{path}: {taken} of {asked}")
-    return wrong
+        used = float(seconds) / 60, float(megabytes.replace("-", "0"))
+        requested = needs.minutes(rule)(job, attempt=1), needs.memory(rule)(job, attempt=1)
+        if used[0] >= requested[0] or used[1] >= requested[1]:
+            faults.append(f"{path}: {used} of {requested}")
+    return faults

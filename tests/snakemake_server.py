@@ -29,7 +29,7 @@ class DryRuns:
     def __call__(
         self, words: list[str], folder: Path, project: Path, describe: bool = True
     ) -> subprocess.CompletedProcess:
-        """What `snakemake WORDS` in `folder` gives; `words` must ask for nothing that starts jobs.
+        """The finished `snakemake WORDS` in `folder`; `words` must start no jobs.
 
         `project` is the folder of the Snakefile. Without `describe` jobs are counted and their commands are formatted,
         but not described one by one, which takes much of the time.
@@ -67,11 +67,11 @@ DRY_RUNS = DryRuns()
 
 
 def serve(project: str | None) -> None:
-    """Make the dry runs that standard input asks for; writes the exit status of each to standard output."""
+    """Make the dry runs that standard input lists; writes the exit status of each to standard output."""
     program = str(Path(sys.executable).parent / "snakemake")
-    # As the program `snakemake` has them.
+    # As in the program `snakemake`.
     sys.path[0], sys.argv = os.path.dirname(program), [program]
-    # What it imports late: plug-ins of its own, for its options, and what opens remote files.
+    # Modules that it imports late: its plug-ins, for their options, and one that opens remote files.
     import smart_open  # noqa: F401
     import snakemake.api
     import snakemake.cli

@@ -1,4 +1,4 @@
-"""Who may import whom: every module its own rank or a lower one, none in a circle, and planning needs no torch."""
+"""Imports go one way: modules import their own rank or a lower one, none in a circle, and planning needs no torch."""
 
 from __future__ import annotations
 
@@ -67,12 +67,14 @@ def imported_modules(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_modules_import_their_own_rank_or_lower(path):
-    own = part_of(module_name(path))
-    assert own in RANK, f"{own} has no rank yet: give it one"
+    importing_part = part_of(module_name(path))
+    assert importing_part in RANK, f"{importing_part} has no rank yet: give it one"
     for name in imports(path):
         assert name != "workflow_src.Translator", f"{module_name(path)}: import it from its module"
         if name.startswith("workflow_src."):
-            assert RANK[part_of(name)] <= RANK[own], f"{module_name(path)} imports {name}, which ranks higher"
+            assert RANK[part_of(name)] <= RANK[importing_part], (
+                f"{module_name(path)} imports {name}, which ranks higher"
+            )
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -85,8 +87,10 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_no_rooms_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {}
     for path in MODULES:
-        own = part_of(module_name(path))
-        graph.setdefault(own, set()).update({part_of(name) for name in imported_modules(path)} - {own})
+        importing_part = part_of(module_name(path))
+        graph.setdefault(importing_part, set()).update(
+            {part_of(name) for name in imported_modules(path)} - {importing_part}
+        )
     graphlib.TopologicalSorter(graph).prepare()
 
 
@@ -112,7 +116,7 @@ def test_losses_and_searches_get_models_as_arguments(path):
         assert not (models and classes), f"{path} imports {classes}"
 
 
-# What a dry run and the commands of `continuum` that need no model import.
+# Modules that a dry run imports, and commands of `continuum` that need no model.
 PLANNING = [
     path
     for path in MODULES
@@ -129,8 +133,8 @@ def test_planning_names_no_torch(path):
 
 def test_stages_are_the_modules_that_rules_run():
     rules = "\n".join(path.read_text() for path in (PACKAGE.parent / "rules").glob("*.smk"))
-    named = {re.match(r"\w*", text)[0] for text in rules.split(" workflow_src.stages.")[1:]} - {""}
-    assert named == {path.stem for path in (PACKAGE / "stages").glob("*.py")} - {"__init__"}
+    in_rules = {re.match(r"\w*", text)[0] for text in rules.split(" workflow_src.stages.")[1:]} - {""}
+    assert in_rules == {path.stem for path in (PACKAGE / "stages").glob("*.py")} - {"__init__"}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "stages").glob("*.py")), ids=module_name)

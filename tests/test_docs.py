@@ -46,9 +46,9 @@ def test_links_lead_to_files_and_headings(page):
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")
-        there = page.parent / path if path else page
-        assert there.exists(), target
-        assert not anchor or anchor in anchors(there), target
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
 
 
 def blocks(page: Path, language: str = "") -> list[str]:
@@ -66,9 +66,9 @@ def test_configurations_of_the_pages_about_them_are_valid(page):
         words = command[command.index("--config") + 1 :]
         settings = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words)}
         assert Plan(load(machine | settings)).experiment == settings["experiment"]
-    for whole in (yaml.safe_load(block) for block in blocks(page, "yaml")):
-        if "experiment" in whole:
-            assert Plan(load(machine | whole)).experiment == whole["experiment"]
+    for configuration in (yaml.safe_load(block) for block in blocks(page, "yaml")):
+        if "experiment" in configuration:
+            assert Plan(load(machine | configuration)).experiment == configuration["experiment"]
 
 
 def test_every_experiment_is_listed_and_papers_with_what_they_cost():
@@ -106,14 +106,14 @@ def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_ru
     """After a change of docs/workflow.dot: make picture."""
     source = re.sub(r"//.*", "", (PROJECT / "docs/workflow.dot").read_text(encoding="utf-8"))
     labels = {line for label in re.findall(r'label="([^"]*)"', source) for line in label.split(r"\n")}
-    bare = re.sub(r'\[[^\]]*\]|"[^"]*"|\w+=|(sub|di)graph \w+|\b(graph|node|edge) ', "", source)
+    without_attributes = re.sub(r'\[[^\]]*\]|"[^"]*"|\w+=|(sub|di)graph \w+|\b(graph|node|edge) ', "", source)
     # Chains such as "a -> {b c} -> d", without attributes.
     chains = re.findall(r"[\w{][\w ]*}?(?: -> (?:{[\w ]+}|\w+))+", source)
-    sides = [[side.strip("{} ").split() for side in chain.split("->")] for chain in chains]
-    edges = {edge for chain in sides for pair in itertools.pairwise(chain) for edge in itertools.product(*pair)}
-    nodes, there, words = drawn()
-    assert len(edges) > 20 and there == edges
-    assert words == labels | (nodes & words) and nodes == set(re.findall(r"\w+", bare))
+    chain_sides = [[side.strip("{} ").split() for side in chain.split("->")] for chain in chains]
+    edges = {edge for chain in chain_sides for pair in itertools.pairwise(chain) for edge in itertools.product(*pair)}
+    nodes, links, words = drawn()
+    assert len(edges) > 20 and links == edges
+    assert words == labels | (nodes & words) and nodes == set(re.findall(r"\w+", without_attributes))
     rules = set(re.findall(r"^rule (\w+):", "\n".join(p.read_text() for p in (PROJECT / "rules").glob("*.smk")), re.M))
     rules |= {family.training_rule for family in registry.families().values() if not family.imported}
     rules |= {engine.export_rule for engine in registry.engines().values() if engine.exports}

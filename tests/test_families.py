@@ -1,4 +1,4 @@
-"""What every model family owes the rest: one set of tests over all of them, presets `miniature`."""
+"""Properties that every model family must have: one set of tests over all of them, presets `miniature`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from workflow_src.training.update import make_optimiser
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
-# What is counted, and not trained by updates, is tested where it is declared.
+# Families that are counted, and not trained by updates, have tests of their own.
 FAMILIES = {name: family for name, family in families().items() if family.loss}
 VOCABULARIES = {"joint": (23, 23, True), "separate": (23, 19, False)}
 
 # Parameters whose gradient is nothing by construction, and why.
 NO_GRADIENT = {
-    # Training sees the slope of an energy only; what is added to the energy itself has no slope.
+    # Training sees only the slope of an energy; terms added to the energy have no slope.
     "energy": {"head.bias", "stack.norm.bias"},
 }
 
@@ -36,17 +36,17 @@ def preset(family: str) -> dict:
     return yaml.safe_load(FAMILIES[family].presets.read_text(encoding="utf-8"))["miniature"]
 
 
-def make(family: str, vocabulary: str = "joint", seed: int = 0, **more):
+def make(family: str, vocabulary: str = "joint", seed: int = 0, **settings):
     source, target, joint = VOCABULARIES[vocabulary]
     torch.manual_seed(seed)
-    settings = {**preset(family), **more}
+    settings = {**preset(family), **settings}
     return lively(build(family, settings, {"source": source, "target": target, "joint": joint}), seed, 0.1)
 
 
 def filler(family: str, role: str) -> str:
     """The first family whose systems can fill a role that another family needs."""
     trait = FAMILIES[family].needs[role].trait
-    first = next((name for name, other in FAMILIES.items() if trait is None or trait in other.traits), None)
+    first = next((name for name, declared in FAMILIES.items() if trait is None or trait in declared.traits), None)
     assert first, f"no trained family is {trait!r}, which {family} needs as its {role}"
     return first
 
@@ -55,11 +55,13 @@ def filler(family: str, role: str) -> str:
 def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.float64) -> dict[str, torch.nn.Module]:
     """Frozen miniatures in every role that a family needs, its base and optional ones too."""
     declared, filled = FAMILIES[family], {}
-    own = declared.model.model_validate(preset(family))
+    settings = declared.model.model_validate(preset(family))
     # They are kept: whether they are built now or were before, draws that follow, such as dropout's, are the same.
     with torch.random.fork_rng():
-        for seed, (role, needed) in enumerate(declared.needs.items(), 9):
-            agreed = {name: getattr(own, name) for name in needed.agree if name in type(own).model_fields}
+        for seed, (role, needed_role) in enumerate(declared.needs.items(), 9):
+            agreed = {
+                name: getattr(settings, name) for name in needed_role.agree if name in type(settings).model_fields
+            }
             filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
     return filled
 
@@ -82,11 +84,11 @@ def test_every_folder_is_a_family_and_has_presets():
     folders = {path.parent.name for path in (PACKAGE / "families").glob("*/__init__.py")}
     assert {folder.replace("_", "-") for folder in folders} == set(families())
     assert {path.stem for path in MODELS.glob("*.yaml")} == {
-        name for name, one in families().items() if not one.imported
+        name for name, family in families().items() if not family.imported
     }
 
 
-@pytest.mark.parametrize("family", [name for name, one in families().items() if not one.imported])
+@pytest.mark.parametrize("family", [name for name, family in families().items() if not family.imported])
 def test_every_preset_is_valid(family):
     presets = yaml.safe_load(families()[family].presets.read_text(encoding="utf-8"))
     for name, preset in presets.items():
@@ -139,7 +141,7 @@ OTHERS = {
     "inference-tagger": ({"source_layers": 2}, {"input_operator": "GX", "output_operator": "SG"}, set()),
     "tagger": ({"target_layers": 2, "dropout": 0.2}, {"label_smoothing": 0.0}, set()),
 }
-# What a search needs of a model that its miniature does not learn.
+# Settings of a model that a search needs and its miniature lacks.
 SERVING = {
     ("nat", "argmax"): {"loss": "ce"},
     ("nat", "ctc-beam"): {"latent": "vae"},
@@ -186,11 +188,11 @@ def test_the_same_generator_gives_the_same_loss(family):
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
-    model, other = make(family, vocabulary, seed=1), make(family, vocabulary, seed=2)
+    model, loaded = make(family, vocabulary, seed=1), make(family, vocabulary, seed=2)
     save_tensors(tmp_path / "model.safetensors", weights_of(model))
-    load_weights(other, tmp_path / "model.safetensors")
+    load_weights(loaded, tmp_path / "model.safetensors")
     objective = build_objective(family, {})
-    losses = [objective(x, batch_of(vocabulary), at_the_end(family, vocabulary)).loss for x in (model, other)]
+    losses = [objective(x, batch_of(vocabulary), at_the_end(family, vocabulary)).loss for x in (model, loaded)]
     assert torch.equal(*losses)
 
 
@@ -199,13 +201,13 @@ def run(name: str, family: str, model, filled, source):
     search = searches()[name]
     counts = ("steps", "beam", "lengths", "samples", "draws", "iterations", "length_beam")
     few = {field: 2 for field in counts if field in search.settings.model_fields}
-    stepping = next((one for one in FAMILIES[family].searches if searches()[one].step), None)
+    stepping = next((other for other in FAMILIES[family].searches if searches()[other].step), None)
     settings = search.settings(**few, **dict.fromkeys(search.settings.named("steps"), stepping))
-    own = [(model, FAMILIES[family])]
-    own += [(filled[BASE], FAMILIES[filler(family, BASE)])] if BASE in filled else []
-    named = of_the_family(settings, {role: other for role, other in filled.items() if role != BASE})
+    networks = [(model, FAMILIES[family])]
+    networks += [(filled[BASE], FAMILIES[filler(family, BASE)])] if BASE in filled else []
+    named = of_the_family(settings, {role: member for role, member in filled.items() if role != BASE})
     with torch.no_grad():
-        return import_object(search.run)(fill(needs(settings), own, named), source, settings)
+        return import_object(search.run)(fill(needs(settings), networks, named), source, settings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -222,7 +224,7 @@ def test_every_search_of_the_family_runs(family, search, dtype):
     for tokens, score, ranked in zip(
         hypotheses.tokens, hypotheses.scores, hypotheses.ranked() if hypotheses.ranked else (), strict=False
     ):
-        # All that a sentence ended with, the best first, which is the translation.
+        # All hypotheses of a sentence, the best first, which is the translation.
         assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
         assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
 
@@ -246,12 +248,12 @@ def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Mo
 def test_one_update_under_bfloat16_autocast_is_near_that_in_float32(family):
     plain, expected, _ = updated(family, False)
     try:
-        narrow, actual, model = updated(family, True)
+        in_bfloat16, actual, model = updated(family, True)
     except RuntimeError as failure:
         if "primitive descriptor for the LSTM" not in str(failure):
             raise
         pytest.skip("this processor has no LSTM in bfloat16")
-    assert narrow == pytest.approx(plain, rel=0.1, abs=0.1)
+    assert in_bfloat16 == pytest.approx(plain, rel=0.1, abs=0.1)
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and torch.isfinite(actual).all()
     # Adam's first step is the sign of the gradient times the rate: where the gradient is near 0, rounding may turn it.
     assert expected.abs().max() == pytest.approx(0.01, rel=1e-3)
@@ -268,9 +270,11 @@ def test_a_scorer_scores_an_output_alike_alone_in_a_batch_and_padded(family):
         assert scores.shape == (4,) and (scores <= 0).all() and torch.isfinite(scores).all()
         rows = torch.tensor([2, 0, 2])
         assert torch.allclose(model.log_probability(states.select(rows), batch.target[rows]), scores[rows], atol=1e-10)
-        wide = padded(batch, 4)
-        assert torch.allclose(model.log_probability(model.scoring_states(wide.source), wide.target), scores, atol=1e-10)
+        longer = padded(batch, 4)
+        assert torch.allclose(
+            model.log_probability(model.scoring_states(longer.source), longer.target), scores, atol=1e-10
+        )
         for row in range(4):
-            alone = one(batch, row)
-            score = model.log_probability(model.scoring_states(alone.source), alone.target)
+            single = one(batch, row)
+            score = model.log_probability(model.scoring_states(single.source), single.target)
             assert score.item() == pytest.approx(scores[row].item(), abs=1e-10)

@@ -1,4 +1,4 @@
-"""The device changes no output: on a GPU, searches give what they give on a CPU, and every family takes an update."""
+"""The device changes no output: searches give the same on a GPU and a CPU; every family takes an update on a GPU."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ SLOTS = {
 def test_searches_over_slots_agree(case):
     name, size = case.partition(",")[0], 13
     declared = registry.searches()[name]
-    more = {"latent": "vae", "latent_dim": 3} if case.endswith("draws") else {}
-    more |= {"loss": "axe", "max_length_difference": 4} if name == "argmax" else {}
+    latents = {"latent": "vae", "latent_dim": 3} if case.endswith("draws") else {}
+    latents |= {"loss": "axe", "max_length_difference": 4} if name == "argmax" else {}
     source, hypotheses = tokens([3, 9, 1, 6], size, end=True), []
 
     def search(device):
-        model = nat(size, size, seed=4, **more).to(device)
+        model = nat(size, size, seed=4, **latents).to(device)
         with torch.no_grad():
             hypotheses.append(
                 registry.import_object(declared.run)(
@@ -133,8 +133,8 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
         run = registry.import_object(declared.run)
         expected = run(own_networks(models, settings), pad(sources, eos=True), settings, False).tokens
     for size in (1, 3, 7, 1):
-        parts = [passes.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
-        assert [row for part in parts for row in part] == expected
+        by_batch = [passes.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
+        assert [row for rows in by_batch for row in rows] == expected
     assert passes._programs and all(program.graph is not None for program in passes._programs.values())
 
 
@@ -143,7 +143,7 @@ def _on(device, name):
     generator = torch.Generator().manual_seed(7)
     shapes = ((4, 30, 8), (40, 8), (40,))
     layer = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    hidden, weight, bias = (part.to(device).requires_grad_() for part in layer)
+    hidden, weight, bias = (tensor.to(device).requires_grad_() for tensor in layer)
     slots, lengths = torch.tensor([30, 22, 17, 5]), torch.tensor([11, 13, 1, 0])
     target = (torch.randint(4, 39, (4, 13), generator=generator) * (torch.arange(13) < lengths[:, None])).to(device)
     mask = (torch.arange(30) < slots[:, None]).to(device)
@@ -234,6 +234,6 @@ def test_a_harmful_update_is_skipped_without_waiting_for_the_gpu():
     assert not apply(1.0)
     before = everything()
     assert apply(float("nan")) and apply(float("inf"))
-    assert all(torch.equal(one, other) for one, other in zip(everything(), before, strict=True))
+    assert all(torch.equal(now, then) for now, then in zip(everything(), before, strict=True))
     assert not apply(1.0)
     assert not torch.equal(everything()[0], before[0])

@@ -39,7 +39,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
         running.wait()
     for job in jobs:
         job.resume()
-    # Whoever starts a second one in the folder is refused, and told which folder and what to do.
+    # A second run in the folder is refused; the error names the folder and the remedy.
     assert second.returncode == 1 and str(tmp_path) in second.stderr and "--unlock" in second.stderr
     assert "Traceback" not in second.stderr and "cannot be locked" in second.stderr
     # Jobs end with their Snakemake: by themselves they would write what the next start's jobs write.
@@ -53,7 +53,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert snakemake(*WORDS, "--unlock", folder=tmp_path, forked=True).returncode == 0
     process = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
     assert process.returncode == 0, process.stderr
-    # What was saved at step 100, or when the job was told to end.
+    # From the state of step 100, or that of the moment when the job was told to end.
     assert 100 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 200
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
@@ -77,8 +77,8 @@ class Terminal:
     def _read(self) -> None:
         # A terminal that all have left is an error to read from.
         with contextlib.suppress(OSError):
-            while part := os.read(self._end, 4096):
-                self._parts.append(part)
+            while output := os.read(self._end, 4096):
+                self._parts.append(output)
 
     def interrupt(self) -> None:
         """Ctrl-C: the terminal itself sends SIGINT to all processes in its foreground."""
@@ -119,8 +119,8 @@ def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
     assert stopped and stopped[1] == stopped[2] and 100 <= int(stopped[1]) < 200, terminal.output
     assert not (tmp_path / weights).exists()
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
-    # Neither unlocked nor told that anything is incomplete.
-    again = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert again.returncode == 0, again.stderr
+    # Without --unlock and --rerun-incomplete.
+    second_run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert second_run.returncode == 0, second_run.stderr
     assert re.search(rf"resumed\D+{stopped[1]} ", log.read_text())
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()

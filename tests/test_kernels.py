@@ -96,7 +96,7 @@ def test_the_table_has_a_row_of_every_search():
     assert {row.search for row in kernels.ROWS} == set(searches())
     figures = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in TABLE.splitlines()}
     # One pass whose outputs are as wide as the source says: one wait, also captured.
-    assert [figures["ctc-greedy, nat"][place].strip(" |") for place in (2, 5)] == ["1", "1"]
+    assert [figures["ctc-greedy, nat"][column].strip(" |") for column in (2, 5)] == ["1", "1"]
     # Ten subwords and an end: a wait at each position, and one for the limits of lengths.
     assert figures["greedy, transformer"][2] == "12"
 
@@ -156,5 +156,5 @@ def test_numbers_that_the_cpu_reads_are_of_the_update():
 
     assert torch.equal(drawn(1, 4), drawn(1, 4))
     assert not torch.equal(drawn(1, 4), drawn(1, 5)) and not torch.equal(drawn(1, 4), drawn(2, 4))
-    own = torch.Generator().manual_seed(1)
-    assert TrainingContext(4, 9, own).numbers is own
+    generator = torch.Generator().manual_seed(1)
+    assert TrainingContext(4, 9, generator).numbers is generator

@@ -53,8 +53,8 @@ MODULES = [
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_literal_names_a_member(path):
-    place = path.relative_to(PACKAGE).as_posix()
-    literals_of_members = (literals(path) & names()) - MEANS.get(place, set())
+    module = path.relative_to(PACKAGE).as_posix()
+    literals_of_members = (literals(path) & names()) - MEANS.get(module, set())
     assert not literals_of_members
 
 
@@ -71,7 +71,7 @@ def test_no_rule_names_a_member(path):
     assert not values & (names() | analysis_names())
 
 
-# What serves all members, and the two modules that open and export the folders of one engine.
+# Modules for all members, and the one of a single engine.
 SHARED = {"workflow_src.families.build", "workflow_src.engines.choose"}
 OF_ONE_ENGINE = {"serving/ctranslate2.py"}
 
@@ -104,12 +104,12 @@ def own_analysis(path: Path) -> str | None:
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_its_own_folder_names_or_imports_an_analysis(path):
-    own = own_analysis(path)
-    analysis = registry.analyses().get(own)
+    analysis_of_folder = own_analysis(path)
+    analysis = registry.analyses().get(analysis_of_folder)
     excused = ALSO_WORDS | ({analysis.name, analysis.rule_name} if analysis else set())
     assert not (literals(path) & analysis_names()) - excused
     modules = {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
-    folders = {f"workflow_src.evaluation.analyses.{name}" for name in registry.analyses() if name != own}
+    folders = {f"workflow_src.evaluation.analyses.{name}" for name in registry.analyses() if name != analysis_of_folder}
     assert not {module for module in modules for folder in folders if f"{module}.".startswith(f"{folder}.")}
     attributes = [node for node in nodes(path) if isinstance(node, ast.Attribute) and node.attr in registry.analyses()]
     assert not [node.attr for node in attributes if ast.unparse(node.value).endswith("analyses")]
@@ -117,14 +117,16 @@ def test_only_its_own_folder_names_or_imports_an_analysis(path):
 
 def test_folders_of_analyses_have_their_names():
     folders = {path.parent.name for path in ANALYSES.glob("*/__init__.py")}
-    assert folders == {name for name, one in registry.analyses().items() if one.measure.startswith("workflow_src.")}
+    assert folders == {
+        name for name, analysis in registry.analyses().items() if analysis.measure.startswith("workflow_src.")
+    }
 
 
 def test_folders_of_filters_have_their_names():
     folders = {path.parent.name for path in (PACKAGE / "data/filters").glob("*/__init__.py")}
-    own = {name for name, one in registry.filters().items() if one.check.startswith("workflow_src.")}
-    assert folders == own
-    for name in own:
+    names = {name for name, entry in registry.filters().items() if entry.check.startswith("workflow_src.")}
+    assert folders == names
+    for name in names:
         assert registry.filters()[name].check == f"workflow_src.data.filters.{name}.filter:check"
 
 
@@ -140,6 +142,7 @@ def test_roles_that_searches_name_systems_for_are_constants_of_one_module():
         for path in PACKAGE.rglob("*.py")
         for node in nodes(path)[0].body
         if isinstance(node, ast.Assign)
-        and {one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)} & set(registry.roles())
+        and {constant.value for constant in ast.walk(node.value) if isinstance(constant, ast.Constant)}
+        & set(registry.roles())
     }
     assert modules == {"decoding/settings.py"}

@@ -44,13 +44,13 @@ def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(CONFIGURATION, encoding="utf-8")
     recipe = yaml.safe_load(CONFIGURATION)["recipe"]
-    drawn = grammar.generate({"train": PAIRS + 200, "dev": 40, "test": 80, "seed": 1})
-    noisy, _ = planted.plant(drawn["train"][:PAIRS], [*planted.FAULTS], FAULTY, seed=1)
+    corpus = grammar.generate({"train": PAIRS + 200, "dev": 40, "test": 80, "seed": 1})
+    noisy, _ = planted.plant(corpus["train"][:PAIRS], [*planted.FAULTS], FAULTY, seed=1)
     held_out = [recipe["dataset"]["dev"], *recipe["dataset"]["test"].values()]
-    lines = [drawn["dev"], drawn["test"][:40], drawn["test"][40:]]
+    lines = [corpus["dev"], corpus["test"][:40], corpus["test"][40:]]
     for parts, pairs in zip([recipe["dataset"]["train"], *held_out], [noisy, *lines], strict=True):
         _write(parts, pairs)
-    _write(recipe["monolingual"], [pair[:1] for pair in drawn["train"][PAIRS:]])
+    _write(recipe["monolingual"], [pair[:1] for pair in corpus["train"][PAIRS:]])
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""`continuum plan` against what Snakemake itself says, and its picture against the graph that it shows."""
+"""`continuum plan` against a dry run of Snakemake, and its picture against the graph that it shows."""
 
 from __future__ import annotations
 
@@ -88,8 +88,10 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
     assert plan["jobs"] == sum(jobs(Plan(load_experiment("smoke"))).values())
     assert bool(plan["run"]) == any(node["reasons"] for node in plan["nodes"]) == bool(changed)
     result = {}
-    for key, of in reasons(plan).items():
-        settings = [(one["name"], one["old"], one["new"]) for one in of if one["kind"] == "setting"]
+    for key, reasons_of_job in reasons(plan).items():
+        settings = [
+            (entry["name"], entry["old"], entry["new"]) for entry in reasons_of_job if entry["kind"] == "setting"
+        ]
         result |= {key: settings[0]} if settings else {}
     assert result.keys() == changed.keys()
     for key, (name, old, new) in changed.items():
@@ -104,8 +106,8 @@ def test_a_changed_text_is_told_as_a_file_and_not_as_a_setting(hollow_project, t
     assert process.returncode == 0, process.stderr
     (tmp_path / "train.de").write_text("another line\n")
     reasons_of_data = reasons(planned("mine.yaml", folder=tmp_path, project=hollow_project))["data", None]
-    assert ("updated", "train.de changed") in {(one["kind"], one["text"]) for one in reasons_of_data}
-    assert not any(one["kind"] == "setting" for one in reasons_of_data)
+    assert ("updated", "train.de changed") in {(entry["kind"], entry["text"]) for entry in reasons_of_data}
+    assert not any(entry["kind"] == "setting" for entry in reasons_of_data)
 
 
 def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):
@@ -115,17 +117,17 @@ def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hol
     page = finished / "results/smoke/report/index.html"
     times, removed = os.stat(reference), (quality, page)
     try:
-        # Snakemake makes what is missing where something needs it.
+        # Snakemake makes missing files where a job needs them.
         for number, path in enumerate(removed):
             path.rename(tmp_path / str(number))
         plan = planned(*words, folder=finished, project=hollow_project)
         assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
-        of = reasons(plan)
-        assert of.keys() == {("translate", "lvm"), ("report", None)}
-        (missing,) = of["translate", "lvm"]
-        assert (missing["kind"], missing["jobs"]) == ("missing", 1)
-        assert missing["text"] == f"missing {quality.relative_to(finished)}"
-        assert {(one["kind"], one["text"]) for one in of["report", None]} == {
+        by_job = reasons(plan)
+        assert by_job.keys() == {("translate", "lvm"), ("report", None)}
+        (missing_file,) = by_job["translate", "lvm"]
+        assert (missing_file["kind"], missing_file["jobs"]) == ("missing", 1)
+        assert missing_file["text"] == f"missing {quality.relative_to(finished)}"
+        assert {(entry["kind"], entry["text"]) for entry in by_job["report", None]} == {
             ("missing", f"missing {page.relative_to(finished)}"),
             ("follows", "translate lvm"),
         }
@@ -134,18 +136,20 @@ def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hol
         # Other content that is newer: Snakemake compares checksums of small files.
         content = reference.read_text()
         reference.write_text("other")
-        later = time.time() + 5
-        os.utime(reference, (later, later))
+        future = time.time() + 5
+        os.utime(reference, (future, future))
         time.sleep(0.1)
         plan = planned(*words, folder=finished, project=hollow_project)
         assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
-        updated = {key: [one for one in of if one["kind"] == "updated"] for key, of in reasons(plan).items()}
+        updated = {
+            key: [entry for entry in by_job if entry["kind"] == "updated"] for key, by_job in reasons(plan).items()
+        }
         assert f"newer input {reference.relative_to(finished)}" in str(updated["translate", "lvm"])
         reference.write_text(content)
     finally:
         os.utime(reference, ns=(times.st_atime_ns, times.st_mtime_ns))
     forced = planned(*words, "--forcerun", "score_quality", folder=finished, project=hollow_project)
-    assert [one["kind"] for one in reasons(forced)["translate", "score"]] == ["forced"]
+    assert [entry["kind"] for entry in reasons(forced)["translate", "score"]] == ["forced"]
 
 
 def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
@@ -154,7 +158,7 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
     assert plan["run"] == plan["jobs"] == sum(jobs(Plan(load_experiment("tatoeba"))).values())
     assert 25 <= len(plan["nodes"]) <= 40
     assert all(node["run"] == node["jobs"] for node in plan["nodes"])
-    assert {of[0]["kind"] for of in reasons(plan).values()} == {"new"}
+    assert {reasons_of_job[0]["kind"] for reasons_of_job in reasons(plan).values()} == {"new"}
     assert plan["core_hours"] is None and 0 < plan["gpu_hours"][0] < plan["gpu_hours"][1]
     (tmp_path / "more.yaml").write_text("systems: {lvm: null, score: null, energy: null}\n")
     (tmp_path / "elsewhere").mkdir()

@@ -148,8 +148,8 @@ def test_shapes_are_not_changed_in_place():
 
 
 def test_gpus_are_those_that_the_environment_names_when_cuda_begins(machine, monkeypatch):
-    for named, count in (("1", 1), ("", 0), ("1,7,0", 1), (machine.uuids[1] + ",0", 2), ("0,0", 1)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    for visible, count in (("1", 1), ("", 0), ("1,7,0", 1), (machine.uuids[1] + ",0", 2), ("0,0", 1)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert torch.cuda.device_count() == count and torch.cuda.is_available() == (count > 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert not torch.cuda.is_initialized()
@@ -296,8 +296,8 @@ def test_time_is_between_events_that_measure_it_and_were_recorded():
 
     assert event(True, True).elapsed_time(event(True, True)) >= 0
     for timed, recorded in ((True, False), (False, True), (False, False)):
-        whole, part = event(True, True), event(timed, recorded)
-        for start, end in ((whole, part), (part, whole)):
+        first_event, second_event = event(True, True), event(timed, recorded)
+        for start, end in ((first_event, second_event), (second_event, first_event)):
             with pytest.raises(ValueError, match="Both events must be"):
                 start.elapsed_time(end)
 
@@ -420,9 +420,9 @@ def test_numbers_are_drawn_by_generators_of_the_device():
     assert first != second
     assert torch.randn(4, device="cuda", generator=torch.Generator("cuda").manual_seed(3)).tolist() == first
     assert torch.randn(4, generator=torch.Generator().manual_seed(3)).tolist() != first
-    for device, other in (("cuda", "cpu"), ("cpu", "cuda"), ("cuda:0", "cuda:1")):
+    for device, other_device in (("cuda", "cpu"), ("cpu", "cuda"), ("cuda:0", "cuda:1")):
         with refused("Expected a"):
-            torch.randn(2, device=device, generator=torch.Generator(other))
+            torch.randn(2, device=device, generator=torch.Generator(other_device))
     with refused("Expected a"):
         torch.ones(2, device="cuda").normal_(generator=torch.Generator())
 
@@ -431,11 +431,11 @@ def test_draws_on_a_gpu_leave_the_cpus_generator_alone():
     torch.manual_seed(1)
     on_cpu = torch.rand(3).tolist()
     torch.manual_seed(1)
-    drawn = torch.rand(3, device="cuda").tolist()
-    assert torch.rand(3).tolist() == on_cpu != drawn
+    numbers = torch.rand(3, device="cuda").tolist()
+    assert torch.rand(3).tolist() == on_cpu != numbers
     torch.manual_seed(1)
-    assert torch.rand(3, device="cuda").tolist() == drawn
-    assert torch.rand(3, device="cuda:1").tolist() == drawn
+    assert torch.rand(3, device="cuda").tolist() == numbers
+    assert torch.rand(3, device="cuda:1").tolist() == numbers
 
 
 def test_states_are_kept_and_are_not_those_of_the_cpu():
@@ -444,11 +444,11 @@ def test_states_are_kept_and_are_not_those_of_the_cpu():
         (generator.get_state, generator.set_state),
         (torch.cuda.get_rng_state, torch.cuda.set_rng_state),
     ):
-        own = {"generator": generator} if get_state == generator.get_state else {}
+        options = {"generator": generator} if get_state == generator.get_state else {}
         state = get_state()
-        drawn = torch.rand(3, device="cuda", **own).tolist()
+        numbers = torch.rand(3, device="cuda", **options).tolist()
         set_state(state)
-        assert torch.rand(3, device="cuda", **own).tolist() == drawn
+        assert torch.rand(3, device="cuda", **options).tolist() == numbers
         with refused("wrong size"):
             set_state(torch.get_rng_state())
 
@@ -530,13 +530,13 @@ def test_autocast_runs_products_in_bfloat16_and_sums_in_float32(machine):
     x, weight = torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda", requires_grad=True)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         product = F.linear(x, weight) @ x
-        narrow = x.bfloat16()
+        in_bfloat16 = x.bfloat16()
         dtypes = {
             "product": product.dtype,
             "softmax": product.softmax(-1).dtype,
             "sum": product.sum().dtype,
-            "cat": torch.cat([narrow, x]).dtype,
-            "relu": narrow.relu().dtype,
+            "cat": torch.cat([in_bfloat16, x]).dtype,
+            "relu": in_bfloat16.relu().dtype,
             "double": (x.double() @ x.double()).dtype,
         }
     bfloat16, float32 = torch.bfloat16, torch.float32
@@ -552,16 +552,16 @@ def test_autocast_runs_products_in_bfloat16_and_sums_in_float32(machine):
 
 def test_autocasts_policy_is_that_of_pytorch():
     """PyTorch tests its own policy by these lists; names without arguments are read, nothing is run."""
-    place = Path(importlib.util.find_spec("torch").origin).parent / "testing/_internal/autocast_test_lists.py"
+    listing = Path(importlib.util.find_spec("torch").origin).parent / "testing/_internal/autocast_test_lists.py"
     lists: dict[str, set[str]] = {}
-    for node in ast.walk(ast.parse(place.read_text())):
+    for node in ast.walk(ast.parse(listing.read_text())):
         if isinstance(node, ast.ClassDef) and node.name == "AutocastTestLists":
-            for part in ast.walk(node):
-                if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute):
-                    entries = part.value.elts if isinstance(part.value, ast.List) else []
+            for child in ast.walk(node):
+                if isinstance(child, ast.Assign) and isinstance(child.targets[0], ast.Attribute):
+                    entries = child.value.elts if isinstance(child.value, ast.List) else []
                     firsts = [entry.elts[0] for entry in entries if isinstance(entry, ast.Tuple) and entry.elts]
                     names = {first.value for first in firsts if isinstance(first, ast.Constant)}
-                    lists[part.targets[0].attr] = {str(name) for name in names}
+                    lists[child.targets[0].attr] = {str(name) for name in names}
     narrow = {name for key, names in lists.items() if key.endswith("fp16") for name in names}
     wide = {name for key, names in lists.items() if key.endswith("fp32") for name in names}
     promoted = {name for key, names in lists.items() if key.endswith("promote") for name in names}

@@ -34,11 +34,11 @@ def rule_settings(experiment: str) -> dict[str, str]:
         for system, seed, export in plan.finished
     }
     by_rule |= {f"distillation {name}": plan.settings_distillation(name) for name in plan.teachers}
-    by_rule |= {name: one.settings for name, one in plan.analyses.items() if one.enabled}
+    by_rule |= {name: analysis.settings for name, analysis in plan.analyses.items() if analysis.enabled}
     for decode in plan.loaded.decodes:
-        of = f"{decode.system}/{decode.name}"
-        by_rule[f"decode {of}"] = plan.settings_decode(decode)
-        by_rule |= {f"choose {of}": plan.settings_choose(decode)} if decode.tune else {}
+        row = f"{decode.system}/{decode.name}"
+        by_rule[f"decode {row}"] = plan.settings_decode(decode)
+        by_rule |= {f"choose {row}": plan.settings_choose(decode)} if decode.tune else {}
     return by_rule
 
 
@@ -63,8 +63,10 @@ def test_experiments_that_share_a_recipe_do_not_undo_each_other():
         recipe = load_experiment(experiment).config.recipe.name
         for name, settings in rule_settings(experiment).items():
             if name not in OWN and not name.startswith("finish "):
-                other, theirs = first.setdefault((recipe, name), (experiment, settings))
-                assert settings == theirs, f"{experiment} and {other} make {name} of {recipe} differently; rename one"
+                first_experiment, first_settings = first.setdefault((recipe, name), (experiment, settings))
+                assert settings == first_settings, (
+                    f"{experiment} and {first_experiment} make {name} of {recipe} differently; rename one"
+                )
 
 
 # Stages of rules of another name.

@@ -24,7 +24,7 @@ import pytest
 import smoke_check
 import yaml
 from conftest import PROJECT, copy_of_run, snakemake
-from slurm_cluster import Cluster, Job, missing
+from slurm_cluster import Cluster, Job, unavailable_reason
 
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
@@ -46,11 +46,11 @@ QUICK = [
 def cluster():
     if find_spec("snakemake_executor_plugin_slurm") is None:
         pytest.skip("snakemake_executor_plugin_slurm is not installed (extra slurm)")
-    if reason := missing():
+    if reason := unavailable_reason():
         pytest.skip(f"no Slurm here: {reason}")
     with Cluster() as cluster:
         yield cluster
-        # What a test that failed left running.
+        # Runs that a failed test has left.
         for run in Run.started:
             if run.poll() is None:
                 os.killpg(run.pid, signal.SIGKILL)
@@ -91,13 +91,13 @@ class Run:
         self.started.append(self.process)
 
     def wait_for(self, condition, what: str, seconds: float = 600):
-        """What `condition()` gives when it first is true; fails when the run ends or time is over before that."""
+        """The first true result of `condition()`; fails when the run ends or time is over before that."""
         end = time.monotonic() + seconds
-        while not (found := condition()):
+        while not (result := condition()):
             assert self.process.poll() is None, f"the run ended before {what}:\n{self.diagnostics()}"
             assert time.monotonic() < end, f"no {what} within {seconds} s:\n{self.diagnostics()}"
             time.sleep(0.1)
-        return found
+        return result
 
     def wait_for_training(self) -> Job:
         """The running job of the teacher, once its training has saved a state."""
@@ -125,7 +125,7 @@ class Run:
 
 
 def overlay(folder: Path, **settings) -> list[str]:
-    """Words that lay settings over the experiment smoke, whose one thread a training is what makes bits repeat."""
+    """Words that lay settings over the experiment smoke, which trains with one thread, so that bits repeat."""
     folder.mkdir(exist_ok=True)
     path = folder / "overlay.yaml"
     runtime = {"training_threads": 1, **settings.pop("runtime", {})}
@@ -139,12 +139,12 @@ def longer(steps: int, **settings) -> dict:
     return {"systems": {"teacher": {"training": training}}, **settings}
 
 
-# What tells the same of the same run at another time or place: all but times, speed and where things came from.
+# Files that differ between equal runs: they have times, speed or the places that files came from.
 ASIDE = ("training.jsonl", "speed.json", "raw.json")
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """Every result that must not depend on where it was made; JSON without what says where and when that was."""
+    """Every result that must not depend on where it was made; JSON without its fields of place and time."""
     contents = {}
     for path in sorted((folder / "results").rglob("*")):
         name = str(path.relative_to(folder))
@@ -159,9 +159,9 @@ def results(folder: Path) -> dict[str, bytes]:
 
 def _timeless(value):
     if isinstance(value, dict):
-        aside = ("provenance", "minutes", "seconds")
-        return {key: _timeless(part) for key, part in value.items() if key not in aside}
-    return [_timeless(part) for part in value] if isinstance(value, list) else value
+        excluded = ("provenance", "minutes", "seconds")
+        return {key: _timeless(entry) for key, entry in value.items() if key not in excluded}
+    return [_timeless(entry) for entry in value] if isinstance(value, list) else value
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def local(smoke_run) -> Path:
 
 @pytest.fixture(scope="module")
 def corpus(local, tmp_path_factory) -> Path:
-    """A folder with what a teacher is trained on, made once."""
+    """A folder with the training data of a teacher, made once."""
     folder = tmp_path_factory.mktemp("corpus")
     shutil.copytree(
         local / "results/smoke",
@@ -196,7 +196,7 @@ def trained_locally(corpus: Path, folder: Path, words: list[str]) -> bytes:
 
 
 def finished_after_a_cancelled_training(run: Run) -> None:
-    """Cancel the job of the teacher once it has saved a state, and check what the retried one asks for."""
+    """Cancel the job of the teacher once it has saved a state, and check the resources of the retry."""
     cluster = run.cluster
     job = run.wait_for_training()
     before = cluster.run("scontrol", "show", "job", job.number)
@@ -204,13 +204,17 @@ def finished_after_a_cancelled_training(run: Run) -> None:
     run.finish()
     assert run.states() == ["CANCELLED", "COMPLETED"], run.diagnostics()
     assert 10 <= run.resumed_at() < 200
-    retried = next(each for each in cluster.jobs() if each.comment == job.comment and each.number != job.number)
+    retried = next(
+        candidate for candidate in cluster.jobs() if candidate.comment == job.comment and candidate.number != job.number
+    )
     after = cluster.run("scontrol", "show", "job", retried.number)
     assert [_memory(text) for text in (before, after)] == [1511, 2267]  # 1.5 times as much
     assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (before, after)] == ["00:16:00", "00:31:00"]
     # Every job but that one ran once, on the cluster, but for the download.
-    others = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
-    assert {job.state for job in others} == {"COMPLETED"} and len({job.comment for job in others}) == len(others)
+    other_jobs = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
+    assert {job.state for job in other_jobs} == {"COMPLETED"} and len({job.comment for job in other_jobs}) == len(
+        other_jobs
+    )
     assert {job.node for job in cluster.jobs()} == {"node1", "node2"}
 
 
@@ -229,7 +233,7 @@ FEW = {
     ],
     "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples")},
 }
-# What does not depend on which other decodes there are.
+# Folders whose files do not depend on other decodes.
 OF_ONE_DECODE = ("systems", "distilled", "encoded", "chosen", "translations", "quality")
 
 
@@ -350,9 +354,9 @@ def test_a_training_on_two_nodes_is_cancelled_and_goes_on(cluster, corpus, tmp_p
     """One process on each node, and as many parts of a batch in one process: the same but for rounding."""
     settings = longer(600)
     settings["systems"]["teacher"]["training"]["accumulate"] = 2
-    alone = overlay(tmp_path / "alone", **settings)
+    single = overlay(tmp_path / "alone", **settings)
     together = overlay(tmp_path / "together", **settings, runtime={"nodes": 2, "device": "cpu"})
-    trained_locally(corpus, tmp_path / "local", alone)
+    trained_locally(corpus, tmp_path / "local", single)
     run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *together)
     job = run.wait_for_training()
     assert job.node == "node[1-2]"

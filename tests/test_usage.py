@@ -1,4 +1,4 @@
-"""The command that a report recommends gives the translations that stand beside it; so do those of all other rows."""
+"""The command that a report recommends gives the translations shown beside it; so do those of all other rows."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_recommended_command_gives_the_translations_beside_it(page, smoke_ru
     source, reference = PLAN.corpus("test", "source"), PLAN.reference("test")
     assert [row[0] for row in rows] == lines(smoke_run / source)[:TEN]
     assert [row[1] for row in rows] == lines(smoke_run / reference)[:TEN]
-    own, again = (html.unescape(text) for text in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page))
-    assert again.startswith(f"head -n 10 {source} | continuum translate --bundle results/smoke/bundles/")
-    assert run_shell(again, smoke_run) == [row[2] for row in rows]
-    assert own == again.partition(" | ")[2].removesuffix(" --no-split") + " < in.txt > out.txt"
+    command, repeated = (html.unescape(text) for text in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page))
+    assert repeated.startswith(f"head -n 10 {source} | continuum translate --bundle results/smoke/bundles/")
+    assert run_shell(repeated, smoke_run) == [row[2] for row in rows]
+    assert command == repeated.partition(" | ")[2].removesuffix(" --no-split") + " < in.txt > out.txt"
 
 
 def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
@@ -71,9 +71,9 @@ def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
     chosen = read_chosen(smoke_run / PLAN.chosen(decode, 1)) if decode.tune else {}
     export = engines()[decode.engine].exports
     folder = PLAN.finished_bundle(decode.system, 1, export)
-    others = {role: PLAN.finished_bundle(name, 1) for role, name in PLAN.systems_in_roles(decode).items()}
+    role_bundles = {role: PLAN.finished_bundle(name, 1) for role, name in PLAN.systems_in_roles(decode).items()}
     description = read_bundle(smoke_run / folder)
-    command = translate_command(folder, description, decode.settings | chosen, others, device="cpu")
+    command = translate_command(folder, description, decode.settings | chosen, role_bundles, device="cpu")
     path = smoke_run / PLAN.translation(decode, 1, "test")
     expected = lines(path)
     if PLAN.loaded.removal(decode) == "subwords":

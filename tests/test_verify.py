@@ -1,4 +1,4 @@
-"""`continuum verify`: files of a real run are followed back to what they were made from; a changed one is named."""
+"""`continuum verify`: files of a real run are followed back to their inputs; a changed one is named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
 
 @pytest.mark.parametrize("folder", ["end", "data"])
 def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
-    """What is there matches, and more is missing than can be told."""
+    """All files that exist match; which ones are missing cannot be told."""
     with pytest.raises(SystemExit) as exit_info:
         cli.main(["verify", f"results/{folder}"])
     assert exit_info.value.code.startswith(
@@ -112,7 +112,7 @@ def test_what_does_not_match_is_told(chain, spoil, sentence):
 
 
 def forge(**values) -> None:
-    """A record whose own checksum is right, but which says of its input what no program writes."""
+    """A record whose own checksum is right, with an entry of its input that no program writes."""
     record = read_json("results/end/score.json")
     record["provenance"]["inputs"]["text"] |= values
     write_json("results/end/score.json", record)
@@ -140,23 +140,23 @@ def test_a_folder_that_is_called_as_records_are_is_looked_into(chain):
 
 
 def test_results_are_found_through_links(chain, tmp_path_factory, monkeypatch):
-    aside = tmp_path_factory.mktemp("aside")
+    elsewhere = tmp_path_factory.mktemp("aside")
     for name in ("link", "results"):
-        (aside / name).symlink_to(chain / "results/end")
-        assert counted(aside / name) == WHOLE
-    monkeypatch.chdir(aside)
+        (elsewhere / name).symlink_to(chain / "results/end")
+        assert counted(elsewhere / name) == WHOLE
+    monkeypatch.chdir(elsewhere)
     assert counted("link") == WHOLE
-    monkeypatch.chdir(aside / "link")
+    monkeypatch.chdir(elsewhere / "link")
     assert counted(".") == WHOLE
     Path(chain / "results/data/text.txt").write_text("TWO\n")
-    assert first_mismatch(aside / "link") == "results/data/text.txt"
+    assert first_mismatch(elsewhere / "link") == "results/data/text.txt"
     # The whole of `results`, or the experiment in it, may itself be a link to another disk.
     (chain / "results/data/text.txt").write_text("ONE\n")
-    shutil.move(chain / "results", aside / "disk")
-    (chain / "results").symlink_to(aside / "disk")
+    shutil.move(chain / "results", elsewhere / "disk")
+    (chain / "results").symlink_to(elsewhere / "disk")
     assert counted(chain / "results/end") == WHOLE
-    shutil.move(aside / "disk/end", aside / "moved")
-    (aside / "disk/end").symlink_to(aside / "moved")
+    shutil.move(elsewhere / "disk/end", elsewhere / "moved")
+    (elsewhere / "disk/end").symlink_to(elsewhere / "moved")
     assert counted(chain / "results/end") == WHOLE
 
 
@@ -273,8 +273,8 @@ def test_a_finished_run_matches_and_every_file_of_it_is_checked(run):
 def test_a_flipped_bit_anywhere_is_named(run):
     for path in files_of(run):
         content = path.read_bytes()
-        place = len(content) // 2
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        offset = len(content) // 2
+        path.write_bytes(content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :])
         assert first_mismatch(run / "results/smoke") == path.relative_to(run).as_posix()
         path.write_bytes(content)
     assert first_mismatch(run / "results/smoke") == ""
@@ -287,7 +287,7 @@ def test_a_missing_file_is_named(run):
     assert len(kinds) > 60
     for path in kinds.values():
         name = path.relative_to(run).as_posix()
-        # This one is vouched for by nobody: without it there is no report.
+        # No record has a checksum of this one: without it there is no report.
         if name == "results/smoke/report/results.json":
             continue
         path.rename(path.with_name("aside"))

@@ -31,15 +31,15 @@ def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
 
 @pytest.mark.slow
 def test_the_other_families_go_on_from_its_teacher(smoke_run, tmp_path):
-    parts = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher")
-    copy_of_run(smoke_run, [f"results/smoke/{part}" for part in parts], tmp_path)
+    folders = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher")
+    copy_of_run(smoke_run, [f"results/smoke/{name}" for name in folders], tmp_path)
     words = ("--cores", "2", "--configfile", str(experiment_file("smoke-families")))
     plan = Plan(load_experiment("smoke-families"))
     # The rule train_teacher trains its LSTM.
     jobs_left = scheduled(*words, folder=tmp_path)
     assert jobs_left["train_teacher"] == 1 and not {"distill", "encode"} & jobs_left.keys()
-    done = snakemake(*words, folder=tmp_path, seconds=900, forked=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = snakemake(*words, folder=tmp_path, seconds=900, forked=True)
+    assert process.returncode == 0, process.stderr[-3000:]
     assert smoke_check.problems_of(plan, tmp_path) == []
 
 
@@ -75,22 +75,22 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     for name in ("model.bin", "config.json", "shared_vocabulary.json"):
         shutil.copy(smoke_run / "results/smoke/systems/teacher/seed-1/ctranslate2" / name, tmp_path / "converted")
     shutil.copy(smoke_run / "results/smoke/subwords/joint.model", tmp_path / "converted/both.spm")
-    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
+    generated = grammar.generate({"train": 1000, "dev": 40, "test": 60, "seed": 1})
     # Every fourth pair has a placeholder.
-    drawn = {split: with_placeholders(lines) for split, lines in drawn.items()}
-    pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
+    generated = {split: with_placeholders(lines) for split, lines in generated.items()}
+    pairs, faults = planted.plant(generated["train"], [*planted.FAULTS], 0.3, seed=1)
     (tmp_path / "planted").mkdir()
     # The last sentence of the second set is one of train, and its other references are empty but for that one.
-    more = [*drawn["test"][40:], drawn["train"][0]]
-    drawn |= {"train": pairs, "test": drawn["test"][:40], "more": more}
-    for split, lines in drawn.items():
+    second_set = [*generated["test"][40:], generated["train"][0]]
+    generated |= {"train": pairs, "test": generated["test"][:40], "more": second_set}
+    for split, lines in generated.items():
         for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
             (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
-    others = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(more)]
-    (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in others))
+    second_references = ["" if number % 2 else f"{target} too" for number, (_, target) in enumerate(second_set)]
+    (tmp_path / "planted/other.en").write_text("".join(f"{line}\n" for line in second_references))
     drawn_more = grammar.generate({"train": 200, "dev": 1, "test": 1, "seed": 2})["train"]
     news = [german for german, _ in with_placeholders(drawn_more)]
-    held_out = [german for german, _ in drawn["test"][:5]]
+    held_out = [german for german, _ in generated["test"][:5]]
     news = [*news, *news[:20], *held_out, "", "1 2 3"]
     (tmp_path / "planted/news.de").write_text("".join(f"{line}\n" for line in news))
     configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
@@ -128,18 +128,20 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     ):
         assert words in page
     assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
-    # Ten of the sources of test have a placeholder each, and what became of them is in the scores and on the page.
+    # Ten of the sources of test have a placeholder each, and their outcomes are in the scores and on the page.
     for quality in results.glob("quality/*/*/*/plain.json"):
         outcomes = json.loads(quality.read_text())["placeholders"]
         assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
     spans = encoded["placeholders"]
     assert 100 < spans["pairs"] == spans["spans"] and f"{spans['pairs']} pairs with" in page
     assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
-    _check_test_sets(results, corpus, page, drawn["more"], others)
+    _check_test_sets(results, corpus, page, generated["more"], second_references)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
 
 
-def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[str, str]], others: list[str]) -> None:
+def _check_test_sets(
+    results: Path, corpus: dict, page: str, second_set: list[tuple[str, str]], second_references: list[str]
+) -> None:
     """The second set has a row for each of the first in results.json and in the leaderboard, and its own figures."""
     content = json.loads((results / "report/results.json").read_text())
     (further,) = content["further"]
@@ -148,17 +150,19 @@ def _check_test_sets(results: Path, corpus: dict, page: str, more: list[tuple[st
     assert list(map(key, content["rows"])) == list(map(key, further["rows"]))
     assert all(row["latency_ms"] is None and row["energy_per_sentence"] is not None for row in further["rows"][:1])
     compared = json.loads((results / "significance-twofold.json").read_text())
-    assert compared["sentences"] == len(more) and any(row["against"] for row in compared["against_autoregressive"])
-    references = [target for _, target in more]
+    assert compared["sentences"] == len(second_set) and any(
+        row["against"] for row in compared["against_autoregressive"]
+    )
+    references = [target for _, target in second_set]
     for row in further["rows"]:
         folder = results / f"translations/{row['system']}/seed-1/{row['name']}"
         if row["repetitions_removed"] == "none":
             outputs = (folder / "twofold.txt").read_text().splitlines()
-            lines = [references, [line or None for line in others]]
+            lines = [references, [line or None for line in second_references]]
             assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
             assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
     assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in content["provenance"]["signatures"]["BLEU"]
-    assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(more)
+    assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(second_set)
     assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
     board = leaderboard.read(results)
     assert {row["test_set"].partition(":")[0] for row in board} == {"plain", "twofold"} and len(board) == 6

@@ -1,4 +1,4 @@
-"""The rules: what a dry run says, and what reruns after which change."""
+"""The rules: dry runs, and the jobs that rerun after a change."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ MODULE = (
 
 
 def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, dict[str, str]]:
-    """What the jobs of a dry run ask for, by rule; of several jobs of a rule, the last one."""
-    # A job that has a message is told by that alone.
+    """Resources that the jobs of a dry run request, by rule; of several jobs of a rule, the last one's."""
+    # Of a job with a message, Snakemake shows the message alone.
     text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
     (folder / "telling.smk").write_text(text)
     process = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
     assert process.returncode == 0, process.stderr + process.stdout
     jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", process.stdout + process.stderr, re.MULTILINE)
-    lines = [(rule, re.search(r"^    resources: (.*)$", about, re.MULTILINE)) for rule, about in jobs]
+    lines = [(rule, re.search(r"^    resources: (.*)$", description, re.MULTILINE)) for rule, description in jobs]
     return {rule: dict(word.split("=", 1) for word in line[1].split(", ")) for rule, line in lines if line}
 
 
@@ -119,13 +119,13 @@ def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(ho
 
 
 def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
-    other = tmp_path / "workflow_src"
-    other.mkdir()
-    (other / "__init__.py").touch()
+    foreign = tmp_path / "workflow_src"
+    foreign.mkdir()
+    (foreign / "__init__.py").touch()
     (tmp_path / "Snakefile").write_text("import workflow_src\n\n" + MODULE.format(snakefile=str(PROJECT / "Snakefile")))
     process = dry_run("continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
     output = process.stdout + process.stderr
-    assert process.returncode == 1 and f"a package workflow_src was imported from {other} before" in output
+    assert process.returncode == 1 and f"a package workflow_src was imported from {foreign} before" in output
     assert "Traceback" not in output
 
 
@@ -189,7 +189,7 @@ def test_speed_is_measured_on_a_node_of_its_own_whatever_else_is_asked_for(words
     if words:
         rule, name, value = re.match(r"(?:(\w+):)?(\w+)='?([^']*)", words[1]).groups()
         assert resources[rule or "train_lvm"][name] == value
-    # What a profile sets for a rule is lost as soon as the command line sets anything for any rule.
+    # Resources of rules in a profile are lost as soon as the command line sets any for a rule.
     profile = yaml.safe_load((PROJECT / "config/profiles/slurm/config.yaml").read_text())
     assert "set-resources" not in profile and "slurm_extra" not in str(profile)
 
@@ -254,8 +254,8 @@ def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
         "train_refiner": {"system", "seed"},
     }
     for rule, names in parts_of_nodes.items():
-        named = [{word.split(": ")[0] for word in words} for name, *words in nodes if name == rule]
-        assert named and named == [names] * len(named)
+        wildcards_of_nodes = [{word.split(": ")[0] for word in words} for name, *words in nodes if name == rule]
+        assert wildcards_of_nodes and wildcards_of_nodes == [names] * len(wildcards_of_nodes)
     # No two nodes say the same.
     assert len(set(map(tuple, nodes))) == len(nodes)
 
@@ -310,7 +310,7 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     assert rules.keys() == stages.keys()
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
-        # What is downloaded is no input.
+        # Downloads have no input files.
         assert set(missing) <= ({"input"} if name in ("download", "download_monolingual") else set()), (
             f"rule {name} lacks {missing}"
         )
@@ -337,7 +337,7 @@ def test_the_environments_agree_with_the_lock():
         versions = dict(line.lower().split("==") for line in pip if not line.startswith("--"))
         assert set(versions) == direct
         assert versions == {name: lock[name] for name in versions}
-    # What the stage imports that starts a metric's program; the rest is the program's.
+    # Packages of the stage that starts a metric's program; the others are the program's.
     environment = yaml.safe_load((PROJECT / "envs/comet.yaml").read_text())
     versions = dict(line.lower().split("==") for line in environment["dependencies"][-1]["pip"])
     stage = {"torch", "pydantic", "pyyaml", "rich", "tyro"}
@@ -350,10 +350,10 @@ def test_the_lock_has_every_extra_that_the_tests_use():
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     lock = (PROJECT / "requirements.lock").read_text().lower()
     requirements = [line for name in ("fast", "slurm", "dev") for line in extras[name]]
-    for name, least in (line.lower().split(">=") for line in requirements):
+    for name, minimum in (line.lower().split(">=") for line in requirements):
         pinned = re.search(rf"^{name}==([\d.]+)$", lock, re.MULTILINE)
         assert pinned, f"{name} is not pinned"
-        assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in least.split(".")]
+        assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in minimum.split(".")]
 
 
 def _dependencies() -> list[str]:
@@ -363,7 +363,7 @@ def _dependencies() -> list[str]:
     return project["dependencies"] + project["optional-dependencies"]["fast"]
 
 
-# What reruns: a clone elsewhere whose stages write empty files, run once
+# Reruns: in a clone elsewhere whose stages write empty files, run once
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +375,7 @@ def finished(hollow_run, tmp_path_factory) -> Path:
     return folder
 
 
-# Those of the experiment smoke in the order of their rules; lengths are of the latent-variable model and all searches.
+# Analyses of the experiment smoke in the order of their rules; lengths: of the latent-variable model, all searches.
 # Rules that run again, with the number of their jobs.
 ANALYSES = dict.fromkeys(
     ("estimate_marginal", "compare_tokens", "measure_lengths", "sample_translations", "map_latent_space"), 1
@@ -385,7 +385,7 @@ ENDS = SHOWN | ANALYSES
 # Analyses that follow every refining system.
 OF_REFINERS = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
 CHOICE = {"choose_settings": 1}
-# What learns from the teacher's translations beside the latent-variable model; two rows choose settings.
+# Systems that learn from the teacher's translations, beside the latent-variable model; two rows choose settings.
 CTC = {"train_nat": 1, "train_language_model": 1, "choose_settings": 2}
 LATENT = {"train_lvm": 1, "train_refiner": 2}
 DISTILLED = {"distill": 2, "merge_distilled": 1, "encode": 1, **LATENT, **CTC}
@@ -510,7 +510,7 @@ CHANGES = {
         "training: {max_steps: 20}}}",
         {"train_refiner": 1, "report": 1},
     ),
-    # What is joined from other shards is joined anew, and so is what follows.
+    # Files that are joined from other shards are joined anew, and all that follow from them are made anew.
     "number of shards": ("distillation: {teacher: {shards: 5}}", AFTER_DISTILLATION | {"distill": 5}),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
@@ -647,9 +647,9 @@ def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_p
 def test_a_rule_is_forced_by_its_name(finished, hollow_project):
     """And what reads its outputs."""
     words = ("--configfile", SMOKE, "--forcerun", "train_refiner")
-    again = scheduled(*words, project=hollow_project, folder=finished)
-    assert again["train_refiner"] == 2 and again["report"] == 1
-    assert not {rule for rule in again if rule.startswith("train_")} - {"train_refiner"}
+    rerun = scheduled(*words, project=hollow_project, folder=finished)
+    assert rerun["train_refiner"] == 2 and rerun["report"] == 1
+    assert not {rule for rule in rerun if rule.startswith("train_")} - {"train_refiner"}
 
 
 def test_changes_rerun_the_same_from_another_folder_and_as_a_module(finished, hollow_project, tmp_path):
@@ -689,7 +689,7 @@ def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
 
 
 def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
-    """The limit is far above what it takes (see tests/benchmarks/many_jobs.py): it finds what grows with the square."""
+    """The limit is far above the time (tests/benchmarks/many_jobs.py): it finds work that grows with the square."""
     content = yaml.safe_load(Path(SMOKE).read_text())
     content["decodes"] = [
         {"system": "teacher", "search": "beam", "beam": 2, "length_penalty": 0.5 + i / 1000, "name": f"d-{i}"}
@@ -728,7 +728,7 @@ def test_decodes_in_shards(hollow_project, tmp_path):
         assert scheduled(*other, project=hollow_project, folder=tmp_path) == expected
     folder = tmp_path / "results/smoke/translations/teacher/seed-1/greedy"
     shard, text = folder / "test.shards/1-of-3.jsonl", folder / "test.txt"
-    # A shard that nobody needs any more is not made anew; one that is missing when they are joined is, alone.
+    # A shard that no job needs any more is not made anew; one that is missing for the joining is, alone.
     words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
     shard.unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
@@ -786,8 +786,8 @@ def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_pr
 
     process = snakemake("--cores", "2", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
     assert process.returncode == 0, process.stderr
-    more = {"decode": 1, "score_quality": 1, "compare_rows_on_talks": 1, "report": 1}
-    assert scheduled(*words(test=["news", "talks"]), project=hollow_project, folder=tmp_path) == more
+    new_jobs = {"decode": 1, "score_quality": 1, "compare_rows_on_talks": 1, "report": 1}
+    assert scheduled(*words(test=["news", "talks"]), project=hollow_project, folder=tmp_path) == new_jobs
     assert scheduled(*words(), project=hollow_project, folder=tmp_path) == {}
 
 
@@ -821,8 +821,8 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
     for seed, expected in ((1, {"download": 1, "normalise": 1}), (2, {"normalise": 1})):
         split = {"method": "connected-groups", "dev": 5, "test": 5, "seed": seed}
         recipe = {"name": "mine", "dataset": dataset | {"split": split}}
-        own = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+        experiment = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(experiment))
         words = ("normalised", "--configfile", "mine.yaml")
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == expected
         process = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
@@ -836,9 +836,9 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     words = ("normalised", "--configfile", "mine.yaml")
     content = yaml.safe_load((tmp_path / "mine.yaml").read_text())
 
-    def planned(clean, **part):
+    def planned(clean, **recipe_part):
         recipe = content["recipe"] | {"clean": clean}
-        recipe["dataset"] = recipe["dataset"] | part
+        recipe["dataset"] = recipe["dataset"] | recipe_part
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | {"recipe": recipe}, sort_keys=False))
         return scheduled(*words, project=hollow_project, folder=tmp_path)
 
@@ -875,8 +875,8 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     # A distilled text of the user's own is an input of jobs.
     (tmp_path / "bought.en").write_text("one\n")
     os.utime(tmp_path / "bought.en", times=(ahead, ahead))
-    more = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
-    process = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    further_words = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
+    process = snakemake(*words, *further_words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert process.returncode == 1 and "bought.en is dated in the future (" in process.stderr
 
 

@@ -23,7 +23,7 @@ from workflow_src.records.atomic import read_json
 
 pytestmark = pytest.mark.timeout(1500)
 EVERY = {"validate_every": 250, "save_every": 250}
-# What the package declares, beside a teacher and a latent-variable model of `smoke` and on the same data.
+# The members of the package, beside a teacher and a latent-variable model of `smoke` and on the same data.
 CONFIGURATION = {
     "experiment": "outside",
     "extends": "smoke",
@@ -66,7 +66,7 @@ CONFIGURATION = {
 }
 READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher", "systems/lvm")
 LOG = "logs/smoke/train_wordbag/bag-1.log"
-# What experiments on these data share, and what is of this one alone.
+# The folder that experiments on these data share, and the one of this experiment.
 SHARED, RESULTS = "results/smoke", "results/outside"
 BAG = f"{SHARED}/systems/bag/seed-1"
 WORDS = ("--cores", "2", "--configfile", "outside.yaml")
@@ -76,7 +76,7 @@ WORDS = ("--cores", "2", "--configfile", "outside.yaml")
 def run(tmp_path_factory, smoke_run) -> Path:
     """The folder of a whole run, in which the training was stopped once."""
     folder = tmp_path_factory.mktemp("outside")
-    copy_of_run(smoke_run, [f"{SHARED}/{part}" for part in READY], folder)
+    copy_of_run(smoke_run, [f"{SHARED}/{name}" for name in READY], folder)
     wordbag.write(folder)
     (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
     running = snakemake_started(*WORDS, folder=folder, forked=True)
@@ -104,11 +104,13 @@ def report(run) -> Path:
     return run / RESULTS / "report"
 
 
-def continuum(*words: str, folder: Path, **more) -> str:
-    """What the command `continuum` writes, started in `folder`."""
+def continuum(*words: str, folder: Path, **options) -> str:
+    """Output of the command `continuum`, started in `folder`."""
     command = python_module("workflow_src.cli", *words)
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
-    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **more)
+    process = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **options
+    )
     assert process.returncode == 0, process.stderr
     return process.stdout
 
@@ -130,13 +132,13 @@ def test_it_is_trained_where_it_was_stopped_and_validated_by_its_own_figure(run)
 
 def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     names = ["unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"]
-    place = run / SHARED / "translations/bag/seed-1"
-    assert sorted(path.name for path in place.iterdir()) == sorted(names)
+    folder = run / SHARED / "translations/bag/seed-1"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     for name in names:
-        assert (place / name / "test.txt").read_text().count("\n") == 40
+        assert (folder / name / "test.txt").read_text().count("\n") == 40
         assert 0 <= read_json(run / SHARED / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
     for name in names[:2]:
-        assert len(list((place / name / "test.shards").glob("*-of-2.jsonl"))) == 2
+        assert len(list((folder / name / "test.shards").glob("*-of-2.jsonl"))) == 2
     chosen = read_json(run / SHARED / "chosen/bag/seed-1/tuned.json")
     assert [point["settings"]["stretch"] for point in chosen["curve"]] == [0.5, 1.0]
     assert chosen["tune_by"] == "exactmatch" and all(0 <= point["bleu"] <= 100 for point in chosen["curve"])
@@ -144,7 +146,7 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     assert chosen["chosen"] == best
     # Passes change something, and the engine nothing.
     records = {
-        name: [json.loads(line)["subwords"] for line in (place / name / "test.jsonl").read_text().splitlines()]
+        name: [json.loads(line)["subwords"] for line in (folder / name / "test.jsonl").read_text().splitlines()]
         for name in names
     }
     assert records["unrepeat-0"] != records["unrepeat-2"] == records["unrepeat-2-ledger-float32"]
@@ -168,8 +170,8 @@ def test_it_is_timed_and_shown_pass_by_pass(run):
 def test_tables_and_figures_show_it_by_what_it_declares(report):
     """Title of the group, labels of its rows, its points, and the curve over its series."""
     rows = read_json(report / "results.json")["rows"]
-    own = {row["name"] for row in rows if row["system"] == "bag" and row["search"] == "unrepeat"}
-    assert own == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
+    own_rows = {row["name"] for row in rows if row["system"] == "bag" and row["search"] == "unrepeat"}
+    assert own_rows == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
     text = (report / "results.md").read_text()
     titles = [line for line in text.splitlines() if line.startswith("| **")]
     title = next(line for line in titles if "Bag of words “bag”" in line)
@@ -177,10 +179,10 @@ def test_tables_and_figures_show_it_by_what_it_declares(report):
     rows = text.split(title)[1].split("| **")[0]
     for label in ("without repetitions, passes 0", "without repetitions, passes 2"):
         assert label in rows
-    drawn = {path.stem: path.read_text() for path in (report / "figures").glob("*.svg")}
+    figures = {path.stem: path.read_text() for path in (report / "figures").glob("*.svg")}
     for name in ("quality_speed", "refinement"):
         # Letters are outlines there.
-        assert wordbag.COLOUR in drawn[name]
+        assert wordbag.COLOUR in figures[name]
     assert "without repetitions" in "".join(
         re.findall(r"<svg.*?</svg>", (report / "index.html").read_text(), re.DOTALL)
     )
@@ -258,7 +260,7 @@ def test_a_program_computes_its_other_metric(run, report):
     row = next(row for row in rows if row["name"] == "beam-2")
     assert row["letters"] == pytest.approx(means["teacher/seed-1/beam-2"]) and "letters_p_value" in row
     assert "shared letters" in (report / "results.md").read_text()
-    # Jobs that follow find what those before them computed.
+    # Later jobs read the figures that earlier ones computed.
     cached = (run / "work/computed/letters").glob("*/*.jsonl")
     keys = {json.loads(line)[0] for path in cached for line in path.read_text().splitlines() if line}
     assert keys == {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "tests"))
-from slurm_cluster import Cluster, missing  # noqa: E402
+from slurm_cluster import Cluster, unavailable_reason  # noqa: E402
 
 WORKFLOW = """
 rule all:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--look", type=int, help="seconds until the first look at a job; default: the profile's")
     arguments = parser.parse_args()
-    if reason := missing():
+    if reason := unavailable_reason():
         sys.exit(f"no Slurm here: {reason}")
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder, "here"), Path(folder, "there")

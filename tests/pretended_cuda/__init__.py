@@ -24,7 +24,7 @@ from pretended_cuda.tensors import Dispatching
 
 @contextlib.contextmanager
 def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
-    """Within this context the machine has so many GPUs, which nobody has used yet. Not for several threads."""
+    """Within this context the machine has `gpus` fresh GPUs of `memory` bytes each. Not for several threads."""
     replace_machine(gpus, memory)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
@@ -34,22 +34,22 @@ def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
         stack.enter_context(unittest.mock.patch.object(torch, "Generator", driver.Generator))
         stack.enter_context(unittest.mock.patch.object(torch.version, "cuda", "pretended"))
         # Parameters are replaced: their data, which C++ holds, cannot be.
-        before = torch.__future__.get_overwrite_module_params_on_conversion()
+        previous = torch.__future__.get_overwrite_module_params_on_conversion()
         torch.__future__.set_overwrite_module_params_on_conversion(True)
-        stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, before)
+        stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, previous)
         stack.enter_context(Calling())
         stack.enter_context(Dispatching())
         yield machine
 
 
 FOLDER = Path(__file__).resolve().parent
-# So many GPUs are pretended in processes that have this in their environment.
+# Variables of the environment: the number of GPUs that are pretended in a process, and the bytes of each.
 VARIABLE = "CONTINUUM_PRETENDED_GPUS"
 BYTES = "CONTINUUM_PRETENDED_MEMORY"
 
 
 def environment(gpus: int = 2, memory: int = MEMORY) -> dict[str, str]:
-    """Variables, beside those of this process, of processes of Python that have pretended GPUs from their start."""
+    """Further variables of the environment, for processes of Python that have pretended GPUs from their start."""
     paths = [str(FOLDER / "site"), str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]
     programs = f"{FOLDER / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     variables = {VARIABLE: str(gpus), BYTES: str(memory)}
@@ -66,10 +66,10 @@ def begin() -> None:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """What the machine counts within this context."""
-    before, counts = Counter(machine.counts), Counter()
+    """Counts of the machine within this context."""
+    previous, counts = Counter(machine.counts), Counter()
     yield counts
     counts.update(machine.counts)
-    counts.subtract(before)
+    counts.subtract(previous)
     for name in [name for name, number in counts.items() if not number]:
         del counts[name]

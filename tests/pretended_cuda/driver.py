@@ -1,4 +1,4 @@
-"""What stands in for `torch.cuda`: devices, random numbers, streams, events and memory."""
+"""Replacements in `torch.cuda`: devices, random numbers, streams, events and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be caught before operators: names of devices, tensors of Python values, attention, and autocast's casts."""
+"""Functions that are intercepted before operators: devices' names, tensors of values, attention, autocast's casts."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Calling(TorchFunctionMode):
         if function in FROM_VALUES and elsewhere and not isinstance(args[0], DeviceTensor):
             return _of_values(function, args, kwargs)
         if function is torch.Tensor.new_tensor and isinstance(args[0], DeviceTensor):
-            own = {"device": args[0].device, "dtype": args[0].dtype}
-            return _of_values(torch.tensor, args[1:], own | kwargs)
+            defaults = {"device": args[0].device, "dtype": args[0].dtype}
+            return _of_values(torch.tensor, args[1:], defaults | kwargs)
         if function is F.scaled_dot_product_attention and isinstance(args[0], DeviceTensor):
             return _attention(*args, **kwargs)
         return function(*args, **kwargs)
@@ -62,23 +62,23 @@ class Calling(TorchFunctionMode):
 
 def _numbered(x):
     """A GPU's name as the device with its number: to ask which is the current one, C++ would need a driver."""
-    kind = x.type if isinstance(x, torch.device) else x.partition(":")[0] if isinstance(x, str) else None
-    return machine.device(x) if kind == "cuda" else x
+    device_type = x.type if isinstance(x, torch.device) else x.partition(":")[0] if isinstance(x, str) else None
+    return machine.device(x) if device_type == "cuda" else x
 
 
 def _check_generator(args, kwargs) -> None:
     """Raises RuntimeError for numbers that are drawn by the generator of another device."""
     generator = kwargs.get("generator")
     if generator is not None:
-        own = kwargs.get("device") or next((x.device for x in args if isinstance(x, Tensor)), CPU)
-        if generator.device != torch.device(own):
-            raise RuntimeError(f"Expected a '{own}' generator device but found '{generator.device}'")
+        device = kwargs.get("device") or next((x.device for x in args if isinstance(x, Tensor)), CPU)
+        if generator.device != torch.device(device):
+            raise RuntimeError(f"Expected a '{device}' generator device but found '{generator.device}'")
 
 
-def _moved(function, tensor: Tensor, *where, dtype=None, device=None, other=None, **options) -> Tensor:
-    """`Tensor.to` and `Tensor.cuda`; C++ does not see that a tensor of ours is where it is to go."""
-    device = "cuda" if function is torch.Tensor.cuda and not where else device
-    for argument in (*where, other):
+def _moved(function, tensor: Tensor, *arguments, dtype=None, device=None, other=None, **options) -> Tensor:
+    """`Tensor.to` and `Tensor.cuda`; C++ does not see that our tensor is on its target already."""
+    device = "cuda" if function is torch.Tensor.cuda and not arguments else device
+    for argument in (*arguments, other):
         if isinstance(argument, Tensor):
             device, dtype = argument.device, argument.dtype
         elif isinstance(argument, torch.dtype):
@@ -129,6 +129,6 @@ def _cast(function, args, kwargs):
     def cast(x):
         if isinstance(x, DeviceTensor) and x.is_floating_point() and x.dtype not in (dtype, torch.float64):
             return x.to(dtype)
-        return type(x)([cast(part) for part in x]) if type(x) in (list, tuple) else x
+        return type(x)([cast(element) for element in x]) if type(x) in (list, tuple) else x
 
     return tuple(map(cast, args)), {key: cast(value) for key, value in kwargs.items()}

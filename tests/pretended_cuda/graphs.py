@@ -16,13 +16,13 @@ class CUDAGraph:
         self.operators: list[tuple] = []
 
     def replay(self) -> None:
-        """Every operator once more, on what its buffers hold now."""
+        """Run every operator once more, on the present content of its buffers."""
         machine.refuse_in_capture("a replay")
         machine.counts["graph launches"] += 1
         with torch.no_grad():
             for function, args, kwargs, result in self.operators:
-                again = function(*args, **kwargs)
-                for buffer, values in zip(tensors_in(result), tensors_in(again), strict=True):
+                new_result = function(*args, **kwargs)
+                for buffer, values in zip(tensors_in(result), tensors_in(new_result), strict=True):
                     # In place, it is written already.
                     if buffer.data_ptr() != values.data_ptr():
                         buffer.copy_(values)
@@ -36,7 +36,7 @@ class graph:
 
     def __init__(self, cuda_graph: CUDAGraph, **_):
         self.graph = cuda_graph
-        # What is written in place, with its content before the capture, by its address.
+        # Tensors that are written in place, with their content before the capture, by address.
         self.before: dict[int, tuple[Tensor, Tensor]] = {}
         self.fresh: list[Tensor] = []
 
@@ -45,7 +45,7 @@ class graph:
         machine.capture = self.record
 
     def record(self, function, args, kwargs, kernel: bool):
-        """The result of an operator, from values that are taken back in the end: shapes follow from it."""
+        """The result of an operator, for its shape; written values are restored at the end of the capture."""
         targets = _write_targets(function, args, kwargs)
         for tensor in targets:
             self.before.setdefault(tensor.data_ptr(), (tensor, tensor.clone()))
@@ -65,6 +65,6 @@ class graph:
 
 def _write_targets(function, args, kwargs) -> list[Tensor]:
     """Arguments that an operator writes."""
-    named = {argument.name: value for argument, value in zip(function._schema.arguments, args, strict=False)} | kwargs
+    by_name = {argument.name: value for argument, value in zip(function._schema.arguments, args, strict=False)} | kwargs
     writes = [a.name for a in function._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [tensor for name in writes if name in named for tensor in tensors_in(named[name])]
+    return [tensor for name in writes if name in by_name for tensor in tensors_in(by_name[name])]

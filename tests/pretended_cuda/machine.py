@@ -25,7 +25,7 @@ class Machine:
     # An operator whose results take more bytes than this is out of memory.
     memory: int = MEMORY
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    # What synchronised, in order.
+    # Reasons of synchronisations, in order.
     waits: list[str] = dataclasses.field(default_factory=list)
     # Operators that autocast gave bfloat16 or float16.
     narrowed: set[str] = dataclasses.field(default_factory=set)
@@ -33,7 +33,7 @@ class Machine:
     current: int = 0
     # Called with every operator while a graph is captured.
     capture: Callable | None = None
-    # Copies to the host that are under way: where to, and what.
+    # Copies to the host that are under way: (target, values).
     pending: list[tuple[torch.Tensor, torch.Tensor]] = dataclasses.field(default_factory=list)
     generators: dict[int, torch.Generator] = dataclasses.field(default_factory=dict)
     # Groups of processes that send tensors of GPUs.
@@ -61,14 +61,14 @@ class Machine:
         numbers: list[int] = []
         for word in map(str.strip, words.split(",")):
             number = self.uuids.index(word) if word in self.uuids else int(word) if word.isdigit() else -1
-            # What follows a word that names no GPU is ignored.
+            # Words after one that names no GPU are ignored.
             if not 0 <= number < len(self.uuids) or number in numbers:
                 break
             numbers.append(number)
         return tuple(numbers)
 
     def device(self, name: object = None) -> torch.device:
-        """The device that `name` names: a device, its name or number; the current GPU where it says no number."""
+        """The device of `name`, a device, its name or number; the current GPU where `name` has no number."""
         device = torch.device("cuda", name) if isinstance(name, int) else torch.device(name or "cuda")
         if device.type == "cpu":
             return CPU
@@ -108,6 +108,6 @@ machine = Machine(())
 
 
 def replace_machine(gpus: int, memory: int) -> None:
-    """A machine with so many GPUs, none of them in use."""
+    """Make the machine one with `gpus` GPUs, none of them in use."""
     fresh = Machine(tuple(f"GPU-00000000-0000-0000-0000-{number:012d}" for number in range(gpus)), memory)
     machine.__dict__.update(fresh.__dict__)

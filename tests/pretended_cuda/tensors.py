@@ -85,7 +85,7 @@ class DeviceTensor(torch.Tensor):
 def _without_lists(index):
     """An index whose lists are tensors of the CPU, as which CUDA copies them too."""
     if isinstance(index, tuple):
-        return tuple(torch.tensor(part) if isinstance(part, list) else part for part in index)
+        return tuple(torch.tensor(element) if isinstance(element, list) else element for element in index)
     return torch.tensor(index) if isinstance(index, list) else index
 
 
@@ -94,7 +94,7 @@ def unwrapped(x):
     if isinstance(x, DeviceTensor):
         return x.values
     if isinstance(x, (list, tuple)):
-        return type(x)([unwrapped(part) for part in x])
+        return type(x)([unwrapped(element) for element in x])
     return x
 
 
@@ -102,16 +102,16 @@ def tensors_in(x) -> list[Tensor]:
     """The tensors of nested lists and tuples."""
     if isinstance(x, Tensor):
         return [x]
-    return [tensor for part in x for tensor in tensors_in(part)] if isinstance(x, (list, tuple)) else []
+    return [tensor for element in x for tensor in tensors_in(element)] if isinstance(x, (list, tuple)) else []
 
 
 def dispatch(function, args, kwargs):
     """Run an operator as a GPU would, or refuse it."""
     operands = tensors_in(args) + tensors_in(list(kwargs.values()))
-    ours = [tensor for tensor in operands if isinstance(tensor, DeviceTensor)]
+    on_gpu = [tensor for tensor in operands if isinstance(tensor, DeviceTensor)]
     requested = kwargs.get("device")
     elsewhere = requested is not None and torch.device(requested).type in ("cuda", "meta")
-    if not ours and not elsewhere:
+    if not on_gpu and not elsewhere:
         return function(*args, **kwargs)
     if function is aten._to_copy.default:
         return _copied(args[0], kwargs)
@@ -119,14 +119,14 @@ def dispatch(function, args, kwargs):
         return _copied_into(*args, *kwargs.values())
     if torch.Tag.inplace_view in function.tags:
         raise NotImplementedError(f"{function.name()} is not pretended: it changes shapes in place")
-    device = ours[0].device if ours and (requested is None or torch.device(requested).type == "meta") else None
+    device = on_gpu[0].device if on_gpu and (requested is None or torch.device(requested).type == "meta") else None
     device = machine.device(requested) if device is None else device
     _check_devices(function, args, operands, device)
-    _wait_if_it_does(function, args, kwargs)
-    plain = {name: CPU if name == "device" else unwrapped(value) for name, value in kwargs.items()}
-    plain |= {"pin_memory": False} if "pin_memory" in plain else {}
-    result = _run(function, unwrapped(args), plain, device)
-    by_values = {id(tensor.values): tensor for tensor in ours}
+    _count_wait(function, args, kwargs)
+    cpu_kwargs = {name: CPU if name == "device" else unwrapped(value) for name, value in kwargs.items()}
+    cpu_kwargs |= {"pin_memory": False} if "pin_memory" in cpu_kwargs else {}
+    result = _run(function, unwrapped(args), cpu_kwargs, device)
+    by_values = {id(tensor.values): tensor for tensor in on_gpu}
     # Lengths of packed sequences are the CPU's.
     on_cpu = [result[1]] if function is aten._pack_padded_sequence.default else []
     return _wrapped(result, device, by_values, on_cpu)
@@ -160,19 +160,19 @@ def returns_a_value(function) -> bool:
 
 def with_own_numbers(device: torch.device, compute):
     """`compute()` with random numbers of the device's own generator."""
-    own, before = machine.generators[device.index], torch.default_generator.get_state()
-    torch.default_generator.set_state(own.values_state())
+    generator, cpu_state = machine.generators[device.index], torch.default_generator.get_state()
+    torch.default_generator.set_state(generator.values_state())
     try:
         return compute()
     finally:
-        own.set_values_state(torch.default_generator.get_state())
-        torch.default_generator.set_state(before)
+        generator.set_values_state(torch.default_generator.get_state())
+        torch.default_generator.set_state(cpu_state)
 
 
 def _wrapped(result, device: torch.device, by_values: dict[int, DeviceTensor], on_cpu: list[Tensor]):
-    """Results as tensors of the device; operators in place return what they were called with."""
+    """Results as tensors of the device; operators in place return their operands."""
     if isinstance(result, (list, tuple)):
-        return type(result)([_wrapped(part, device, by_values, on_cpu) for part in result])
+        return type(result)([_wrapped(element, device, by_values, on_cpu) for element in result])
     if not isinstance(result, Tensor) or any(result is tensor for tensor in on_cpu):
         return result
     return by_values[id(result)] if id(result) in by_values else DeviceTensor(result, device)
@@ -183,21 +183,21 @@ def _copied(source: Tensor, kwargs):
     kwargs = dict(kwargs)
     requested, blocking = kwargs.pop("device", None), not kwargs.pop("non_blocking", False)
     kwargs.pop("pin_memory", None)
-    own = source.device
-    target = own if requested is None or torch.device(requested).type == "meta" else machine.device(requested)
-    if own == target and own.type == "cuda":
+    origin = source.device
+    target = origin if requested is None or torch.device(requested).type == "meta" else machine.device(requested)
+    if origin == target and origin.type == "cuda":
         return DeviceTensor(_run(aten._to_copy.default, (source.values,), kwargs, target), target)
-    if requested is not None and torch.device(requested).type == "meta" and own == CPU:
+    if requested is not None and torch.device(requested).type == "meta" and origin == CPU:
         target = machine.device()
-    _count_copy(own, target, blocking)
+    _count_copy(origin, target, blocking)
     values = aten._to_copy.default(unwrapped(source), **kwargs)
-    if target == CPU and own != CPU and not blocking:
+    if target == CPU and origin != CPU and not blocking:
         return _arriving(values)
     return values if target == CPU else DeviceTensor(values, target)
 
 
 def _arriving(values: Tensor) -> Tensor:
-    """A copy to the host that nobody has waited for yet: it holds something else."""
+    """A copy to the host that is not complete: until the CPU waits, it holds other values."""
     target = torch.full_like(values, float("nan") if values.is_floating_point() else 1)
     machine.pending.append((target, values))
     return target
@@ -213,27 +213,27 @@ def _copied_into(target: Tensor, source: Tensor, non_blocking: bool = False):
 
 
 def _count_copy(source: torch.device, target: torch.device, blocking: bool) -> None:
-    what = f"copy from {source} to {target}"
-    machine.refuse_in_capture(what)
+    copy = f"copy from {source} to {target}"
+    machine.refuse_in_capture(copy)
     if CPU not in (source, target):
         machine.counts["operators"] += 1
         return
     if blocking:
-        machine.wait(what)
+        machine.wait(copy)
     machine.counts["copies to the host" if target == CPU else "copies to the device"] += 1
 
 
 def _check_devices(function, args, operands: list[Tensor], device: torch.device) -> None:
     """Raises RuntimeError for operands of several devices, but for CUDA's exceptions."""
     if function is aten._pack_padded_sequence.default and args[1].device != CPU:
-        got = f"{args[1].dim()}D {args[1].device} tensor"
-        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {got}")
-    others = [tensor for tensor in operands if tensor.device != device]
-    if not others:
+        actual = f"{args[1].dim()}D {args[1].device} tensor"
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {actual}")
+    elsewhere = [tensor for tensor in operands if tensor.device != device]
+    if not elsewhere:
         return
     name = function.name()
-    if all(tensor.device == CPU for tensor in others):
-        if all(tensor.dim() == 0 for tensor in others) and (
+    if all(tensor.device == CPU for tensor in elsewhere):
+        if all(tensor.dim() == 0 for tensor in elsewhere) and (
             torch.Tag.pointwise in function.tags or name.startswith(TAKES_CPU_SCALARS)
         ):
             return
@@ -243,11 +243,11 @@ def _check_devices(function, args, operands: list[Tensor], device: torch.device)
                 return
         if name.startswith(("aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::lstm")):
             return
-    places = " and ".join(dict.fromkeys(str(tensor.device) for tensor in operands))
-    raise RuntimeError(f"Expected all tensors to be on the same device, but found {places} in {name}")
+    devices = " and ".join(dict.fromkeys(str(tensor.device) for tensor in operands))
+    raise RuntimeError(f"Expected all tensors to be on the same device, but found {devices} in {name}")
 
 
-def _wait_if_it_does(function, args, kwargs) -> None:
+def _count_wait(function, args, kwargs) -> None:
     name = function.name()
     if function in SYNCHRONISING or returns_a_value(function):
         machine.wait(name)

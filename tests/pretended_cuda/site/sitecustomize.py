@@ -1,4 +1,4 @@
-"""Python imports this when it starts: a process in whose environment GPUs are pretended has them with its torch."""
+"""Python imports this when it starts: where the environment asks for pretended GPUs, they come with torch."""
 
 import importlib.util
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 class AfterTorch:
-    """Finds torch as others do, and begins with GPUs when it has been imported."""
+    """A finder of torch that begins to pretend GPUs when torch has been imported."""
 
     def find_spec(self, name, *_):
         if name != "torch":
