@@ -107,6 +107,6 @@ def output_loss(
         return total.detach(), total, {}
     labels = target[:, : mask.size(1)]
     real = cells(mask & (labels != PAD), mask.device) if real is None else real
-    hidden_symbols = None if shown is None else shown == NOT_SHOWN
-    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing, hidden_symbols)
+    not_shown = None if shown is None else shown == NOT_SHOWN
+    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing, not_shown)
     return nll, smooth, {}
