@@ -116,7 +116,7 @@ def test_losses_and_searches_get_models_as_arguments(path):
         assert not (models and classes), f"{path} imports {classes}"
 
 
-# Modules that a dry run imports, and commands of `continuum` that need no model.
+# Modules that a dry run imports, and those of commands of `continuum` that need no model.
 PLANNING = [
     path
     for path in MODULES

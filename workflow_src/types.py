@@ -62,7 +62,10 @@ _ORIGINALS: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A CPU tensor copied to a device without waiting for the copy; `values_on_cpu` returns the original."""
+    """A CPU tensor copied to a device without waiting for the copy; `values_on_cpu` returns the original.
+
+    Neither may be changed in place.
+    """
     copy = tensor.to(device, non_blocking=True)
     if copy is not tensor:
         _ORIGINALS[copy] = tensor
@@ -99,7 +102,7 @@ class Batch:
 
     @property
     def on_cpu(self) -> Batch:
-        """The batch on the CPU, which reads counts and shapes there without waiting for a GPU."""
+        """The batch on the CPU, where counts and lengths are read without waiting for a GPU."""
         return Batch(values_on_cpu(self.source), values_on_cpu(self.target), self.indices)
 
     @property

@@ -110,7 +110,7 @@ def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:
 
 
 def name_in(section: str) -> str:
-    """What errors call the setting of a name in a section that cannot be used."""
+    """The setting that errors name for a key of a section that is no valid name."""
     return f"a name in {section}"
 
 

@@ -158,7 +158,7 @@ def _search_fields(section: DecodeConfig, search: Search, where: str) -> dict[st
         if not owners:
             allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]
             raise ConfigError(f"{where}.{name}", problem=UNKNOWN, allowed=allowed)
-        # A configuration that was written out in full has every default: only other values are of the user.
+        # A configuration that was written out in full has every default: only other values were set by the user.
         if value is not None and not any(_is_default(owner, name, value) for owner in owners):
             raise _foreign(search, name, where)
     for name in search.settings.named("required"):

@@ -67,10 +67,11 @@ def two_letters(language: str) -> str:
 
     try:
         match = Language.match(language)
-        macrolanguage = Language.match(match.macrolanguage) if match.macrolanguage and not match.part1 else match
+        if match.macrolanguage and not match.part1:
+            match = Language.match(match.macrolanguage)
     except LanguageNotFoundError:
         return language
-    return macrolanguage.part1 or language
+    return match.part1 or language
 
 
 @functools.cache

@@ -177,11 +177,11 @@ class ImportedModel(nn.Module):
         by_sentence = hypotheses.ranked()
         outputs = iter(
             self._targets(
-                [ids for pairs in by_sentence for _, ids in pairs],
-                [line for line, pairs in zip(lines, by_sentence, strict=True) for _ in pairs],
+                [ids for entries in by_sentence for _, ids in entries],
+                [line for line, entries in zip(lines, by_sentence, strict=True) for _ in entries],
             )
         )
-        ranked_targets: list[Ranked] = [[(score, next(outputs)) for score, _ in pairs] for pairs in by_sentence]
+        ranked_targets: list[Ranked] = [[(score, next(outputs)) for score, _ in entries] for entries in by_sentence]
         return Hypotheses(tokens, hypotheses.scores, hypotheses.steps, ranked=lambda: ranked_targets)
 
     def _targets(self, outputs: list[list[int]], lines: list[str]) -> list[list[int]]:

@@ -77,6 +77,7 @@ class Program:
 class CapturedPasses:
     """The engine for the searches of a system that have programs. `models` are its networks by family.
 
+    Each program is captured once with scores and once without, as they are asked for.
     Programs live as long as this object. They share their working memory; each has memory of its own for its outputs,
     which are read before another program runs.
     """

@@ -56,7 +56,8 @@ def cheapest(emissions: Tensor, lengths: Tensor, predictions: Tensor, skip_penal
     """How often the cheapest alignment counts each log-probability of own symbols (B, N, U), the skip symbol first.
 
     `lengths` (B,) of the targets and number of `predictions` (B,). Aligned tokens and skipped predictions count 1,
-    skipped targets `skip_penalty`. These counts are the gradient of the minimum: it is that of its alignment.
+    skipped targets `skip_penalty`. The minimum is the cost of this
+    alignment, so that the counts are its gradient, up to the sign.
     """
     moves = _moves(emissions, skip_penalty)
     B, N, U = emissions.shape

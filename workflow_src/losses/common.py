@@ -89,8 +89,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 nll, spread = normaliser - logits.gather(1, targets), normaliser - logits.mean(1, keepdim=True)
                 if counted is not None:
                     nll, spread = (x * counted[start : start + rows, None] for x in (nll, spread))
-                nll_total = nll_total + nll.sum()
-                smooth_total = smooth_total + (1 - smoothing) * nll.sum() + smoothing * spread.sum()
+                nll_sum = nll.sum()
+                nll_total = nll_total + nll_sum
+                smooth_total = smooth_total + (1 - smoothing) * nll_sum + smoothing * spread.sum()
                 # d loss / d logits = p - (1 - s) onehot - s / V
                 gradient = probabilities.sub_(smoothing / classes)
                 gradient.scatter_add_(1, targets, torch.full_like(targets, smoothing - 1, dtype=gradient.dtype))

@@ -18,7 +18,7 @@ from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import Batch, EncoderOutput, LossTerms, Refiner, TrainingContext
 
 
-class TrainedRefiner(Refiner, Protocol):
+class RefinerInTraining(Refiner, Protocol):
     """A refiner in training: a network with two modes."""
 
     training: bool
@@ -32,7 +32,7 @@ class ScoreMatching:
     def __init__(self, config: ScoreMatchingConfig):
         self.config = config
 
-    def __call__(self, model: TrainedRefiner, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: RefinerInTraining, batch: Batch, context: TrainingContext) -> LossTerms:
         """`context.frozen` is the latent-variable model, in evaluation mode."""
         mask = batch_mask(context.frozen, batch)
         z, goal, memory = self.draw(model, batch, mask, context)
@@ -55,7 +55,7 @@ class ScoreMatching:
 
     @torch.no_grad()
     def draw(
-        self, model: TrainedRefiner, batch: Batch, mask: Tensor, context: TrainingContext
+        self, model: RefinerInTraining, batch: Batch, mask: Tensor, context: TrainingContext
     ) -> tuple[Tensor, Tensor, EncoderOutput]:
         """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
         frozen, generator = context.frozen, context.generator

@@ -60,7 +60,7 @@ class BidirectionalLSTM(nn.Module):
 
         Final states are hidden and cell, (B, 2D) each: the forward direction's after the last real position, the
         backward direction's after the first. Padding comes last, and there is at least one position a sentence.
-        Lengths are the CPU's, because packing needs them there.
+        `lengths` are on the CPU, where packing needs them.
         """
         longest = x.size(1)
         if int(lengths.min()) == longest:

@@ -85,5 +85,5 @@ def _follow(handle: int) -> None:
 
 
 def _end() -> None:
-    log.error("error: Snakemake, which started this job, has ended; the job ends too, before its next start.")
+    log.error("error: Snakemake, which started this job, has ended; the job ends too, so that it does not run twice.")
     os.kill(os.getpid(), signal.SIGTERM)

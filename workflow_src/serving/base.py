@@ -161,15 +161,17 @@ class BaseTranslator(ABC):
             ranked = hypotheses.ranked()
         origins = None
         if extras.origins:
-            outputs = [[tokens for _, tokens in pairs] for pairs in ranked]
+            outputs = [[tokens for _, tokens in entries] for entries in ranked]
             origins = self._origins(sources, settings, systems, outputs, batch)
         repetitions = remove_repetitions or self._removal(settings)
         placeholder_sources = None
         if self.subwords.placeholders is not None:
             for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ():
                 self.placeholders.update(outcome)
-            placeholder_sources = [text for text, pairs in zip(normalised_texts, ranked, strict=True) for _ in pairs]
-        texts = self.text([tokens for pairs in ranked for _, tokens in pairs], repetitions, placeholder_sources)
+            placeholder_sources = [
+                text for text, entries in zip(normalised_texts, ranked, strict=True) for _ in entries
+            ]
+        texts = self.text([tokens for entries in ranked for _, tokens in entries], repetitions, placeholder_sources)
         source_pieces = map(self._source_pieces, sources) if extras.details else [[] for _ in sources]
         pieces = self._target_pieces if extras.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
@@ -366,7 +368,7 @@ class BaseTranslator(ABC):
         default of the bundle by None, where None is the search's default.
 
         Raises ConfigError for a search that the bundle lacks, for settings that the search lacks or that are out of
-        range, and for `fields` that have no effect (settings objects may: `systems` can come with the search);
+        range, and for `fields` without effect (settings objects may have such, because `search` takes `systems`);
         InputError for a system that translates nothing.
         """
         if isinstance(search, SearchSettings):
@@ -406,7 +408,7 @@ class BaseTranslator(ABC):
         return registry.searches()[name]
 
     def _completed(self, settings: SearchSettings) -> SearchSettings:
-        """Settings in which a setting for another search's steps, if it is None, names a search of the system."""
+        """Settings that name the search whose steps are taken: by default the first of the system with steps."""
         self._search(registry.search_of(settings).name)
         if not settings.named("steps"):
             return settings

@@ -23,8 +23,8 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
     if not serves(engine, family):
-        trained_families = [family for family in families().values() if not family.imported]
-        served = ", ".join(family.name for family in trained_families if serves(engine, family))
+        trained_families = [candidate for candidate in families().values() if not candidate.imported]
+        served = ", ".join(candidate.name for candidate in trained_families if serves(engine, candidate))
         raise ArtifactError(
             source, f"holds {bundle.description.system}", f"{engine.title} can hold systems of family {served} only"
         )

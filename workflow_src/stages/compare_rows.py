@@ -165,9 +165,9 @@ def run(inputs: Inputs) -> str:
     rows, corpus = settings.rows, settings.corpus
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     counts_of = SentenceCounts(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
-    applicable = [metric for metric in settings.measured if not metric.metric.conflict(corpus, metric.settings)]
+    applicable = [measured for measured in settings.measured if not measured.metric.conflict(corpus, measured.settings)]
     uncertain, deciding = (
-        [metric for metric in applicable if getattr(metric.metric, flag)] for flag in ("uncertainty", "decides")
+        [measured for measured in applicable if getattr(measured.metric, flag)] for flag in ("uncertainty", "decides")
     )
     with_baseline = compared(rows, uncertain, counts_of)
     # Does a trained network beat its control, which needs none?

@@ -186,19 +186,19 @@ def measure(
         rows = [row for row in rows if row.engine in timers]
         how_often = Timing(speed.warmup, speed.repeats, speed.batch)
         measured = timing.measure(timers, rows, lines, how_often, lambda text: log.info("%s: %s", protocol.name, text))
-        environments = {engine: timer.about for engine, timer in timers.items()}
+        device_infos = {engine: timer.device for engine, timer in timers.items()}
         lengths = next(iter(timers.values())).lengths(lines)
     figures = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
-    environment = environments.get(OWN) or next(iter(environments.values()))
+    device_info = device_infos.get(OWN) or next(iter(device_infos.values()))
     conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
         "name": protocol.name,
         "sentences": len(lines),
-        "device": environment.device,
-        "device_name": environment.device_name,
+        "device": device_info.device,
+        "device_name": device_info.device_name,
         "threads": protocol.threads,
-        "precision": environment.precision,
+        "precision": device_info.precision,
         "left_out": left_out,
-        "engines": {engine: answer.precision for engine, answer in environments.items()},
+        "engines": {engine: answer.precision for engine, answer in device_infos.items()},
         "baseline": figures.pop("baseline"),
         "other_load_cores": measured.load,
         "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),

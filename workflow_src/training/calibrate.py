@@ -104,13 +104,15 @@ def decoding(
     """Seconds of one thread for each sentence, mean subwords of an output, and subwords of a source."""
     search = searches()[system["search"]["search"]]
     settings = search.settings.model_validate(system["search"]["settings"])
-    pairs = [(model.eval(), families()[system["family"]])]
-    pairs += [(filled[role], families()[request["systems"][name]["family"]]) for role, name in system["filled"].items()]
+    members = [(model.eval(), families()[system["family"]])]
+    members += [
+        (filled[role], families()[request["systems"][name]["family"]]) for role, name in system["filled"].items()
+    ]
     length = max(1, round(request["length"]))
     generator = np.random.default_rng(0)
     sentences = min(SENTENCES, system["search"]["batch"])
     source = pad(generator.integers(FIRST_ID, request["sizes"]["source"], (sentences, length)).tolist(), eos=True)
-    roles = fill(needs(settings), pairs, of_the_family(settings, {r: n for r, n in filled.items() if r != BASE}))
+    roles = fill(needs(settings), members, of_the_family(settings, {r: n for r, n in filled.items() if r != BASE}))
     run = import_object(search.run)
     mean_lengths = []
 

@@ -43,7 +43,7 @@ def read(path, *members: str) -> bytes:
 
 
 def refused(path, *members: str, **fields) -> None:
-    """Reading must fail with an error of the archive that `members` but the last lead to, and with these fields."""
+    """Check that reading fails with these fields, and with the path of the innermost archive."""
     with pytest.raises(ArtifactError) as error:
         read(path, *members)
     fields = {"path": "!".join([str(path), *members[:-1]])} | fields

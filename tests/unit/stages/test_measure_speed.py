@@ -34,7 +34,7 @@ class InProcess:
 
     def __init__(self, make, order):
         self.orders.append(order)
-        self.timer, self.about = make(order)
+        self.timer, self.device = make(order)
         self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
         self.time_alternating = self.timer.time_alternating
 
@@ -246,7 +246,7 @@ def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch)
     try:
         timing_worker.wait()
         expected = WAITING if threads > 1 else dict.fromkeys(WAITING)
-        assert timing_worker.about == {"OMP_NUM_THREADS": str(threads)} | expected
+        assert timing_worker.device == {"OMP_NUM_THREADS": str(threads)} | expected
         assert not WAITING.keys() & os.environ.keys()
     finally:
         timing_worker.close()
@@ -291,12 +291,12 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
-    timer, conditions = worker.make(order)
+    timer, device = worker.make(order)
     assert {name: translator.engine for name, translator in timer.translators.items()} == {
         "a": "fast-int8",
         "teacher": "eager",
     }
-    assert conditions.precision == "int8"
+    assert device.precision == "int8"
     rows = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
     assert [order.in_roles for order in measure_speed.orders(rows, folders, protocol, "auto").values()] == [
         ("teacher",),

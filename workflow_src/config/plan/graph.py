@@ -243,7 +243,7 @@ class Graph(Paths):
 
     def computed_figures(self, decode: Decode, seed: int | str, split: str) -> list[str]:
         """Figures of a row's sentences by each metric with a program; none of dev where tables are of test."""
-        tested = any(set(decode.splits) - {"dev"} for decode in self.loaded.decodes)
+        tested = any(set(entry.splits) - {"dev"} for entry in self.loaded.decodes)
         programs = [] if split == "dev" and tested else self.program_settings
         return [self.computed(name, decode, seed, split) for name in programs]
 

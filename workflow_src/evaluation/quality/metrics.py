@@ -89,10 +89,10 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
     return entries
 
 
-def all_variants(metrics: Sequence[Measured], texts: Texts, joined: Sequence[str]) -> dict[str, Any]:
+def all_variants(metrics: Sequence[Measured], texts: Texts, shortened: Sequence[str]) -> dict[str, Any]:
     """Scores of texts as they are and without repetitions, by the names of VARIANTS; the number of sentences, and
-    repetitions before removal. `joined` are the same outputs, joined from subwords without repetitions."""
-    outputs = {removal: tuple(lines) for removal, lines in variants(texts.hypotheses, joined).items()}
+    repetitions before removal. `shortened` are the same outputs, joined from subwords without repetitions."""
+    outputs = {removal: tuple(lines) for removal, lines in variants(texts.hypotheses, shortened).items()}
     # Outputs without repetitions are the same in all variants.
     scored = {
         lines: scores(metrics, dataclasses.replace(texts, hypotheses=lines))

@@ -15,6 +15,7 @@ VARIANTS: dict[Removal, str] = {
 }
 
 
-def variants(outputs: Sequence[str], joined: Sequence[str]) -> dict[Removal, list[str]]:
-    """Outputs by what is removed from them: `outputs`, and `joined` from their subwords without repetitions."""
-    return {"none": list(outputs), "words": [collapse_repetitions(text) for text in outputs], "subwords": list(joined)}
+def variants(outputs: Sequence[str], shortened: Sequence[str]) -> dict[Removal, list[str]]:
+    """Outputs by removal of repetitions; `shortened` are joined from subwords without repetitions."""
+    without_words = [collapse_repetitions(text) for text in outputs]
+    return {"none": list(outputs), "words": without_words, "subwords": list(shortened)}

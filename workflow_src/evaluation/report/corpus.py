@@ -8,11 +8,11 @@ from typing import Any
 from workflow_src.config.manifest import RowInfo
 from workflow_src.data import augment, drops, placeholders
 from workflow_src.data.download import SUMS
-from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
 from workflow_src.evaluation.report.page import language
 
 
-def table(corpus: Corpus, monolingual: Monolingual | None) -> list[dict[str, str]]:
+def table(corpus: CorpusSummary, monolingual: Monolingual | None) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. Pairs that splitting train leaves out count for train.
 
     Text of the source language, if any, comes last.
@@ -40,7 +40,9 @@ def table(corpus: Corpus, monolingual: Monolingual | None) -> list[dict[str, str
     return rows
 
 
-def cleaning(corpus: Corpus, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]) -> list[dict[str, Any]]:
+def cleaning(
+    corpus: CorpusSummary, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]
+) -> list[dict[str, Any]]:
     """Pairs that every filter left out and repaired, with shares, as text, and examples.
 
     Filters of the training text come first, then systems that selected likely pairs of encoded `texts`, then filters of
@@ -62,7 +64,7 @@ def cleaning(corpus: Corpus, monolingual: Monolingual | None, texts: Mapping[str
     ]
 
 
-def downloads(corpus: Corpus, monolingual: Monolingual | None) -> str:
+def downloads(corpus: CorpusSummary, monolingual: Monolingual | None) -> str:
     """The kind of checksum that was compared for each downloaded file; empty without downloads."""
     by_check: dict[str, list[str]] = {}
     for name, file in (corpus.downloads | (monolingual.downloads if monolingual else {})).items():
@@ -79,7 +81,7 @@ def _counted(count: int, read_pairs: int) -> str:
 
 
 def sentences(
-    corpus: Corpus,
+    corpus: CorpusSummary,
     texts: Mapping[str, EncodedText],
     mixtures: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> list[str]:
@@ -97,7 +99,7 @@ def sentences(
     ]
 
 
-def _split(corpus: Corpus) -> list[str]:
+def _split(corpus: CorpusSummary) -> list[str]:
     split = corpus.split
     if split is None:
         return []
@@ -119,7 +121,7 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if number // 10 % 10 == 1 else endings.get(number % 10, 'th')}"
 
 
-def _shared(corpus: Corpus) -> list[str]:
+def _shared(corpus: CorpusSummary) -> list[str]:
     counted = corpus.found_in_train
     shared = [
         f"Of the {corpus.pairs[split]:,} pairs of {split}, {counts['source']:,} have a source that is also in "

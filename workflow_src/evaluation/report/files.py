@@ -30,7 +30,7 @@ class Downloaded(Lenient):
     check: str
 
 
-class Corpus(Lenient):
+class CorpusSummary(Lenient):
     """`corpus.json`: counts by split, and pairs left out by reason."""
 
     pairs: dict[str, int] = {}

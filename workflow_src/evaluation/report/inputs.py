@@ -15,7 +15,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
-from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual, Traces, read_file
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual, Traces, read_file
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
@@ -87,7 +87,7 @@ class Inputs:
     # The whole of speed.json, for provenance.
     speed_content: dict[str, Any] | None
     traces: Traces | None
-    corpus: Corpus
+    corpus: CorpusSummary
     monolingual: Monolingual | None
     # By the name of the text: `raw` or the system that distilled its targets.
     encoded: dict[str, EncodedText]
@@ -145,7 +145,7 @@ def load(
         speed=timed and timed.speed,
         speed_content=timed and timed.content,
         traces=read_file(Traces, traces) if traces else None,
-        corpus=read_file(Corpus, corpus) if corpus else Corpus(),
+        corpus=read_file(CorpusSummary, corpus) if corpus else CorpusSummary(),
         monolingual=read_file(Monolingual, monolingual) if monolingual else None,
         encoded={path.parent.name: read_file(EncodedText, path) for path in encoded},
         mixtures=mixtures,

@@ -16,7 +16,7 @@ from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
-from workflow_src.evaluation.report.files import Corpus, FollowedSearch, Traces
+from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
@@ -153,7 +153,7 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
     ]
 
 
-def round_trip_words(corpus: Corpus) -> str:
+def round_trip_words(corpus: CorpusSummary) -> str:
     """BLEU of normalised references, from `corpus.json`, in words; "" where it is not there."""
     if not corpus.round_trip_bleu:
         return ""
@@ -164,7 +164,7 @@ def round_trip_words(corpus: Corpus) -> str:
     return f"{text}; no system can have more"
 
 
-def loss_words(corpus: Corpus, split: str) -> str:
+def loss_words(corpus: CorpusSummary, split: str) -> str:
     """A sentence for captions where normalisation alone costs more BLEU than it should, else ""."""
     bleu = corpus.round_trip_bleu.get(split, 100.0)
     if bleu >= LEAST_ROUND_TRIP or corpus.normalisation.references == "normalised":

@@ -65,11 +65,16 @@ def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
         candidates.append(Recommended(entry, row, dev, _figure(inputs, row)))
     measured = [candidate for candidate in candidates if candidate.dev_figure is not None]
 
-    def goodness(row: Recommended) -> tuple[float, float]:
-        return sign * (row.figure if row.dev_figure is None else row.dev_figure), -times.get(row.row.key, float("inf"))
+    def goodness(candidate: Recommended) -> tuple[float, float]:
+        figure = candidate.figure if candidate.dev_figure is None else candidate.dev_figure
+        return sign * figure, -times.get(candidate.row.key, float("inf"))
 
     best = max(measured or candidates, key=goodness)
-    better = [c for c in candidates if c.dev_figure is None and sign * (c.figure - best.figure) > 0]
+    better = [
+        candidate
+        for candidate in candidates
+        if candidate.dev_figure is None and sign * (candidate.figure - best.figure) > 0
+    ]
     above = max(better, key=lambda candidate: sign * candidate.figure, default=None)
     return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
 

@@ -76,7 +76,7 @@ class Worker:
     ValueError, and InputError when the process ends by itself.
     """
 
-    about: DeviceInfo
+    device: DeviceInfo
 
     def __init__(self, make: Make, order: Order):
         context = multiprocessing.get_context("spawn")
@@ -89,7 +89,7 @@ class Worker:
 
     def wait(self) -> None:
         """Wait until the process has its timer."""
-        self.about = self._answer()
+        self.device = self._answer()
         self._ready = True
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:

@@ -18,9 +18,9 @@ ROW_KEYS = ("system", "name", "chosen")
 Key = tuple[str, str]
 
 
-def row_settings(row: Mapping[str, Any]) -> SearchSettings:
+def row_settings(entry: Mapping[str, Any]) -> SearchSettings:
     """Search settings from a row's entry. Raises ValueError for a setting that its search lacks."""
-    return settings_of({name: value for name, value in row.items() if name not in ROW_KEYS})
+    return settings_of({name: value for name, value in entry.items() if name not in ROW_KEYS})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +40,16 @@ class SpeedRow:
     entry: Mapping[str, Any]
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> SpeedRow:
+    def of(cls, entry: Mapping[str, Any]) -> SpeedRow:
         """The row of an entry. Raises ValueError for a setting that its search lacks."""
         return cls(
-            row["system"],
-            row["name"],
-            row_settings(row),
-            engine_of(row),
-            row.get("compute_type"),
-            row.get("chosen"),
-            row,
+            entry["system"],
+            entry["name"],
+            row_settings(entry),
+            engine_of(entry),
+            entry.get("compute_type"),
+            entry.get("chosen"),
+            entry,
         )
 
     @property

@@ -66,7 +66,7 @@ class RowTimes:
     split_seconds: float = 0.0
 
     def add(self, times: RowTimes) -> None:
-        """Append the rounds of `other`."""
+        """Append the rounds of `times`."""
         self.sentences += times.sentences
         self.batches += times.batches
         self.batch, self.batched = times.batch, times.batched

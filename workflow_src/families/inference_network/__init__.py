@@ -21,7 +21,8 @@ FAMILY = Family(
     build=cmlm.FAMILY.build,
     loss="workflow_src.families.inference:RelaxedEnergy",
     validation="workflow_src.families.inference:validate",
-    # It learns with all subwords masked (argmax); of outputs with some given it knows only what its first weights know.
+    # Training masks all subwords, as argmax does. With some unmasked, as in mask-predict, the network has only what its
+    # first weights learned.
     searches=("argmax", "mask-predict"),
     weights=cmlm.weights,
     layers=cmlm.FAMILY.layers,

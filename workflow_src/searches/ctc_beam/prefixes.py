@@ -80,8 +80,8 @@ def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
     return Slot(NO_BLANK, symbols)
 
 
-class Continuations(dict[int, tuple[float, "Continuations"]]):
-    """Word -> (its score after a state of the language model, the `Continuations` after it); filled on demand."""
+class ScoreNode(dict[int, tuple[float, "ScoreNode"]]):
+    """Word -> (its score after a state of the language model, the node after it); filled on demand."""
 
     __slots__ = ("state", "word_scores")
 
@@ -89,7 +89,7 @@ class Continuations(dict[int, tuple[float, "Continuations"]]):
         super().__init__()
         self.word_scores, self.state = word_scores, state
 
-    def __missing__(self, word: int) -> tuple[float, Continuations]:
+    def __missing__(self, word: int) -> tuple[float, ScoreNode]:
         step = self[word] = self.word_scores.step(self, word)
         return step
 
@@ -106,17 +106,17 @@ class WordScores:
 
     def _clear_cache(self) -> None:
         state = self.language_model.start if self.language_model else None
-        self._start = Continuations(self, state)
+        self._start = ScoreNode(self, state)
         self._states = {state: self._start}
         self._count = 0
 
-    def start(self) -> Continuations:
+    def start(self) -> ScoreNode:
         """The continuations of the empty prefix."""
         if self._count > CACHED:
             self._clear_cache()
         return self._start
 
-    def step(self, node: Continuations, word: int) -> tuple[float, Continuations]:
+    def step(self, node: ScoreNode, word: int) -> tuple[float, ScoreNode]:
         """The score of one more word, and the node after it. Without a language model there is one node."""
         self._count += 1
         if self.language_model is None:
@@ -124,10 +124,10 @@ class WordScores:
         value, state = self.language_model.step(node.state, word)
         next_node = self._states.get(state)
         if next_node is None:
-            next_node = self._states[state] = Continuations(self, state)
+            next_node = self._states[state] = ScoreNode(self, state)
         return self.word_bonus + self.lm_weight * value, next_node
 
-    def end(self, node: Continuations) -> float:
+    def end(self, node: ScoreNode) -> float:
         """The score of the end of an output."""
         return self.lm_weight * self.language_model.step(node.state, EOS)[0] if self.language_model else 0.0
 
@@ -141,15 +141,15 @@ class Prefixes:
 
     def __init__(self, word_scores: WordScores):
         self.parent, self.last, self.extra = [-1], [-1], [0.0]
-        self.continuations = [word_scores.start()]
+        self.nodes = [word_scores.start()]
         self.children: list[dict[int, int] | None] = [None]
 
-    def add(self, parent: int, symbol: int, extra: float, node: Continuations) -> int:
+    def add(self, parent: int, symbol: int, extra: float, node: ScoreNode) -> int:
         number = len(self.last)
         self.parent.append(parent)
         self.last.append(symbol)
         self.extra.append(extra)
-        self.continuations.append(node)
+        self.nodes.append(node)
         self.children.append(None)
         children = self.children[parent]
         if children is None:
@@ -226,7 +226,7 @@ def prefix_beam(
             beam, scale = _scaled(beam, scale)
         grown = _one_more(certain, beam, prefixes) if alone and threshold is None else None
         beam = grown or _after(blank, symbols, beam, prefixes, width, gap, most)
-    ranked = [(score + scale + word_scores.end(prefixes.continuations[prefix]), prefix) for score, prefix, _, _ in beam]
+    ranked = [(score + scale + word_scores.end(prefixes.nodes[prefix]), prefix) for score, prefix, _, _ in beam]
     return [(score, prefixes.tokens(prefix)) for score, prefix in sorted(ranked, reverse=True)]
 
 
@@ -248,7 +248,7 @@ def _one_more(symbol: int, beam: Beam, prefixes: Prefixes) -> Beam | None:
 
     None where a prefix already ends in the symbol: it may stay unchanged.
     """
-    lasts, extras, nodes, trees = prefixes.last, prefixes.extra, prefixes.continuations, prefixes.children
+    lasts, extras, nodes, trees = prefixes.last, prefixes.extra, prefixes.nodes, prefixes.children
     grown = []
     for score, prefix, ended, open_ in beam:
         if lasts[prefix] == symbol:
@@ -298,7 +298,7 @@ def _longer(
 ) -> tuple[list[Continuation], dict[int, float]]:
     """New prefixes of one more symbol with a score of at least `least`; and for existing prefixes, the probability of
     alignments that end in their last symbol at this slot."""
-    lasts, extras, nodes, trees = prefixes.last, prefixes.extra, prefixes.continuations, prefixes.children
+    lasts, extras, nodes, trees = prefixes.last, prefixes.extra, prefixes.nodes, prefixes.children
     opens: dict[int, float] = {}
     longer: list[Continuation] = []
     for parent_score, prefix, ended, open_ in beam:

@@ -14,8 +14,7 @@ from workflow_src.errors import InputError
 
 # Symbols with lower logits may not be output.
 LEAST = -1e30
-# Average number of probable symbols of a slot for which there is room in copies from a device; with more, the copy is
-# repeated.
+# Probable symbols of a slot, on average, that a copy from a device has room for: 16 bytes each.
 ROOM = 64
 
 
@@ -81,7 +80,8 @@ def rows_of_arrays(
 
 
 def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: bool) -> list[Row]:
-    """`rows_of_arrays` for tensors: few numbers are copied from their device, once for all sentences."""
+    """`rows_of_arrays` for tensors. The probable symbols of all sentences are copied from their device at once, into
+    room for `ROOM` a slot; where there are more, they are copied again."""
     sentences, width, classes = logits.shape
     best = logits.amax(-1, keepdim=True)
     mask = torch.arange(width, device=logits.device) < slots[:, None]

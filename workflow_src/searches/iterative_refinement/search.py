@@ -1,4 +1,7 @@
-"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x), a fixed l or until it repeats; at the likeliest lengths."""
+"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x): a fixed number of passes, or until the output repeats.
+
+Outputs have the likeliest lengths.
+"""
 
 from __future__ import annotations
 

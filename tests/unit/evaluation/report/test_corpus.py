@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 from workflow_src.config.datasets import Split
 from workflow_src.evaluation.report import corpus
-from workflow_src.evaluation.report.files import Corpus, EncodedText, Monolingual
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
 
-CONTENT = Corpus.model_validate(
+CONTENT = CorpusSummary.model_validate(
     {
         "pairs": {"dev": 500, "test": 500, "train": 12_355},
         "words": {"train": {"ro": 90_000, "en": 100_000}, "dev": {"ro": 3, "en": 4}},
@@ -38,14 +38,14 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
         {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
         {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
     ]
-    assert corpus.table(Corpus(), None) == []
+    assert corpus.table(CorpusSummary(), None) == []
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
     counts = Monolingual(
         language="ro", lines=5, read=9, dropped={"cleaning": 3, "held_out": 1}, cleaning=[cleaning_step()]
     )
-    assert corpus.table(Corpus(), counts) == [
+    assert corpus.table(CorpusSummary(), counts) == [
         {
             "split": "monolingual, Romanian",
             "pairs": "5 of 9 lines",
@@ -56,7 +56,7 @@ def test_text_of_one_language_has_a_row_and_its_filters_too():
     assert [
         row["title"]
         for row in corpus.cleaning(
-            Corpus(cleaning=[cleaning_step()]), counts, {"b": encoded(likelihood=cleaning_step())}
+            CorpusSummary(cleaning=[cleaning_step()]), counts, {"b": encoded(likelihood=cleaning_step())}
         )
     ] == [
         "A",
@@ -92,7 +92,7 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
         ),
         "distilled-by-teacher": encoded(pairs=12_355),
     }
-    assert corpus.sentences(Corpus(), texts, {}) == [
+    assert corpus.sentences(CorpusSummary(), texts, {}) == [
         "Training text raw has 9,383 pairs; left out in subwords (max_length is 64): 2,000 source over max_length, "
         "972 target over max_length.",
         "Training text likely-by-teacher has the 8,000 likeliest of 9,383 pairs; left out before, in subwords "
@@ -104,7 +104,7 @@ def test_what_encoding_left_out_is_told_for_every_training_text():
 def test_systems_of_one_mixture_share_a_sentence():
     half = {"raw": {"pairs": 9383, "weight": 0.5, "pairs_an_epoch": 4691.5}}
     mixture = {"distilled-by-teacher": {"pairs": 12_355, "weight": 1.0, "pairs_an_epoch": 12_355.0}} | half
-    assert corpus.sentences(Corpus(), {}, {"one": mixture, "two": mixture, "three": half}) == [
+    assert corpus.sentences(CorpusSummary(), {}, {"one": mixture, "two": mixture, "three": half}) == [
         "An epoch of one, two has of each text, in pairs: distilled-by-teacher 12,355 of 12,355, raw 4,691.5 of 9,383.",
         "An epoch of three has of each text, in pairs: raw 4,691.5 of 9,383.",
     ]
@@ -112,7 +112,7 @@ def test_systems_of_one_mixture_share_a_sentence():
 
 def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
-    parallel = Corpus(downloads={name: {"check": check} for name, check in checks.items()})
+    parallel = CorpusSummary(downloads={name: {"check": check} for name, check in checks.items()})
     assert corpus.downloads(parallel, None) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
     monolingual = Monolingual(language="ro", read=1, lines=1, dropped={}, downloads={"e": {"check": "md5"}})
     assert corpus.downloads(parallel, monolingual).endswith("compared by MD5: b, e; not compared: c")
@@ -122,7 +122,7 @@ def test_files_are_listed_by_the_sum_that_was_compared():
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
     step = cleaning_step(read=400, dropped={"far": 3, "near": 1}, examples=[{}])
     idle = cleaning_step(title="B", read=0, dropped={})
-    first, second = corpus.cleaning(Corpus(cleaning=[step, idle]), None, {})
+    first, second = corpus.cleaning(CorpusSummary(cleaning=[step, idle]), None, {})
     assert first == {
         "title": "A",
         "read": "400",
@@ -137,17 +137,17 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
 
 def test_augmented_pairs_are_counted_in_sentences():
     text = encoded(augmented={"upper": 1200, "typos": 3, "too_long": 1})
-    assert corpus.sentences(Corpus(), {"raw+upper-0.1": text}, {})[1] == (
+    assert corpus.sentences(CorpusSummary(), {"raw+upper-0.1": text}, {})[1] == (
         "Pairs of training text raw+upper-0.1 that are changed: upper 1,200, typos 3; 1 stay, which would be too long."
     )
 
 
 def test_placeholders_are_counted_in_sentences():
     counts = {"pairs": 2, "spans": 1004, "without_partner": 3}
-    sentences = corpus.sentences(Corpus(), {"raw": encoded(placeholders=counts)}, {})
+    sentences = corpus.sentences(CorpusSummary(), {"raw": encoded(placeholders=counts)}, {})
     assert sentences[1] == "Training text raw has 2 pairs with 1,004 placeholders on both sides, 3 without partner."
     likely = encoded(placeholders=counts, likelihood=cleaning_step(read=10))
-    assert corpus.sentences(Corpus(), {"likely-by-a": likely}, {})[1] == (
+    assert corpus.sentences(CorpusSummary(), {"likely-by-a": likely}, {})[1] == (
         "Training text likely-by-a is kept of pairs, among them 2 pairs with 1,004 placeholders on both sides, 3 "
         "without partner."
     )

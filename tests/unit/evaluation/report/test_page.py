@@ -13,7 +13,7 @@ from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
-from workflow_src.evaluation.report.files import Corpus, Traces
+from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -204,7 +204,7 @@ def test_a_caption_is_a_line_with_notes_around_a_table():
 def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():
     def words_of(dev: float, test: float, references: str = "given") -> tuple[str, str]:
         bleu = {"dev": dev, "test": test}
-        corpus = Corpus(round_trip_bleu=bleu, normalisation={"references": references})
+        corpus = CorpusSummary(round_trip_bleu=bleu, normalisation={"references": references})
         return page.round_trip_words(corpus), page.loss_words(corpus, "test")
 
     fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
@@ -215,7 +215,7 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
     )
     fact_words, caption = words_of(99.9, 97.25, "normalised")
     assert fact_words.endswith("as given; outputs are scored against normalised references") and caption == ""
-    assert page.round_trip_words(Corpus()) == page.loss_words(Corpus(), "test") == ""
+    assert page.round_trip_words(CorpusSummary()) == page.loss_words(CorpusSummary(), "test") == ""
 
 
 def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):

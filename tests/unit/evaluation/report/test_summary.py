@@ -100,6 +100,11 @@ def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sente
     assert summary_text(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
 
 
+def test_rows_that_are_beaten_are_counted_in_words():
+    assert beaten_words(0, 2).startswith("Of two autoregressive rows that were timed, none has")
+    assert beaten_words(1, 2).startswith("Of two autoregressive rows that were timed, one has")
+
+
 def test_a_row_as_slow_as_its_rival_does_not_beat_it():
     assert beaten_words(0, 2) in points(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
 
