@@ -323,6 +323,13 @@ def test_an_unknown_name_names_the_nearest(changes, fields):
             {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},
             {"setting": "decodes[0].engine", "allowed": ("continuum", "ctranslate2", "cuda_graphs", "onnxruntime")},
         ),
+        (
+            {
+                "decodes": [{"system": "lvm", "search": "prior-mean", "engine": "cuda_graphs"}],
+                "runtime": {"device": "cpu"},
+            },
+            {"setting": "runtime.device", "value": "cpu", "mentions": ("cuda_graphs",)},
+        ),
         ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "allowed": entries(1)}),
         ({"speed": {"protocols": ["tpu"]}}, {"setting": "speed.protocols[0]", "nearest": "gpu"}),
         (
