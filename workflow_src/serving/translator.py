@@ -89,8 +89,10 @@ class Translator(BaseTranslator):
         fast and fast-int8 are modes of an engine of `engines/`, which depends on the device. Traces, and searches that
         it does not serve (`Engine.serves`), are eager. Raises ValueError where `engine` cannot serve; auto always can.
         """
+        self.engine, self._automatic, self._fast = engine, engine == "auto", None
+        if engine == EAGER:
+            return self
         families = [family for _, family in self._families]
-        self._automatic, self._fast = engine == "auto", None
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
             # Networks that only fill roles are arguments of a search, and may be of the same families.
