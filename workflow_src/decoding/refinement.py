@@ -87,16 +87,6 @@ class DeltaStep:
         return posterior_of(self.model, self.memory, tokens, self.mask)[0]
 
 
-def delta_step(
-    model: LatentModel | SourceLatentModel,
-    memory: EncoderOutput,
-    target_mask: Tensor,
-    choice: LengthChoice = MOST_PROBABLE,
-) -> DeltaStep:
-    """A `DeltaStep`."""
-    return DeltaStep(model, memory, target_mask, choice)
-
-
 def gradient_step(refiner: Refiner, memory: EncoderOutput, target_mask: Tensor, step_size: float) -> RefinementStep:
     """One step along a learned direction: z -> z + step_size * s(z, x)."""
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.latent import batch_mask, draw_noise, prior_of
-from workflow_src.decoding.refinement import delta_step, gradient_step, refine, translate_batch
+from workflow_src.decoding.refinement import DeltaStep, gradient_step, refine, translate_batch
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
@@ -67,7 +67,7 @@ def _agreement(
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     result = {}
     for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
-        offset = refine(z, delta_step(frozen, memory, mask), objective.delta_steps) - z
+        offset = refine(z, DeltaStep(frozen, memory, mask), objective.delta_steps) - z
         direction = model.direction(memory, z, mask)
         result[f"dev_cosine{name}"] = cosine(direction, offset, mask)
         result[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.latent import batch_mask, prior_of
-from workflow_src.decoding.refinement import delta_step, refine
+from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import Batch, EncoderOutput, LossTerms, Refiner, TrainingContext
 
@@ -72,7 +72,7 @@ class ScoreMatching:
             model.eval()
             z = z + self.config.step_size * model.direction(memory, z, mask).detach()
             model.train(was_training)
-        goal = refine(z, delta_step(frozen, memory, mask), self.config.delta_steps)
+        goal = refine(z, DeltaStep(frozen, memory, mask), self.config.delta_steps)
         return z, goal, memory
 
 

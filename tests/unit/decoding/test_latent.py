@@ -5,7 +5,7 @@ import torch
 from miniatures import ending, lvm, one, padded, pairs, refiner, translate_batch
 
 from workflow_src.decoding.latent import best_tokens, length_mask
-from workflow_src.decoding.refinement import delta_step, gradient_step, refine
+from workflow_src.decoding.refinement import DeltaStep, gradient_step, refine
 from workflow_src.types import EOS, PAD
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]
@@ -153,7 +153,7 @@ def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, s
         single = one(batch, row).source
         memory = model.encode(single)
         mask = torch.ones(1, int(model.predict_lengths(memory)) + 1, dtype=torch.bool)
-        step = delta_step(model, memory, mask) if search == "delta" else gradient_step(refiner(search), memory, mask, 1)
+        step = DeltaStep(model, memory, mask) if search == "delta" else gradient_step(refiner(search), memory, mask, 1)
         with torch.no_grad():
             z, lengths = model.prior(memory, mask)[0], []
             while len(lengths) < most and (not lengths or lengths[-1] >= threshold):
@@ -205,7 +205,7 @@ def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, b
     mean, _ = twin.prior(memory, mask)
     anywhere = 50 * torch.randn(mean.shape, dtype=torch.float64)
     with torch.no_grad():
-        assert torch.allclose(delta_step(twin, memory, mask)(anywhere), mean, atol=1e-13)
+        assert torch.allclose(DeltaStep(twin, memory, mask)(anywhere), mean, atol=1e-13)
 
 
 def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
@@ -215,7 +215,7 @@ def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
         words = best_tokens(model, memory, z, mask)
         assert (words >= 3).all()
         posterior_mean = model.posterior(memory, words, mask)[0]
-        assert torch.equal(delta_step(model, memory, mask)(z), posterior_mean)
+        assert torch.equal(DeltaStep(model, memory, mask)(z), posterior_mean)
 
 
 @pytest.mark.parametrize("step_size", [0.25, 0.5, 1.0])

@@ -6,7 +6,7 @@ from miniatures import context, gradients, lvm, padded, pairs, refiner
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.decoding.refinement import delta_step, refine
+from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.losses.score_matching import ScoreMatching, cosine
@@ -73,7 +73,7 @@ def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delt
     shrunken = ((z - mean) / (deviation * noise)).flatten(1)
     assert torch.allclose(shrunken, shrunken[:, :1].expand_as(shrunken), rtol=1e-9)
     assert len({round(float(value), 9) for value in shrunken[:, 0]}) == numbers
-    step = delta_step(frozen, memory, mask)
+    step = DeltaStep(frozen, memory, mask)
     assert torch.allclose(goal, step(step(z)), atol=1e-12)
     assert not z.requires_grad and not goal.requires_grad
 
@@ -135,7 +135,7 @@ def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch)
         drawn.append(ScoreMatching(config).draw(Counting(), batch, batch.target_mask, training))
     (plain, _, memory), (moved, goal, _) = drawn
     assert torch.allclose(moved, plain + 0.5 * (1 - plain), atol=1e-12)
-    assert torch.allclose(goal, refine(moved, delta_step(frozen, memory, batch.target_mask), 4), atol=1e-12)
+    assert torch.allclose(goal, refine(moved, DeltaStep(frozen, memory, batch.target_mask), 4), atol=1e-12)
 
 
 @pytest.mark.parametrize("end", [False, True])

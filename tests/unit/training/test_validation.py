@@ -326,9 +326,9 @@ class Perfect(torch.nn.Module):
         self.frozen, self.sign = frozen, sign
 
     def direction(self, memory, z, mask, differentiable=False):
-        from workflow_src.decoding.refinement import delta_step, refine
+        from workflow_src.decoding.refinement import DeltaStep, refine
 
-        return self.sign * (refine(z, delta_step(self.frozen, memory, mask), 4) - z)
+        return self.sign * (refine(z, DeltaStep(self.frozen, memory, mask), 4) - z)
 
 
 @pytest.mark.parametrize("sign", [1, -1, 0])

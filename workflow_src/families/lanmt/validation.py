@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.latent import best_ids
-from workflow_src.decoding.refinement import delta_step, translate_batch
+from workflow_src.decoding.refinement import DeltaStep, translate_batch
 from workflow_src.losses.common import collapsed
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
@@ -29,7 +29,7 @@ def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validati
     """
 
     def after_delta(model: SourceLatentVariableModel, source: Tensor) -> Hypotheses:
-        return translate_batch(model, source, lambda memory, mask: delta_step(model, memory, mask), 1)
+        return translate_batch(model, source, lambda memory, mask: DeltaStep(model, memory, mask), 1)
 
     @torch.no_grad()
     def figures(model: SourceLatentVariableModel) -> dict[str, float]:

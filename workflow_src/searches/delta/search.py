@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from workflow_src.decoding.latent import LengthChoice
-from workflow_src.decoding.refinement import StepMaker, delta_step, translate_refined
+from workflow_src.decoding.refinement import DeltaStep, StepMaker, translate_refined
 from workflow_src.searches.delta import DeltaSettings
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses, Networks
@@ -14,7 +14,7 @@ from workflow_src.types import Hypotheses, Networks
 def step(models: Networks, settings: SearchSettings) -> StepMaker:
     """The maker of delta steps, with the settings' choice of lengths where latents determine these."""
     choice = LengthChoice(getattr(settings, "length_quantile", None), getattr(settings, "lengthening", 0.0))
-    return lambda memory, mask: delta_step(models[MODEL], memory, mask, choice)
+    return lambda memory, mask: DeltaStep(models[MODEL], memory, mask, choice)
 
 
 def run(

@@ -7,7 +7,7 @@ from miniatures import translate_batch
 from refusals import fields_of
 
 from workflow_src.decoding.latent import best_tokens
-from workflow_src.decoding.refinement import delta_step, gradient_step
+from workflow_src.decoding.refinement import DeltaStep, gradient_step
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.latent_space import measure as latent_space
 from workflow_src.types import EOS
@@ -24,7 +24,7 @@ def models():
 def makers(model, refiner):
     """Steps of delta and of the network."""
     return {
-        "delta": lambda memory, mask: delta_step(model, memory, mask),
+        "delta": lambda memory, mask: DeltaStep(model, memory, mask),
         "score": lambda memory, mask: gradient_step(refiner, memory, mask, 1.0),
     }
 

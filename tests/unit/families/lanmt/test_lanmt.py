@@ -12,7 +12,7 @@ from miniatures import context, gradients, lanmt, lvm, one, padded, pairs, refin
 from torch import nn
 
 from workflow_src.decoding.latent import LengthChoice
-from workflow_src.decoding.refinement import delta_step, refine
+from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.lanmt.model import start
@@ -111,7 +111,7 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
     memory = model.encode(batch.source)
     z = model.prior(memory)[0]
     with torch.no_grad():
-        actual = delta_step(model, memory, memory.mask, choice)(z)
+        actual = DeltaStep(model, memory, memory.mask, choice)(z)
         for row in range(4):
             single = one(batch, row).source
             memory_of_row = model.encode(single)
@@ -145,7 +145,7 @@ def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, b
     mean, _ = twin.prior(memory)
     anywhere = mean + 5 * torch.randn(mean.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        assert torch.equal(delta_step(twin, memory, memory.mask)(anywhere), mean)
+        assert torch.equal(DeltaStep(twin, memory, memory.mask)(anywhere), mean)
 
 
 def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
@@ -279,7 +279,7 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     terms = ScoreMatching(config)(network, batch, context(seed=3, frozen=frozen))
     mask = batch.source_mask
     z, goal, memory = ScoreMatching(config).draw(network, batch, mask, context(seed=3, frozen=frozen))
-    assert torch.allclose(goal, refine(z, delta_step(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
+    assert torch.allclose(goal, refine(z, DeltaStep(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
     assert terms.loss.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)

@@ -11,7 +11,7 @@ import torch
 from miniatures import context, gradients, nat, one, padded, pairs, refiner
 from torch import nn
 
-from workflow_src.decoding.refinement import delta_step, refine
+from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.families import refiners
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.validation import validate
@@ -39,7 +39,7 @@ def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(ki
     terms = ScoreMatching(CONFIG)(network, data, context(seed=3, frozen=frozen))
     mask = data.source != PAD
     z, goal, memory = ScoreMatching(CONFIG).draw(network, data, mask, context(seed=3, frozen=frozen))
-    assert torch.allclose(goal, refine(z, delta_step(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
+    assert torch.allclose(goal, refine(z, DeltaStep(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() / mask.sum()
     constant = ((goal - z) ** 2)[mask].sum() / mask.sum()

@@ -11,7 +11,7 @@ from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src import registry
 from workflow_src.decoding.ctc import collapse
-from workflow_src.decoding.refinement import delta_step
+from workflow_src.decoding.refinement import DeltaStep
 from workflow_src.families.nat import FAMILY, NatConfig, NatObjectiveConfig
 from workflow_src.families.nat.objective import NatObjective
 from workflow_src.losses.axe import axe_loss
@@ -139,7 +139,7 @@ def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
     model, source = nat(loss=loss, latent="vae", seed=4, upsample=2.0), batch().source
     memory = model.encode(source)
     z = model.prior(memory)[0] + 0.5
-    actual = delta_step(model, memory, memory.mask)(z)
+    actual = DeltaStep(model, memory, memory.mask)(z)
     lengths = set()
     for row in range(4):
         words_of_source = source[row][source[row] != PAD][None]

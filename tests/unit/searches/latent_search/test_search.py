@@ -8,7 +8,7 @@ import torch
 from miniatures import ending, lvm, one, padded, pairs, refiner, step_maker, transformer, translate_batch
 
 from workflow_src.decoding.latent import length_mask
-from workflow_src.decoding.refinement import delta_step
+from workflow_src.decoding.refinement import DeltaStep
 from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
 from workflow_src.types import EOS
 
@@ -67,7 +67,7 @@ def by_hand(model, source, search, steps, plan, teacher=None):
             z = mean
         for _ in range(steps):
             if search == "delta":
-                z = delta_step(model, memory, mask)(z)
+                z = DeltaStep(model, memory, mask)(z)
             elif search in ("score", "energy"):
                 z = z + network(search).direction(memory, z, mask)
         scores = model.decode(memory, z, mask)[0].log_softmax(-1)
