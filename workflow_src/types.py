@@ -120,7 +120,7 @@ class Batch:
     @property
     def output_lengths(self) -> Tensor:
         """Target lengths (B,), but at least 1: models put out at least one subword."""
-        return moved(self.on_cpu.target_mask.sum(1).clamp(min=1), self.target.device)
+        return moved(self.on_cpu.target_lengths.clamp(min=1), self.target.device)
 
     @property
     def num_target_tokens(self) -> int:

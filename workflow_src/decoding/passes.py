@@ -50,9 +50,21 @@ class Pass:
     read: Callable[[np.ndarray, list[np.ndarray]], Hypotheses] | None = None
     read_tensors: Callable[[Tensor, Sequence[Tensor]], Hypotheses] | None = None
 
-    def finished(self, tokens: list[list[int]], positions: list[int]) -> list[list[int]]:
-        """Translations from tokens (B, T) and numbers of positions (B,)."""
-        return [self.finish(row[:count]) for row, count in zip(tokens, positions, strict=True)]
+    def hypotheses(self, source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
+        """Translations of source (B, S) from the module's outputs as arrays.
+
+        In place of tokens (B, T) there may be scores (B, T, V), of which the best count. Without scores, these are 0.
+        """
+        if self.read is not None:
+            return self.read(source, outputs)
+        tokens, positions, *scores = outputs
+        best = tokens.argmax(-1) if tokens.ndim == 3 else tokens
+        rows = zip(best.tolist(), positions.tolist(), strict=True)
+        return Hypotheses(
+            [self.finish(row[:count]) for row, count in rows],
+            scores[0].tolist() if scores else [0.0] * len(best),
+            [self.steps] * len(best),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -122,12 +122,7 @@ class CapturedPasses:
         if program.read_tensors is not None:
             return program.read_tensors(self._sources[key][:count], outputs)
         arrays = [(wide(output) if output.is_floating_point() else output).numpy() for output in outputs]
-        if program.read is not None:
-            return program.read(ids[:count].numpy(), arrays)
-        words, positions, *scores = (output.tolist() for output in arrays)
-        return Hypotheses(
-            program.finished(words, positions), scores[0] if scored else [0.0] * count, [program.steps] * count
-        )
+        return program.hypotheses(ids[:count].numpy(), arrays)
 
     def _outputs(self, key: Key, program: Pass, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""

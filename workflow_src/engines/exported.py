@@ -135,16 +135,7 @@ class ExportedGraphs:
         program = opened.program
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         outputs = _run(opened.session, {"source": ids}, lambda: f"search {registry.search_of(settings).name}")
-        if program.read is not None:
-            return program.read(ids, outputs)
-        words, positions, *scores = outputs
-        tokens = words.argmax(-1) if words.ndim == 3 else words
-        outputs_of_rows = program.finished(tokens.tolist(), positions.tolist())
-        return Hypotheses(
-            outputs_of_rows,
-            scores[0].tolist() if scored else [0.0] * len(outputs_of_rows),
-            [program.steps] * len(outputs_of_rows),
-        )
+        return program.hypotheses(ids, outputs)
 
     def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
         """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""

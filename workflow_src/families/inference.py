@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import best_outputs, unpadded
+from workflow_src.decoding.latent import length_mask
 from workflow_src.losses.common import Cells, cells, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
@@ -81,7 +82,7 @@ def relaxed_energy(
     `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
     """
     hidden, mask = model.hidden(memory, batch.output_lengths)
-    real = cells(torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None], mask.device)
+    real = cells(length_mask(batch.on_cpu.output_lengths), mask.device)
     # Words that may be put out: no padding, start or end symbols, no symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]

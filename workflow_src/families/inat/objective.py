@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from workflow_src.decoding.latent import length_mask
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
 from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
@@ -43,7 +44,7 @@ class InatObjective:
         memory = model.encode(batch.source)
         hidden, mask = model.hidden(memory, batch.output_lengths)
         # An empty target has a position, and nothing to learn there.
-        mask_on_cpu = torch.arange(mask.size(1)) < batch.on_cpu.output_lengths[:, None]
+        mask_on_cpu = length_mask(batch.on_cpu.output_lengths)
         real, scored = (cells(x, hidden.device) for x in (mask_on_cpu, batch.on_cpu.target_mask))
         terms, nll = [], []
         for number in range(config.passes):

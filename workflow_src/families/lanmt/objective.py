@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
+from workflow_src.decoding.latent import length_mask
 from workflow_src.losses.common import budget, cells, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
@@ -33,7 +33,7 @@ class Elbo:
         z, kl = sampled_latents(model, memory, batch, keys)
         positions = batch.on_cpu.target_lengths + model.extra_positions
         hidden, mask = model.hidden(memory, z, moved(positions, batch.target.device))
-        real = cells(torch.arange(mask.size(1)) < positions[:, None], mask.device)
+        real = cells(length_mask(positions), mask.device)
         labels = with_end(batch.target)[:, : mask.size(1)][real]
         reconstruction, nll = smoothed_cross_entropy(
             hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
+from workflow_src.decoding.latent import length_mask
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
@@ -50,7 +50,7 @@ class NatObjective:
             terms.append(kl.clamp(min=free).sum())
             figures |= {"kl": kl.detach().mean(), "kl_budget": free}
         slots = training_slots(model, batch)
-        real = cells(mask_of(training_slots(model, batch.on_cpu)), slots.device)
+        real = cells(length_mask(training_slots(model, batch.on_cpu)), slots.device)
         glanced_share = share(config, context.progress)
         shown = None
         if config.glance != "none":
@@ -77,11 +77,6 @@ def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     if model.length is None:
         return model.slots_of(batch.source_mask.sum(1))
     return batch.output_lengths
-
-
-def mask_of(slots: Tensor) -> Tensor:
-    """The mask (B, N) of slots (B,)."""
-    return torch.arange(int(slots.max()), device=slots.device) < slots[:, None]
 
 
 def output_loss(
