@@ -27,8 +27,9 @@ REDOS = 2
 # Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
-# The largest batch that is tried on a GPU.
+# On a GPU, batches are doubled up to this size, while that translates as many times more sentences a second.
 LARGEST_BATCH = 16384
+GAIN = 1.05
 
 
 class Timer(Protocol):
@@ -127,18 +128,19 @@ class OtherLoad:
 class Local:
     """A timer in this process, with a translator for each system; `synchronise` waits for the device.
 
-    `largest`: throughput with the largest batch that fits, searched once a row, instead of `Timing.batch`.
+    `grow_batch`: throughput with the batch that translates most sentences a second, searched once a row from
+    `Timing.batch` on.
     """
 
     def __init__(
         self,
         translators: Mapping[str, Translates],
         synchronise: Callable[[], None] = lambda: None,
-        largest: bool = False,
+        grow_batch: bool = False,
     ):
         self.translators = translators
         self.synchronise = synchronise
-        self.largest = largest
+        self.grow_batch = grow_batch
         self._batches: dict[Key, int] = {}
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
@@ -170,8 +172,8 @@ class Local:
                 times.subword_seconds = (times.subword_seconds or 0.0) + seconds
                 times.split_seconds += elapsed
         batch, batch_lines = speed.batch, lines
-        if self.largest:
-            batch = self._largest(row, lines, speed.batch)
+        if self.grow_batch:
+            batch = self._best_batch(row, lines, speed.batch)
             batch_lines = list(itertools.islice(itertools.cycle(lines), batch))
         # Batches have other shapes than single sentences: warm up one.
         translate(batch_lines[:batch], batch=batch)
@@ -203,15 +205,16 @@ class Local:
         self.synchronise()
         return time.perf_counter() - began
 
-    def _largest(self, row: SpeedRow, lines: list[str], start: int) -> int:
+    def _best_batch(self, row: SpeedRow, lines: list[str], start: int) -> int:
         if row.key not in self._batches:
             translate = self._call(row)
 
-            def run(batch: int) -> None:
-                translate(list(itertools.islice(itertools.cycle(lines), batch)), batch=batch)
-                self.synchronise()
+            def run(batch: int) -> float:
+                batch_lines = list(itertools.islice(itertools.cycle(lines), batch))
+                # Programs for a new shape are made in the first of two calls.
+                return min(self._seconds(translate, batch_lines, batch) for _ in range(2))
 
-            self._batches[row.key] = largest_batch(run, start)
+            self._batches[row.key] = best_batch(run, start)
         return self._batches[row.key]
 
     def lengths(self, lines: list[str]) -> list[int]:
@@ -220,17 +223,23 @@ class Local:
         return [len(ids) for ids in (subwords.encode_source(lines) if subwords else map(str.split, lines))]
 
 
-def largest_batch(run: Callable[[int], None], start: int, most: int = LARGEST_BATCH) -> int:
-    """The largest start * 2 ** k up to `most` for which `run` does not run out of memory; `start` must fit."""
-    batch = start
+def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATCH) -> int:
+    """The size start * 2 ** k, up to `most`, that is worth its memory; `run` gives seconds, and `start` must fit.
+
+    The search ends where twice the sentences do not fit, or are less than `GAIN` times as many a second: searches that
+    compute on the CPU gain nothing from batches that a large GPU has room for, and would take minutes for them.
+    """
+    batch, seconds = start, run(start)
     while 2 * batch <= most:
         try:
-            run(2 * batch)
+            doubled = run(2 * batch)
         except (RuntimeError, MemoryError) as failure:
             if not isinstance(failure, MemoryError) and "out of memory" not in str(failure).lower():
                 raise
             break
-        batch *= 2
+        if 2 * seconds < GAIN * doubled:
+            break
+        batch, seconds = 2 * batch, doubled
     return batch
 
 
@@ -255,7 +264,7 @@ def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[SpeedRow], sen
     single = {key: statistics.fmean(tried.sentences[0]) for key, tried in tries.items()}
     batched = 0.0
     for tried in tries.values():
-        # The largest batch that fits on a GPU may have more sentences than the text.
+        # A GPU's batch may have more sentences than the text.
         count = max(sentences, tried.batched)
         batched += tried.batches[0] / tried.batched * (count + min(count, max(speed.batch, tried.batch)))
     in_turns = sum(single[row.key] * sentences for row in stepped)

@@ -26,4 +26,4 @@ def make(order: Order) -> tuple[Local, DeviceInfo]:
         torch.cuda.synchronize(device)
 
     device_info = DeviceInfo(kind, torch.cuda.get_device_name(device), precision)
-    return Local(translators, synchronise, largest=True), device_info
+    return Local(translators, synchronise, grow_batch=True), device_info

@@ -312,36 +312,60 @@ def test_each_row_is_timed_by_its_engine(clock):
     assert not any("engine" in settings or "compute_type" in settings for _, settings in [*ours, *theirs])
 
 
-@pytest.mark.parametrize(("fits", "most", "expected"), [(300, 10**6, 256), (10**6, 500, 256), (1, 10**6, 64)])
-def test_the_largest_batch_is_found_by_doubling(fits, most, expected):
+@pytest.mark.parametrize(
+    ("fits", "fastest", "most", "expected"),
+    [(300, 10**6, 10**6, 256), (10**6, 10**6, 500, 256), (1, 10**6, 10**6, 64), (10**6, 200, 10**6, 256)],
+)
+def test_batches_are_doubled_while_that_is_faster(fits, fastest, most, expected):
+    """Up to `fastest` sentences, a batch takes as long as one sentence."""
     tried = []
 
     def run(batch):
         tried.append(batch)
-        if batch > fits:
+        if batch > max(fits, 64):
             raise RuntimeError("CUDA error: out of memory")
+        return max(1.0, batch / fastest)
 
-    assert timing.largest_batch(run, 64, most) == expected
-    assert max(tried, default=0) <= most
+    assert timing.best_batch(run, 64, most) == expected
+    assert max(tried) <= min(most, 2 * expected) and len(set(tried)) == len(tried)
 
 
 def test_other_faults_are_no_lack_of_memory():
     def run(batch):
-        raise RuntimeError("device-side assert")
+        if batch > 64:
+            raise RuntimeError("device-side assert")
+        return 1.0
 
     with pytest.raises(RuntimeError, match="assert"):
-        timing.largest_batch(run, 64)
+        timing.best_batch(run, 64)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_throughput_on_a_gpu_uses_the_largest_batch(monkeypatch):
-    monkeypatch.setattr(timing, "largest_batch", lambda run, start: 5)
+def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
+    monkeypatch.setattr(timing, "best_batch", lambda run, start: 5)
     calls = []
-    timer = timing.Local({"lvm": Recorder(calls)}, largest=True)
+    timer = timing.Local({"lvm": Recorder(calls)}, grow_batch=True)
     measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SPEED)
     times = measured.times[("lvm", "delta-1")]
     assert (times.batch, times.batched) == (5, 5)
     assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5
+
+
+def test_a_batch_is_timed_by_the_faster_of_two_calls(clock, monkeypatch):
+    """In the first, a GPU's program may be made: here it takes 5 seconds."""
+    seconds, first = [], [5.0]
+    monkeypatch.setattr(timing, "best_batch", lambda run, start: (seconds.append(run(3)), 3)[1])
+    recorder = Recorder([], clock)
+    translate = recorder.translate
+
+    def slow_at_first(*arguments, **settings):
+        clock[0] += first.pop() if first and settings["batch"] == 3 else 0.0
+        return translate(*arguments, **settings)
+
+    recorder.translate = slow_at_first
+    timing.Local({"lvm": recorder}, grow_batch=True).time_row(ROWS[1], ["1"], SPEED)
+    # Three sentences of one step.
+    assert seconds == [6.0]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 7))
