@@ -28,7 +28,8 @@ def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
     replace_machine(gpus, memory)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
-        for module, replaced in ((torch.cuda, driver.REPLACED), (torch.distributed, nccl.REPLACED)):
+        modules = {torch.cuda: driver.REPLACED, torch.backends.cudnn: driver.NO_CUDNN, torch.distributed: nccl.REPLACED}
+        for module, replaced in modules.items():
             for name, value in replaced.items():
                 stack.enter_context(unittest.mock.patch.object(module, name, value))
         stack.enter_context(unittest.mock.patch.object(torch, "Generator", driver.Generator))

@@ -179,3 +179,5 @@ REPLACED = {
     "graph_pool_handle": lambda: (0, 0),
     "is_current_stream_capturing": lambda: machine.capture is not None,
 }
+# A build of PyTorch for GPUs would hand weights of recurrent networks to the library.
+NO_CUDNN = {"is_acceptable": lambda _: False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pretended_cuda.machine import machine
+from pretended_cuda.machine import CaptureRefused, machine
 from pretended_cuda.tensors import tensors_in
 
 
@@ -17,7 +17,8 @@ class CUDAGraph:
 
     def replay(self) -> None:
         """Run every operator once more, on the present content of its buffers."""
-        machine.refuse_in_capture("a replay")
+        if machine.capture is not None:
+            raise RuntimeError("Cannot prepare for replay during capturing stage.")
         machine.counts["graph launches"] += 1
         with torch.no_grad():
             for function, args, kwargs, result in self.operators:
@@ -55,12 +56,14 @@ class graph:
             self.fresh += [tensor for tensor in tensors_in(result) if not any(tensor is x for x in targets)]
         return result
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, _, error: BaseException | None, __) -> None:
         machine.capture = None
         for tensor in self.fresh:
             tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
         for tensor, content in self.before.values():
             tensor.copy_(content)
+        if isinstance(error, CaptureRefused):
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
 
 def _write_targets(function, args, kwargs) -> list[Tensor]:

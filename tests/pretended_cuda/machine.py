@@ -14,6 +14,10 @@ MEMORY = 80 * 2**30
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
+class CaptureRefused(RuntimeError):
+    """An operation that cannot be part of a graph: its capture is lost."""
+
+
 @dataclasses.dataclass
 class Machine:
     """GPUs by UUID, and the state of CUDA in this process.
@@ -101,7 +105,7 @@ class Machine:
 
     def refuse_in_capture(self, reason: str) -> None:
         if self.capture is not None:
-            raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({reason})")
+            raise CaptureRefused(f"CUDA error: operation not permitted when stream is capturing ({reason})")
 
 
 machine = Machine(())

@@ -41,7 +41,9 @@ def test_provenance_says_what_made_an_artefact(tmp_path):
     assert record["settings"] == {"a": 1} and record["gpu"] == "none"
     digest = hashlib.sha256(b"abc").hexdigest()
     assert record["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
-    assert record["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= record["versions"].keys()
+    # PyTorch's own word for its version may name its CUDA too.
+    assert record["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+    assert {"python", "sacrebleu"} <= record["versions"].keys()
     assert record["hardware"]["cores"] == os.cpu_count() and record["hardware"]["processor"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["created"])
     assert record["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", record["commit"])

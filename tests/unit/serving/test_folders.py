@@ -15,11 +15,9 @@ def lines(tiny):
 
 
 @pytest.fixture
-def seeming_gpu(monkeypatch):
-    """A machine where device auto is a GPU, to which nothing can be moved."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+def pretended_gpus():
+    with pretended():
+        yield
 
 
 def opened(folder, device, settings):
@@ -35,7 +33,7 @@ def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
 
 
 @pytest.mark.parametrize(("compute_type", "mode"), [("float32", "fast"), ("int8", "fast-int8")])
-@pytest.mark.usefixtures("seeming_gpu")
+@pytest.mark.usefixtures("pretended_gpus")
 def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, compute_type, mode):
     """On a GPU, device auto would select captured graphs, which refuse 8 bits."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -46,7 +44,7 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, comput
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
-@pytest.mark.usefixtures("seeming_gpu")
+@pytest.mark.usefixtures("pretended_gpus")
 def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     """The search takes its tensors; the decode selects the engine, on any device of the run's other jobs."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -55,14 +53,12 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
     rescorer = open_role_translators(folders, machine, settings)["rescorer"]
     assert (rescorer.device, rescorer.precision, rescorer.engine) == ("cpu", "float32", "eager")
-    with pytest.raises((RuntimeError, AssertionError), match=r"(?i)cuda|nvidia"):
-        open_role_translators(folders, machine, {})
+    assert open_role_translators(folders, machine, {})["rescorer"].device.startswith("cuda")
 
 
-@pytest.mark.usefixtures("seeming_gpu")
+@pytest.mark.usefixtures("pretended_gpus")
 def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles):
-    with pytest.raises((RuntimeError, AssertionError), match=r"(?i)cuda|nvidia"):
-        open_translator(tiny_bundles["lvm"], "auto", "auto", 1, {})
+    assert opened(tiny_bundles["lvm"], "auto", {})[1] == ("cuda", "bfloat16", "eager")
 
 
 @pytest.mark.parametrize("compute_type", ["float32", "bfloat16"])

@@ -76,7 +76,8 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
     done = subprocess.run(
         pytest_command(tmp_path, __file__, "-q", "-m", "forks"),
         cwd=PROJECT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Gradients of any device start a thread for each GPU that is not hidden.
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         timeout=300,
@@ -144,16 +145,17 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
 
     for name, value in {**environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     first, second = in_processes(2, train, tmp_path)
     assert first[:3] == ("cuda:0", 0, True) and second[:3] == ("cuda:1", 1, True)
-    *_, alone = train(Group(), "cuda:0")
+    ((*_, alone),) = in_processes(1, lambda _: train(Group(), "cuda:0"), tmp_path)
     for name, tensor in alone.items():
         torch.testing.assert_close(first[3][name], tensor, rtol=0, atol=1e-5)
         assert torch.equal(first[3][name], second[3][name])
 
 
 @pytest.mark.forks
-def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
+def test_nccl_wants_a_gpu_of_its_own_for_each_process(monkeypatch, tmp_path):
     def share(group):
         with pretended():
             try:
@@ -161,6 +163,7 @@ def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
             except RuntimeError as failure:
                 return str(failure)
 
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert all("Duplicate GPU detected" in message for message in in_processes(2, share, tmp_path))
 
 
