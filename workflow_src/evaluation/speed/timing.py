@@ -27,7 +27,7 @@ REDOS = 2
 # Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
-# On a GPU, batches are doubled up to this size, while that translates as many times more sentences a second.
+# On a GPU, batches are doubled up to this size, while they translate this many times more sentences a second.
 LARGEST_BATCH = 16384
 GAIN = 1.05
 
@@ -226,21 +226,22 @@ class Local:
 def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATCH) -> int:
     """The size start * 2 ** k, up to `most`, that is worth its memory; `run` gives seconds, and `start` must fit.
 
-    The search ends where twice the sentences do not fit, or are less than `GAIN` times as many a second: searches that
-    compute on the CPU gain nothing from batches that a large GPU has room for, and would take minutes for them.
+    The search ends where a size does not fit, or the last two are less than `GAIN` times as fast as the best: searches
+    that compute on the CPU gain nothing from batches that a large GPU has room for, and would take minutes for them.
     """
-    batch, seconds = start, run(start)
-    while 2 * batch <= most:
+    best = batch = start
+    rate = start / run(start)
+    while 2 * batch <= most and batch < 4 * best:
+        batch *= 2
         try:
-            doubled = run(2 * batch)
+            new_rate = batch / run(batch)
         except (RuntimeError, MemoryError) as failure:
             if not isinstance(failure, MemoryError) and "out of memory" not in str(failure).lower():
                 raise
             break
-        if 2 * seconds < GAIN * doubled:
-            break
-        batch, seconds = 2 * batch, doubled
-    return batch
+        if new_rate >= GAIN * rate:
+            best, rate = batch, new_rate
+    return best
 
 
 def _round(

@@ -317,17 +317,17 @@ def test_each_row_is_timed_by_its_engine(clock):
     [(300, 10**6, 10**6, 256), (10**6, 10**6, 500, 256), (1, 10**6, 10**6, 64), (10**6, 200, 10**6, 256)],
 )
 def test_batches_are_doubled_while_that_is_faster(fits, fastest, most, expected):
-    """Up to `fastest` sentences, a batch takes as long as one sentence."""
+    """Up to `fastest` sentences, a batch takes as long as one sentence; one of 128 is disturbed."""
     tried = []
 
     def run(batch):
         tried.append(batch)
         if batch > max(fits, 64):
             raise RuntimeError("CUDA error: out of memory")
-        return max(1.0, batch / fastest)
+        return max(2.0 if batch == 128 else 1.0, batch / fastest)
 
     assert timing.best_batch(run, 64, most) == expected
-    assert max(tried) <= min(most, 2 * expected) and len(set(tried)) == len(tried)
+    assert max(tried) <= min(most, 4 * expected) and len(set(tried)) == len(tried)
 
 
 def test_other_faults_are_no_lack_of_memory():
