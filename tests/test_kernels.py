@@ -22,7 +22,8 @@ from workflow_src.training import update
 from workflow_src.training.update import Part, Updater
 from workflow_src.types import TrainingContext, values_on_cpu
 
-TABLE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("\n## ")[0]
 ROWS = {row.name: row for row in kernels.ROWS}
 
 

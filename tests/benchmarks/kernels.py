@@ -1,15 +1,18 @@
-"""Operators and synchronisations of every search, for one sentence, counted on a pretended GPU: no time is measured.
+"""Operators and synchronisations of every search, for one sentence, counted on a pretended GPU.
 
     PYTHONPATH=.:tests python tests/benchmarks/kernels.py
 
-prints the table of `docs/kernels.md`. Networks are the presets `tiny` with random weights; counts depend on layers,
-steps and lengths alone. Autoregressive searches write ten
-subwords.
+prints the first table of `docs/kernels.md`, and where there is a GPU the second: its kernels, synchronisations and
+milliseconds. Networks are the presets `tiny` with random weights; counts depend on layers, steps and lengths alone.
+Autoregressive searches write ten subwords.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +21,8 @@ import torch
 import yaml
 from pretended_cuda import counted, pretended
 from torch import Tensor, nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from workflow_src.decoding.batches import search_all
 from workflow_src.decoding.passes import own_networks
@@ -111,16 +116,24 @@ def eager(row: Row) -> Counter[str]:
     return counts
 
 
-def captured(row: Row) -> Counter[str] | None:
-    """What a sentence takes whose graph is captured; None where no graph serves."""
+def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
+    """The search of a sentence by a captured graph; None where no graph serves."""
     device, declared = torch.device("cuda"), searches()[row.search]
     settings = declared.settings(**row.settings)
     if declared.program is None or declared.varies(settings):
         return None
     passes = CapturedPasses({family: model.to(device) for family, model in networks(row).items()}, device)
-    passes.translate([SENTENCE], settings)
+    return lambda: passes.translate([SENTENCE], settings)
+
+
+def captured(row: Row) -> Counter[str] | None:
+    """What a sentence takes whose graph is captured."""
+    search = captured_search_of(row)
+    if search is None:
+        return None
+    search()
     with counted() as counts:
-        passes.translate([SENTENCE], settings)
+        search()
     return counts
 
 
@@ -139,6 +152,49 @@ def line(row: Row) -> str:
     return "| " + " | ".join([row.name, *map(str, cells)]) + " |"
 
 
+# On a GPU that is there.
+
+REAL_HEAD = (
+    "| search | kernels | synchronisations | ms | captured: kernels | synchronisations | ms |",
+    "| -- | --: | --: | --: | --: | --: | --: |",
+)
+
+
+def measured(search: Callable[[], Hypotheses], calls: int = 40) -> list[str]:
+    """Kernels, synchronisations as PyTorch warns of them, and the median of milliseconds."""
+    for _ in range(5):
+        search()
+    torch.cuda.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        search()
+        torch.cuda.set_sync_debug_mode("default")
+    waits = sum("called a synchronizing" in str(warning.message) for warning in caught)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        search()
+        torch.cuda.synchronize()
+    names = [event.name for event in profiler.events() if event.device_type == DeviceType.CUDA]
+    kernels = sum(not name.startswith(("Memcpy", "Memset")) for name in names)
+    milliseconds = []
+    for _ in range(calls):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        search()
+        torch.cuda.synchronize()
+        milliseconds.append(1e3 * (time.perf_counter() - began))
+    return [str(kernels), str(waits), f"{statistics.median(milliseconds):.2f}"]
+
+
+def real_line(row: Row) -> str:
+    graph = captured_search_of(row)
+    cells = measured(search_of(row, torch.device("cuda"))) + (measured(graph) if graph else ["", "", ""])
+    return "| " + " | ".join([row.name, *cells]) + " |"
+
+
 if __name__ == "__main__":
     with pretended():
         print(*HEAD, *map(line, ROWS), sep="\n")
+    if torch.cuda.is_available():
+        print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}", *REAL_HEAD, sep="\n")
+        print(*map(real_line, ROWS), sep="\n")

@@ -107,6 +107,12 @@ class Machine:
         if self.capture is not None:
             raise CaptureRefused(f"CUDA error: operation not permitted when stream is capturing ({reason})")
 
+    def refuse_copy_in_capture(self) -> None:
+        if self.capture is not None:
+            raise RuntimeError(
+                "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned."
+            )
+
 
 machine = Machine(())
 

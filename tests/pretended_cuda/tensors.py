@@ -17,7 +17,7 @@ from pretended_cuda.machine import CPU, machine
 aten = torch.ops.aten
 
 SYNCHRONISING = {
-    *(aten.nonzero.default, aten.masked_select.default, aten.bincount.default, aten._unique2.default),
+    *(aten.nonzero.default, aten.masked_select.default, aten._unique2.default),
     *(aten.unique_dim.default, aten.unique_consecutive.default),
 }
 # Operators without the tag "pointwise" that take 0-d operands from the CPU.
@@ -214,10 +214,11 @@ def _copied_into(target: Tensor, source: Tensor, non_blocking: bool = False):
 
 def _count_copy(source: torch.device, target: torch.device, blocking: bool) -> None:
     copy = f"copy from {source} to {target}"
-    machine.refuse_in_capture(copy)
     if CPU not in (source, target):
+        machine.refuse_in_capture(copy)
         machine.counts["operators"] += 1
         return
+    machine.refuse_copy_in_capture()
     if blocking:
         machine.wait(copy)
     machine.counts["copies to the host" if target == CPU else "copies to the device"] += 1
@@ -243,6 +244,8 @@ def _check_devices(function, args, operands: list[Tensor], device: torch.device)
                 return
         if name.startswith(("aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::lstm")):
             return
+    if name.startswith(INDEXING) and args[0].device == CPU:
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
     devices = " and ".join(dict.fromkeys(str(tensor.device) for tensor in operands))
     raise RuntimeError(f"Expected all tensors to be on the same device, but found {devices} in {name}")
 
@@ -251,7 +254,13 @@ def _count_wait(function, args, kwargs) -> None:
     name = function.name()
     if function in SYNCHRONISING or returns_a_value(function):
         machine.wait(name)
+    elif function is aten.bincount.default:
+        # For the least and the largest value.
+        machine.refuse_copy_in_capture()
+        machine.wait(name)
+        machine.wait(name)
     elif function is aten.repeat_interleave.Tensor and kwargs.get("output_size") is None:
+        machine.wait(name)
         machine.wait(name)
     elif name.startswith(INDEXING):
         indices = [index for index in args[1] if index is not None]
@@ -261,9 +270,11 @@ def _count_wait(function, args, kwargs) -> None:
             # One number at the places of a mask is filled in; anywhere else it is copied first.
             if len(indices) == 1 and masks and masks[0].device != CPU and not (len(args) > 3 and args[3]):
                 return
+            machine.refuse_copy_in_capture()
             machine.wait(f"{name}: a value of the CPU")
         for index in indices:
             if index.device == CPU:
+                machine.refuse_copy_in_capture()
                 machine.wait(f"{name}: an index of the CPU")
             elif index.dtype in (torch.bool, torch.uint8):
                 machine.wait(f"{name}: a mask")
