@@ -26,7 +26,7 @@ from workflow_src.decoding.latent import (
     posterior_of,
 )
 from workflow_src.decoding.settings import RefinementSettings
-from workflow_src.spec import MODEL, REFINER
+from workflow_src.spec import MODEL, REFINER, SearchSettings
 from workflow_src.types import (
     PAD,
     EncoderOutput,
@@ -85,6 +85,12 @@ class DeltaStep:
     def after(self, tokens: Tensor) -> Tensor:
         """The posterior mean of an output (B, T)."""
         return posterior_of(self.model, self.memory, tokens, self.mask)[0]
+
+
+def delta_steps(models: Networks, settings: SearchSettings | StepSettings) -> StepMaker:
+    """A maker of delta steps, with the settings' choice of lengths where latents determine these."""
+    choice = LengthChoice(getattr(settings, "length_quantile", None), getattr(settings, "lengthening", 0.0))
+    return lambda memory, mask: DeltaStep(models[MODEL], memory, mask, choice)
 
 
 def gradient_step(refiner: Refiner, memory: EncoderOutput, target_mask: Tensor, step_size: float) -> RefinementStep:
@@ -187,6 +193,13 @@ def translate_refined(
         lengthening=settings.lengthening,
         stop_unchanged=getattr(settings, "stop_unchanged", False),
     )
+
+
+def search_by_delta(
+    models: Networks, source: Tensor, settings: StepSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Delta inference: translation refined by `delta_steps`."""
+    return translate_refined(models[MODEL], source, delta_steps(models, settings), settings, scored, trace)
 
 
 def search_along_direction(

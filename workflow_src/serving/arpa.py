@@ -11,7 +11,7 @@ from workflow_src.decoding.ngram import NgramModel
 from workflow_src.errors import ArtifactError
 from workflow_src.runtime.device import choose
 from workflow_src.serving.bundle import read_bundle
-from workflow_src.serving.models import load_models
+from workflow_src.serving.translator import load_models
 from workflow_src.spec import LANGUAGE_MODEL
 
 
