@@ -2,9 +2,8 @@
 
     PYTHONPATH=.:tests python tests/benchmarks/kernels.py
 
-prints the first table of `docs/kernels.md`, and where there is a GPU the second: its kernels, synchronisations and
-milliseconds. Networks are the presets `tiny` with random weights; counts depend on layers, steps and lengths alone.
-Autoregressive searches write ten subwords.
+prints the first table of `docs/kernels.md`, and where there is a GPU the second. Networks are the presets `tiny` with
+random weights; counts depend on layers, steps and lengths alone. Autoregressive searches write ten subwords.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
 
 
 def captured(row: Row) -> Counter[str] | None:
-    """What a sentence takes whose graph is captured."""
+    """What a sentence takes whose graph is captured; None where no graph serves."""
     search = captured_search_of(row)
     if search is None:
         return None
@@ -152,7 +151,7 @@ def line(row: Row) -> str:
     return "| " + " | ".join([row.name, *map(str, cells)]) + " |"
 
 
-# On a GPU that is there.
+# On a real GPU.
 
 REAL_HEAD = (
     "| search | kernels | synchronisations | ms | captured: kernels | synchronisations | ms |",
@@ -160,7 +159,7 @@ REAL_HEAD = (
 )
 
 
-def measured(search: Callable[[], Hypotheses], calls: int = 40) -> list[str]:
+def measured_cells(search: Callable[[], Hypotheses], calls: int = 40) -> list[str]:
     """Kernels, synchronisations as PyTorch warns of them, and the median of milliseconds."""
     for _ in range(5):
         search()
@@ -188,7 +187,7 @@ def measured(search: Callable[[], Hypotheses], calls: int = 40) -> list[str]:
 
 def real_line(row: Row) -> str:
     graph = captured_search_of(row)
-    cells = measured(search_of(row, torch.device("cuda"))) + (measured(graph) if graph else ["", "", ""])
+    cells = measured_cells(search_of(row, torch.device("cuda"))) + (measured_cells(graph) if graph else ["", "", ""])
     return "| " + " | ".join([row.name, *cells]) + " |"
 
 

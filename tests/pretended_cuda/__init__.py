@@ -18,13 +18,24 @@ import torch.distributed
 
 from pretended_cuda import driver, nccl
 from pretended_cuda.functions import Calling
-from pretended_cuda.machine import MEMORY, Machine, machine, replace_machine
+from pretended_cuda.machine import MEMORY, VISIBLE, Machine, machine, replace_machine
 from pretended_cuda.tensors import Dispatching
 
 
 @contextlib.contextmanager
 def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
-    """Within this context the machine has `gpus` fresh GPUs of `memory` bytes each. Not for several threads."""
+    """Within this context the machine has `gpus` fresh GPUs of `memory` bytes each. Not for several threads.
+
+    CUDA_VISIBLE_DEVICES, which numbers the machine's own GPUs, is not set there at first, and as before afterwards.
+    """
+    with unittest.mock.patch.dict(os.environ):
+        os.environ.pop(VISIBLE, None)
+        with _replaced(gpus, memory):
+            yield machine
+
+
+@contextlib.contextmanager
+def _replaced(gpus: int, memory: int) -> Iterator[None]:
     replace_machine(gpus, memory)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
@@ -40,7 +51,7 @@ def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, previous)
         stack.enter_context(Calling())
         stack.enter_context(Dispatching())
-        yield machine
+        yield
 
 
 FOLDER = Path(__file__).resolve().parent
@@ -62,7 +73,7 @@ _whole_process = contextlib.ExitStack()
 
 def begin() -> None:
     """Pretend GPUs until this process ends, as many as its environment says."""
-    _whole_process.enter_context(pretended(int(os.environ[VARIABLE]), int(os.environ[BYTES])))
+    _whole_process.enter_context(_replaced(int(os.environ[VARIABLE]), int(os.environ[BYTES])))
 
 
 @contextlib.contextmanager

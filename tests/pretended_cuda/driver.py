@@ -81,22 +81,25 @@ class Stream:
 
 class Event:
     def __init__(self, enable_timing=False, **_):
-        # Recorded after so many waits.
-        self.timed, self.recorded = enable_timing, None
+        self.timed = enable_timing
+        # Number of waits before it was recorded; None: not recorded.
+        self.waits_before: int | None = None
 
     def record(self, *_):
-        self.recorded = len(machine.waits)
+        self.waits_before = len(machine.waits)
 
     def query(self):
-        return True
+        return self.waits_before is None or len(machine.waits) > self.waits_before
 
     def synchronize(self):
-        machine.wait("an event")
+        # CUDA's debug mode lets it pass.
+        if not self.query():
+            _synchronize()
 
     def elapsed_time(self, other):
-        if not (self.timed and other.timed) or None in (self.recorded, other.recorded):
+        if not (self.timed and other.timed) or None in (self.waits_before, other.waits_before):
             raise ValueError("Both events must be recorded with enable_timing=True")
-        if len(machine.waits) in (self.recorded, other.recorded):
+        if not (self.query() and other.query()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return 0.0
 
@@ -182,5 +185,5 @@ REPLACED = {
     "graph_pool_handle": lambda: (0, 0),
     "is_current_stream_capturing": lambda: machine.capture is not None,
 }
-# A build of PyTorch for GPUs would hand weights of recurrent networks to the library.
+# A build of PyTorch for GPUs would hand the weights of recurrent networks to cuDNN.
 NO_CUDNN = {"is_acceptable": lambda _: False}

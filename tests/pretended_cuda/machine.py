@@ -108,6 +108,7 @@ class Machine:
             raise CaptureRefused(f"CUDA error: operation not permitted when stream is capturing ({reason})")
 
     def refuse_copy_in_capture(self) -> None:
+        """As PyTorch does before it calls CUDA, so that the capture is not lost."""
         if self.capture is not None:
             raise RuntimeError(
                 "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned."

@@ -145,7 +145,6 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
 
     for name, value in {**environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     first, second = in_processes(2, train, tmp_path)
     assert first[:3] == ("cuda:0", 0, True) and second[:3] == ("cuda:1", 1, True)
     ((*_, alone),) = in_processes(1, lambda _: train(Group(), "cuda:0"), tmp_path)
@@ -155,7 +154,7 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
 
 
 @pytest.mark.forks
-def test_nccl_wants_a_gpu_of_its_own_for_each_process(monkeypatch, tmp_path):
+def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
     def share(group):
         with pretended():
             try:
@@ -163,7 +162,6 @@ def test_nccl_wants_a_gpu_of_its_own_for_each_process(monkeypatch, tmp_path):
             except RuntimeError as failure:
                 return str(failure)
 
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert all("Duplicate GPU detected" in message for message in in_processes(2, share, tmp_path))
 
 

@@ -270,8 +270,8 @@ def _precisions(protocol: MeasuredProtocol) -> str:
 
 def _batches(speed: Speed) -> str:
     sizes = sorted({row.batch for row in speed.rows} or {speed.protocol.batch})
-    fits = ", the largest that fit" if speed.protocol.device == "cuda" else ""
-    return f"{sizes[0]:,}{fits}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{fits}"
+    choice = ", the fastest size of each row" if speed.protocol.device == "cuda" else ""
+    return f"{sizes[0]:,}{choice}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{choice}"
 
 
 def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:

@@ -27,7 +27,8 @@ REDOS = 2
 # Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
-# On a GPU, batches are doubled up to this size, while they translate this many times more sentences a second.
+# The largest batch that is tried on a GPU. A larger one is taken where it translates at least GAIN times as many
+# sentences a second.
 LARGEST_BATCH = 16384
 GAIN = 1.05
 
@@ -128,8 +129,7 @@ class OtherLoad:
 class Local:
     """A timer in this process, with a translator for each system; `synchronise` waits for the device.
 
-    `grow_batch`: throughput with the batch that translates most sentences a second, searched once a row from
-    `Timing.batch` on.
+    `grow_batch`: throughput with the fastest size of batch (`best_batch`), searched once a row from `Timing.batch` on.
     """
 
     def __init__(
@@ -224,23 +224,23 @@ class Local:
 
 
 def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATCH) -> int:
-    """The size start * 2 ** k, up to `most`, that is worth its memory; `run` gives seconds, and `start` must fit.
+    """The fastest size start * 2 ** k of a batch, up to `most`; `run` gives seconds, and `start` must fit.
 
     The search ends where a size does not fit, or the last two are less than `GAIN` times as fast as the best: searches
     that compute on the CPU gain nothing from batches that a large GPU has room for, and would take minutes for them.
     """
     best = batch = start
-    rate = start / run(start)
+    best_rate = start / run(start)
     while 2 * batch <= most and batch < 4 * best:
         batch *= 2
         try:
-            new_rate = batch / run(batch)
+            rate = batch / run(batch)
         except (RuntimeError, MemoryError) as failure:
             if not isinstance(failure, MemoryError) and "out of memory" not in str(failure).lower():
                 raise
             break
-        if new_rate >= GAIN * rate:
-            best, rate = batch, new_rate
+        if rate >= GAIN * best_rate:
+            best, best_rate = batch, rate
     return best
 
 

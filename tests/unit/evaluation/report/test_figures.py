@@ -367,7 +367,7 @@ def test_every_measured_latency_has_a_panel():
     }
 
 
-def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_no_picture():
+def test_batches_that_differ_are_named_by_their_range_and_without_speed_there_is_no_picture():
     few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch).rows for name, batch in (("a", 8), ("b", 64)))
     measurement = reports.measurement(*few, *many)
     assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(measurement,)))] == [

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import pytest
 import reports
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,6 +118,19 @@ def test_protocol_in_words_is_honest_about_disturbance():
     )
     assert "Speed-ups" not in text
     assert page.protocol_words(None) == "Speed was not measured in this run."
+
+
+@pytest.mark.parametrize(
+    ("device", "sizes", "words"),
+    [
+        ("cpu", (64,), "64"),
+        ("cuda", (512,), "512, the fastest"),
+        ("cuda", (512, 4096), "512 to 4,096, the fast"),
+    ],
+)
+def test_the_protocol_says_which_batches_were_timed(device, sizes, words):
+    rows = [reports.timed("lvm", f"row-{size}", 1.0, batch=size) for size in sizes]
+    assert f"batches of {words}" in page.protocol_words(reports.speed(*rows, device=device))
 
 
 def test_a_step_that_costs_less_than_the_noise_is_told_as_such():

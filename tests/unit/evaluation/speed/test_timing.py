@@ -1,6 +1,7 @@
 """Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
 
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -313,18 +314,29 @@ def test_each_row_is_timed_by_its_engine(clock):
 
 
 @pytest.mark.parametrize(
-    ("fits", "fastest", "most", "expected"),
-    [(300, 10**6, 10**6, 256), (10**6, 10**6, 500, 256), (1, 10**6, 10**6, 64), (10**6, 200, 10**6, 256)],
+    ("fits", "saturated_at", "gain", "most", "expected"),
+    [
+        (300, 10**6, 0, 10**6, 256),
+        (10**6, 10**6, 0, 500, 256),
+        (64, 10**6, 0, 10**6, 64),
+        (10**6, 256, 0, 10**6, 256),
+        (10**6, 256, 0.02, 10**6, 256),
+        (10**6, 256, 0.1, 2048, 2048),
+    ],
 )
-def test_batches_are_doubled_while_that_is_faster(fits, fastest, most, expected):
-    """Up to `fastest` sentences, a batch takes as long as one sentence; one of 128 is disturbed."""
+def test_batches_are_doubled_while_that_is_faster(fits, saturated_at, gain, most, expected):
+    """Up to `saturated_at` sentences, a batch takes as long as one; each doubling after it gains so much speed.
+
+    The batch of 128 is disturbed.
+    """
     tried = []
 
     def run(batch):
         tried.append(batch)
-        if batch > max(fits, 64):
+        if batch > fits:
             raise RuntimeError("CUDA error: out of memory")
-        return max(2.0 if batch == 128 else 1.0, batch / fastest)
+        doublings = max(0.0, math.log2(batch / saturated_at))
+        return (2.0 if batch == 128 else 1.0) * max(1.0, batch / saturated_at) / (1 + gain) ** doublings
 
     assert timing.best_batch(run, 64, most) == expected
     assert max(tried) <= min(most, 4 * expected) and len(set(tried)) == len(tried)
