@@ -50,7 +50,7 @@ def transformer(source_size=13, target_size=11, joint: bool = False, seed: int =
 def seq2seq(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Seq2Seq:
     torch.manual_seed(seed)
     sizes = {"dim": 20, "embedding_dim": 16, "encoder_dim": 12, "dropout": 0.0, "max_positions": 64}
-    # Gates that are half open hardly tell words apart: more noise than elsewhere.
+    # Gates that are half open hardly distinguish words: more noise than elsewhere.
     return lively(Seq2Seq(Seq2SeqConfig(**{**sizes, **overrides}), source_size, target_size, joint), seed, 0.6)
 
 

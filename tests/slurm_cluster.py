@@ -45,7 +45,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-# A requeued job waits until its old credential has expired: two minutes unless told otherwise.
+# A requeued job waits until its old credential has expired: two minutes by default.
 AuthInfo=socket={folder}/munge/socket,cred_expire=10
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n

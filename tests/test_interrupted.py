@@ -53,7 +53,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert snakemake(*WORDS, "--unlock", folder=tmp_path, forked=True).returncode == 0
     process = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
     assert process.returncode == 0, process.stderr
-    # From the state of step 100, or that of the moment when the job was told to end.
+    # From the state of step 100, or that of the moment when the job got the signal.
     assert 100 <= int(re.search(r"resumed\D+(\d+)", log.read_text())[1]) < 200
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()

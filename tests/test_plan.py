@@ -99,7 +99,7 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
         assert result[key][1] == old if old else result[key][1] not in (new, "(none)")
 
 
-def test_a_changed_text_is_told_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
+def test_a_changed_text_is_reported_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
     own_text(tmp_path)
     words = ("--cores", "1", "normalised", "--configfile", "mine.yaml")
     process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
@@ -110,7 +110,7 @@ def test_a_changed_text_is_told_as_a_file_and_not_as_a_setting(hollow_project, t
     assert not any(entry["kind"] == "setting" for entry in reasons_of_data)
 
 
-def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):
+def test_every_reason_is_reported_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):
     words = ("--config", "experiment=smoke")
     quality = next(finished.glob("results/*/quality/lvm/seed-1/delta-1/test.json"))
     reference = next(finished.glob("results/*/corpus/test.reference.*"))
@@ -185,7 +185,7 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
         (["smoke", "--output", "plan.png"], "error: --output is 'plan.png'; "),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(words, message, tmp_path):
+def test_bad_input_is_reported_in_one_sentence(words, message, tmp_path):
     process = run(*words, folder=tmp_path)
     assert process.returncode == 1 and process.stdout == ""
     assert process.stderr.startswith(message) and len(process.stderr.strip().splitlines()) == 1

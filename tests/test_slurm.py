@@ -269,7 +269,7 @@ def test_the_whole_workflow_gives_what_it_gives_without_a_cluster(cluster, local
 
 
 def _memory(job: str) -> int:
-    """Megabytes that a job asks for, as scontrol tells it."""
+    """Megabytes that a job asks for, as scontrol shows it."""
     number, unit = re.search(r"MinMemoryNode=([\d.]+)([MG])", job).groups()
     return round(float(number) * (1024 if unit == "G" else 1))
 

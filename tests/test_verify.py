@@ -60,7 +60,7 @@ def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
 
 @pytest.mark.parametrize("folder", ["end", "data"])
 def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
-    """All files that exist match; which ones are missing cannot be told."""
+    """All files that exist match; which ones are missing is unknown."""
     with pytest.raises(SystemExit) as exit_info:
         cli.main(["verify", f"results/{folder}"])
     assert exit_info.value.code.startswith(
@@ -104,7 +104,7 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
         (lambda: replaced("results/data/text.txt"), "results/data/text.txt is missing, which results/data/text.json "),
     ],
 )
-def test_what_does_not_match_is_told(chain, spoil, sentence):
+def test_what_does_not_match_is_reported(chain, spoil, sentence):
     spoil()
     with pytest.raises(ValueError) as failure:
         verify("results/end")

@@ -118,7 +118,7 @@ def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(ho
     assert (tmp_path / "results/smoke/corpus/corpus.json").read_text() == "normalise"
 
 
-def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
+def test_a_package_of_that_name_that_was_imported_before_is_reported(tmp_path):
     foreign = tmp_path / "workflow_src"
     foreign.mkdir()
     (foreign / "__init__.py").touch()

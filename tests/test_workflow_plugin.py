@@ -208,7 +208,7 @@ def test_its_analysis_is_measured_and_shown(run, report):
     assert [int(cell) for cell in line.split("|")[2 : 2 + len(counts)]] == counts
 
 
-def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
+def test_its_metric_scores_distinguishes_rows_and_is_shown(run, report):
     references = [line.split()[:1] for line in (run / SHARED / "corpus/test.reference.en").read_text().splitlines()]
     shares = {}
     for name in ("teacher/seed-1/beam-2", "bag/seed-1/unrepeat-2"):

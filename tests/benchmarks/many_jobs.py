@@ -42,7 +42,7 @@ def experiment(decodes: int) -> dict:
 
 
 def snakemake(folder: Path, *words: str) -> tuple[float, float, str]:
-    """Seconds by the clock, seconds of computing, and what was told."""
+    """Seconds by the clock, seconds of computing, and what was printed."""
     command = [str(Path(sys.executable).parent / "snakemake"), *words, "--snakefile", str(PROJECT / "Snakefile")]
     command += ["--configfile", str(folder / "many.yaml")]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -1,4 +1,4 @@
-"""How much of a corpus's batches is padding, and the least that batches can have which tell nothing of the label.
+"""How much of a corpus's batches is padding, and the least that batches can have which say nothing of the label.
 
     python tests/benchmarks/padding.py --corpus results/tatoeba/encoded/distilled-by-teacher/train
 
@@ -19,7 +19,7 @@ from workflow_src.data.encoded import EncodedCorpus
 
 
 def least(positions: np.ndarray, difference: np.ndarray, features: np.ndarray) -> float:
-    """The least share of padding, where batches tell `features` (N,) of a row and nothing else of its difference (N,).
+    """The least share of padding, where batches say `features` (N,) of a row and nothing else of its difference (N,).
 
     `positions` (N,) are those of both sides.
     """
@@ -59,7 +59,7 @@ def main() -> None:
         "the longer side": np.maximum(source, target),
     }
     for name, values in features_by_name.items():
-        print(f"at least, where a batch tells {name}: {least(source + target, target - source, values):.1%}")
+        print(f"at least, where a batch says {name}: {least(source + target, target - source, values):.1%}")
 
 
 if __name__ == "__main__":

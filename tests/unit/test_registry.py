@@ -215,7 +215,7 @@ def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
     loaded = load_experiment("smoke", plugins=[name], metrics={"mine": None, "ter": {"case_sensitive": True}})
     assert [one.metric.name for one in loaded.metrics] == ["bleu", "ter", "mine"]
     assert loaded.metrics[1].settings.case_sensitive
-    # By default those of the project alone, of which rules are told nothing.
+    # By default those of the project alone, of which rules know nothing.
     loaded = load_experiment("smoke", plugins=[name])
     assert "mine" not in [one.metric.name for one in loaded.metrics]
     assert "metrics" not in json.loads(Plan(loaded).settings_quality())
@@ -416,7 +416,7 @@ def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, ch
     assert "other-family" not in registry.families() and registry.used_modules() == ()
 
 
-def test_a_plug_in_that_is_nowhere_is_told_with_the_remedy(tmp_path, monkeypatch):
+def test_a_plug_in_that_is_nowhere_is_reported_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match='plug-in "nobody" is neither installed'):
         load_experiment("smoke", plugins=["nobody"])

@@ -176,7 +176,7 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
         ),
     ],
 )
-def test_a_role_that_is_not_filled_as_declared_is_told_in_a_sentence(package, changes, fields):
+def test_a_role_that_is_not_filled_as_declared_is_reported_in_a_sentence(package, changes, fields):
     with pytest.raises(ConfigError) as caught:
         planned(**({"model": {"max_positions": teacher_positions()}} | changes))
     assert fields_of(caught.value, fields) == fields
@@ -213,7 +213,7 @@ def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(packag
         ),
     ],
 )
-def test_a_start_that_cannot_be_continued_is_told_in_a_sentence(package, changes, fields):
+def test_a_start_that_cannot_be_continued_is_reported_in_a_sentence(package, changes, fields):
     with pytest.raises(ConfigError) as caught:
         led(**changes)
     assert fields_of(caught.value, fields) == fields
@@ -365,7 +365,7 @@ def test_sizes_grow_where_the_symbols_are(package, tiny):
     assert torch.isfinite(model(torch.tensor([[20, 21, 2]]), 2)).all()
 
 
-def test_a_model_that_was_trained_with_other_symbols_is_told(package):
+def test_a_model_that_was_trained_with_other_symbols_is_reported(package):
     with pytest.raises(ConfigError, match=r"symbols is .'mask'"):
         build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True, "symbols": ["mask"]})
 

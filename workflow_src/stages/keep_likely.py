@@ -110,7 +110,7 @@ def run(inputs: Inputs) -> str:
     examples = drawn_examples(corpus, subwords, scores, unlikely)
     step = step_as_json("likelihood", f"Likelihood under {systems}", len(corpus), dropped, examples)
     if PLACEHOLDERS in corpus.summary:
-        # The counts of all encoded pairs: ids do not tell spans without partner from other text.
+        # The counts of all encoded pairs: ids do not distinguish spans without partner from other text.
         description[PLACEHOLDERS] = corpus.summary[PLACEHOLDERS]
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs) | by_number(inputs.shards)
     if inputs.backward_model:

@@ -112,7 +112,7 @@ def run(inputs: Inputs) -> str | None:
         summary = _count(family, inputs) if group.first else None
     else:
         summary = _train(family, inputs, device, group)
-    # After an error the group stays open: this process reports it and ends, which tells the others.
+    # After an error the group stays open: this process reports it and ends, and the others notice.
     group.close()
     return summary
 

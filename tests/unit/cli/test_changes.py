@@ -53,7 +53,7 @@ def test_settings_that_came_or_went_and_other_parameters():
         Change("came", ABSENT, "null"),
         Change("gone", "2", ABSENT),
     ]
-    # A parameter that is no settings has no name; two of settings are told apart by their keys.
+    # A parameter that is no settings has no name; two of settings are distinguished by their keys.
     two = changes(recorded("x/y", {"a": 1}, {"b": 1, "c": 2}), recorded("x/z", {"b": 5, "c": 2}, {"a": 7}))
     assert sorted(map(str, two)) == ["a 1 → 7", "b 1 → 5", "x/y → x/z"]
     assert changes([], []) == []

@@ -176,7 +176,7 @@ def own_text(tmp_path, monkeypatch):
     return cli.read_configuration("mine.yaml")
 
 
-def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_text):
+def test_what_is_auto_is_reported_by_the_lines_of_own_texts_or_by_what_is_given(own_text):
     plan = Plan(own_text)
     estimated = estimate(plan, length=9)
     assert estimated["pairs"] == 10_000 and estimated["sources"]["pairs"] == "lines of your texts"

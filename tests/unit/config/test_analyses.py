@@ -273,7 +273,7 @@ def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(
         ),
     ],
 )
-def test_translations_that_nobody_makes_are_told_in_a_sentence(system, decodes, fields):
+def test_translations_that_nobody_makes_are_reported_in_a_sentence(system, decodes, fields):
     changes = {} if decodes is None else {"decodes": decodes}
     with pytest.raises(ConfigError) as refused:
         planned(systems=VAE, analyses={"reordering": {"enabled": True, "system": system}}, **changes)
@@ -316,7 +316,7 @@ def test_energies_are_measured_of_every_row_where_asked_for():
     ]
     assert list(analysis.reads) == [row["details"] for row in analysis_settings["rows"]]
     removed = {row["system"]: row["repetitions_removed"] for row in analysis_settings["rows"]}
-    # Alignments tell what comes twice in a row.
+    # Alignments show what comes twice in a row.
     assert (removed["teacher"], removed["ctc"], removed["lvm"]) == ("none", "none", "subwords")
     # A system without rows of its own may score, and one-pass systems too.
     other = planned(analyses={"energies": {"enabled": True, "scorer": "ctc"}})

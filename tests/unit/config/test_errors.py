@@ -369,7 +369,7 @@ def test_the_readmes_own_text_file_is_valid():
     assert all(isinstance(large.systems[name].training.max_steps, AutoStepsConfig) for name in larger["systems"])
 
 
-def test_the_readmes_table_tells_the_sizes_that_follow_from_a_corpus():
+def test_the_readmes_table_has_the_sizes_that_follow_from_a_corpus():
     rows = re.findall(r"^\| ([\d,]+|5 million) \| ([\d,]+) \| ([\d,]+) \|$", readme()[2], re.MULTILINE)
     assert len(rows) == 3
     shipped = load_experiment("recommended")

@@ -1,4 +1,4 @@
-"""What a configuration may say of inference networks, and what it is told where it cannot be."""
+"""What a configuration may say of inference networks, and the error where it may not."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(decode, changes, fields):
+def test_what_cannot_be_is_reported_in_a_sentence(decode, changes, fields):
     with pytest.raises(ConfigError) as refused:
         loaded(decode, **changes)
     assert fields_of(refused.value, fields) == fields

@@ -311,7 +311,7 @@ TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
         ({}, {"system": "teacher", "search": "greedy"}, "none"),
     ],
 )
-def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
+def test_nothing_is_removed_from_what_alignments_show(system, decode, removed):
     """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
     further = {"refined": REFINER} if "refined" in decode.values() else {}
     sections = experiment(system, [{"system": "one"} | decode], **further)
@@ -334,7 +334,7 @@ def with_defaults(defaults: Any, system: dict[str, Any] = CARRYING) -> Plan:
     return Plan(load(experiment(one, [{"system": "one", "search": "ctc-greedy"}], **LM)))
 
 
-def test_a_finished_bundle_is_told_what_its_searches_take_by_default_and_nothing_else_is():
+def test_a_finished_bundle_records_what_its_searches_take_by_default_and_nothing_else():
     defaults = {"ctc-beam": {"lm_weight": 0.3, "word_bonus": 2.0}}
     plan, plain = with_defaults(defaults), with_defaults({})
     finished = [json.loads(p.settings_finish("one", 1, None)) for p in (plan, plain)]

@@ -42,7 +42,7 @@ def test_a_training_by_hand():
     assert request == tuple(math.ceil(value) for value in expected)
 
 
-def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
+def test_weights_that_a_search_counts_and_a_family_does_not_declare(monkeypatch):
     plan = Plan(load_experiment("smoke"))
     decode = next(decode for decode in plan.loaded.decodes if decode.system == "teacher")
     family = plan.system("teacher").family
@@ -60,7 +60,7 @@ def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
         cli.main(["check", "smoke"])
 
 
-def test_parts_that_a_training_counts_and_a_family_does_not_tell(monkeypatch):
+def test_parts_that_a_training_counts_and_a_family_does_not_declare(monkeypatch):
     plan = Plan(load_experiment("smoke"))
     costs.check(plan)
     teacher = plan.system("teacher")

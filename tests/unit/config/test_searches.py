@@ -34,7 +34,7 @@ def test_latent_search_refines_with_the_systems_own_network():
         assert decode.name == "latent-search-3x5-1"
 
 
-def test_names_tell_rows_apart():
+def test_names_distinguish_rows():
     rows = decodes(
         LATENT,
         LATENT | {"rescorer": "teacher"},

@@ -138,7 +138,7 @@ def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, a
     assert fetch("f", file, tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
 
 
-def test_a_file_of_another_size_than_declared_is_told_wherever_it_is(tmp_path, server):
+def test_a_file_of_another_size_than_declared_is_reported_wherever_it_is(tmp_path, server):
     file = RemoteFile(url=server.url, size=7)
     sentence = f"has {len(CONTENT)} bytes, but 7 are expected; .* correct size of files.f in"
     with pytest.raises(ArtifactError, match=f"^{server.url} {sentence}"):
@@ -236,7 +236,7 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, serv
     assert kept.read_bytes() == CONTENT
 
 
-def test_a_web_page_instead_of_the_file_is_told(tmp_path, server):
+def test_a_web_page_instead_of_the_file_is_reported(tmp_path, server):
     server.answers = ["page"]
     with pytest.raises(ArtifactError, match="web page"):
         fetch("f", RemoteFile(url=server.url), tmp_path, allow_unpinned=True)

@@ -9,7 +9,7 @@ REASON = st.sampled_from([*REASONS, "a reason of later"])
 
 
 @given(st.dictionaries(REASON, st.integers(0, 10**6)))
-def test_every_count_is_told_once(dropped):
+def test_every_count_is_reported_once(dropped):
     counted = [int(part.split(" ")[0].replace(",", "")) for part in words(dropped).split(", ") if part != "none"]
     assert sorted(counted) == sorted(count for count in dropped.values() if count)
     assert left_out(dropped) == (f" (left out: {words(dropped)})" if counted else "")

@@ -64,7 +64,7 @@ def test_refuses_sides_of_different_numbers_of_sentences(tmp_path, targets, side
     assert list(tmp_path.iterdir()) == []
 
 
-def test_digest_tells_contents_apart(tmp_path):
+def test_digest_distinguishes_contents(tmp_path):
     def digest(sources, targets, vocabulary=10):
         return encoded.write(tmp_path / "x", sources, targets, {}, vocabulary)["digest"]
 

@@ -84,7 +84,7 @@ def test_large_groups_stay_in_train():
     assert sum(target == "one" for _, target in split(pairs)["train"]) == 10
 
 
-def test_too_small_a_corpus_is_told():
+def test_too_small_a_corpus_is_reported():
     with pytest.raises(ArtifactError, match=r"40 pairs in 40 groups .* too few for 20 dev and 30 test pairs"):
         connected_groups([(f"s {n}", f"t {n}") for n in range(40)], SETTINGS)
 

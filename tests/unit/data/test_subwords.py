@@ -197,7 +197,7 @@ def test_same_files_whatever_the_threads(texts, tmp_path, method, model):
     assert len(digests) == 1
 
 
-def test_description_tells_digests_and_provenance(texts, tmp_path):
+def test_description_has_digests_and_provenance(texts, tmp_path):
     segmenter = learn(texts, tmp_path / "s")
     description = json.loads((tmp_path / "s" / "subwords.json").read_text())
     assert description == segmenter.description

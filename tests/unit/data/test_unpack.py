@@ -83,7 +83,7 @@ def tar_zst(members: dict[str, bytes]) -> bytes:
         (tar_bytes({"text.de.xz": lzma.compress(TEXT)}), ["text.de.xz"]),
         (zip_bytes({"text.de.zst": zstd.compress(TEXT)}), ["text.de.zst"]),
     ],
-    # Not by their bytes, which tell the time: processes that share the tests would not agree on their names.
+    # Not by their bytes, which hold the time: processes that share the tests would not agree on their names.
     ids=(
         "text, gz, tgz of two, tar, tbz2, suffix in tgz, gz in tgz, zip, gz in zip, tgz in tgz, zip in tgz, "
         "tar in zip, tar.zst of two, tar.zst in zip, xz in tgz, zst in zip"
@@ -272,14 +272,14 @@ def marked(content: bytes, flags: int = 0, method: int | None = None) -> bytes:
     ids=["encrypted", "strongly encrypted", "deflate64", "zstandard", "AES"],
 )
 @pytest.mark.parametrize("inside", [False, True])
-def test_members_of_a_zip_that_cannot_be_read_here_are_told(tmp_path, flags, method, how, inside):
+def test_members_of_a_zip_that_cannot_be_read_here_are_reported(tmp_path, flags, method, how, inside):
     path = tmp_path / "archive.zip"
     content = marked(zip_bytes({"deu.txt": TEXT}), flags, method)
     path.write_bytes(zip_bytes({"in.zip": content}) if inside else content)
     refused(path, *(["in.zip"] if inside else []), "deu.txt", mentions=('"deu.txt"', how))
 
 
-def test_an_encrypted_link_and_a_newer_zip_are_told(tmp_path):
+def test_an_encrypted_link_and_a_newer_zip_are_reported(tmp_path):
     path = zip_with_link(tmp_path / "archive.zip", "text")
     path.write_bytes(marked(path.read_bytes(), flags=1))
     refused(path, "text", mentions=('"link"', "is encrypted"))

@@ -50,7 +50,7 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
     assert path.read_text() == "new"
 
 
-# A process that writes a file until it is told to go on.
+# A process that writes a file until a line comes.
 WRITER = """
 import sys
 from workflow_src.records.atomic import atomic
@@ -228,7 +228,7 @@ def test_a_link_in_shared_memory_leads_to_its_file(tmp_path):
     assert (tmp_path / "file").read_text() == "new"
 
 
-def test_a_name_that_no_file_can_have_is_told_in_a_sentence(tmp_path):
+def test_a_name_that_no_file_can_have_is_reported_in_a_sentence(tmp_path):
     with pytest.raises(ArtifactError, match="cannot be written: File name too long"):
         with atomic(tmp_path / ("a" * 300)):
             pass

@@ -13,7 +13,7 @@ from workflow_src.registry import Loaded
 from workflow_src.spec import Plugin
 
 
-def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
+def test_the_code_is_identified_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "types.py").write_text("a = 1\n")

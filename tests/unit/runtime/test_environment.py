@@ -96,7 +96,7 @@ def _run(words: list[str], folder: Path, **variables: str) -> subprocess.Complet
 
 
 @pytest.mark.graphs
-def test_continuum_translates_for_a_user_without_home_and_name_and_tells_nobody(tiny_bundles, tmp_path):
+def test_continuum_translates_for_a_user_without_home_and_name_and_reports_to_nobody(tiny_bundles, tmp_path):
     """By a graph, which is kept on disk. ONNX Runtime stores an identifier and connects where nobody asks it not to."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
     calls, folder = tmp_path / "calls", tmp_path / f"continuum-{os.getuid()}"

@@ -126,7 +126,7 @@ def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch)
     assert not ended
 
 
-def test_a_process_is_told_from_all_others():
+def test_a_process_is_distinguished_from_all_others():
     own_identity, parent = guard.identity(), guard.identity(os.getppid())
     assert own_identity == guard.identity(os.getpid()) and own_identity != parent
     assert own_identity.split(":")[0] == parent.split(":")[0] and own_identity.count(":") == 2

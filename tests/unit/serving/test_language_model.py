@@ -119,7 +119,7 @@ def test_a_bundle_uses_the_language_model_that_it_carries(bundles):
     assert scores(carrying, language_model=load(bundles.other)) == other_scores != with_model
 
 
-def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(bundles, tiny, monkeypatch):
+def test_repetitions_that_alignments_show_are_kept_unless_asked_otherwise(bundles, tiny, monkeypatch):
     plain = load(bundles.plain)
     (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
     outputs = [[token for token in tokens for _ in range(2)]]

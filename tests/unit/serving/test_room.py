@@ -82,7 +82,7 @@ def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
     room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the peak")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows the peak")
 def test_the_bound_lies_below_what_a_beam_takes():
     """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
     script = """

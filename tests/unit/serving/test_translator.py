@@ -725,7 +725,7 @@ def test_the_file_behind_a_link_is_written_and_the_link_stays(tiny_bundles, tmp_
     assert link.is_symlink() and target.read_text() == "\n" and os.listdir(target.parent) == ["target.txt"]
 
 
-def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tmp_path):
+def test_a_closed_or_full_standard_output_is_reported_in_a_sentence(tiny_bundles, tmp_path):
     (tmp_path / "in").write_text("\n" * 3)
     words = ["-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input", tmp_path / "in"]
     # A closed output cannot be handed to a fork.
@@ -751,7 +751,7 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
         (["--search", "momentum"], "--plugins PACKAGE"),
     ],
 )
-def test_what_may_be_of_a_plug_in_is_told_with_plugins(tiny_bundles, words, sentence, capsys):
+def test_what_may_be_of_a_plug_in_is_reported_with_plugins(tiny_bundles, words, sentence, capsys):
     with pytest.raises(SystemExit) as exit_info:
         command.main(["--bundle", str(tiny_bundles["lvm"]), *words])
     assert exit_info.value.code and sentence in f"{exit_info.value.code}{capsys.readouterr().err}"
@@ -837,7 +837,7 @@ def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_len
     assert (code, output) == (1, "") and error.startswith("error: --lengthening is '0.5': ") and searches in error
 
 
-def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):
+def test_a_wrong_search_is_reported_even_without_text(tiny_bundles, in_process, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     words = ("--bundle", tiny_bundles["score"], "--input", tmp_path / "empty.txt", "--output", tmp_path / "out.txt")
     code, out, error = in_process(*words, "--search", "scor")

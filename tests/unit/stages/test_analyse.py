@@ -117,12 +117,12 @@ def test_pick_is_a_sorted_prefix(pairs):
     )
 
 
-def test_systems_that_share_a_search_are_told_apart():
+def test_systems_that_share_a_search_are_distinguished():
     entries = [{"system": s, "search": "delta"} for s in ("lvm", "lvm-raw")] + [{"system": "score", "search": "score"}]
     assert [analyse.label(entry, entries) for entry in entries] == [f"lvm {DELTA}", f"lvm-raw {DELTA}", SCORE]
 
 
-def test_settings_that_analyses_keep_tell_entries_of_one_system_apart():
+def test_settings_that_analyses_keep_distinguish_entries_of_one_system():
     entries = [{"system": "cmlm", "search": "mask-predict", "iterations": 4, "length_beam": n} for n in (1, 2)]
     names = [analyse.label(entry, entries) for entry in entries]
     assert names == ["cmlm mask-predict, length beam 1", "cmlm mask-predict, length beam 2"]

@@ -430,7 +430,7 @@ def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_missing_bundle_is_told_in_a_sentence(name, run, capsys):
+def test_a_missing_bundle_is_reported_in_a_sentence(name, run, capsys):
     with pytest.raises(SystemExit) as exit_info:
         run(name, bundles=("energy",))
     assert exit_info.value.code == 1
@@ -483,7 +483,7 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
         assert row["per_sentence"] == pytest.approx(batched_row["per_sentence"], rel=1e-5)
 
 
-def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, tmp_path):
+def test_details_that_do_not_fit_are_reported_in_a_sentence(run, details, tmp_path):
     lines = details["transformer"].read_text().splitlines(keepends=True)
     row = {"system": "teacher", "name": "greedy", "seed": 1, "repetitions_removed": "none"}
     foreign = json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n"

@@ -167,7 +167,7 @@ def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
     assert (error.setting, error.value, error.allowed) == ("--shard", shard, "0 to 1")
 
 
-def test_records_tell_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):
+def test_records_say_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):
     paths = decoded("latent-search", tmp_path, 2)
     provenance = read_json(tmp_path / "train.json")["provenance"]
     assert sorted(provenance["files"]) == ["train.jsonl", "train.txt"]

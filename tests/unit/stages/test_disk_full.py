@@ -125,7 +125,7 @@ def test_training_state(disk, training_words, run_stage, tmp_path):
     )
 
 
-def test_a_full_disk_is_told_by_the_file_that_did_not_fit(disk):
+def test_a_full_disk_is_reported_by_the_file_that_did_not_fit(disk):
     from workflow_src.errors import ArtifactError
 
     (disk.folder / "old").write_text("whole")

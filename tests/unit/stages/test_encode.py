@@ -140,7 +140,7 @@ def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_
         )
 
 
-def test_a_max_length_that_is_more_than_models_can_read_is_told(models, texts, capsys):
+def test_a_max_length_that_is_more_than_models_can_read_is_reported(models, texts, capsys):
     message = refused(models, texts, "train", capsys, 20, max_length=60)
     assert "which recipe.max_length, 60, allows" in message and "lower recipe.max_length to 20" in message
     assert run(models, texts, "train", max_length=20, more=["--longest", "20"]).summary["pairs"] >= 1

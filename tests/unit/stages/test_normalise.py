@@ -124,7 +124,7 @@ def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path
     assert {path.name for path in folder.iterdir()} == {*summary["sha256"], "corpus.json"}
 
 
-def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, capsys):
+def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw, capsys):
     references = ["one, two: “three”!\n", "at 10:30 <x@y.example> isn't 4 %.\n"]
     for split in ("dev", "test"):
         (raw / f"{split}.ro").write_text("unu\n" * 2)

@@ -241,7 +241,7 @@ def _without(variant):
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_inputs):
-    """Sections up to provenance: each that has a table tells checksum, seeds, and networks trained less than others."""
+    """Sections up to provenance: each that has a table names checksum, seeds, and networks trained less than others."""
     folder = _build(report_inputs(significance=True))
     digest = hashlib.sha256(f"{'ab' * 32}  train.de\n".encode()).hexdigest()
     data = f"toy, SHA-256 {digest[:12]}…; seed 1."

@@ -349,7 +349,7 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
 
 
 def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_words, refused, tmp_path):
-    """Of as many subwords as these: what they say of themselves is all that tells."""
+    """Of as many subwords as these: only what they say of themselves differs."""
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(systems["transformer"].read_bytes())
     description = json.loads(systems["transformer"].with_name("config.json").read_text())

@@ -1,4 +1,4 @@
-"""Whole training stages in real processes, killed, told to stop, and given damaged states: the same bits in the end.
+"""Whole training stages in real processes, killed, stopped, and started from damaged states: the same bits in the end.
 
 Those marked long inject many faults; with CONTINUUM_FAULT_COUNTS=FILE.json in the environment, `pytest -m long` writes
 how many of each were injected and survived.
@@ -123,7 +123,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_a_training_told_to_stop_goes_on_and_ends_with_the_same_bits(words_of, run_stage, one_thread, tmp_path):
+def test_a_stopped_training_goes_on_and_ends_with_the_same_bits(words_of, run_stage, one_thread, tmp_path):
     """Of a stage whose states nothing else saves: exit code 75, and the log says where the state is."""
     short = {"max_steps": 60, "save_every": 1000, "validate_every": 25}
     words = words_of("lvm", tmp_path / "out", **short)

@@ -493,7 +493,7 @@ def test_only_broken_connections_are_laid_to_another_process(raised, expected):
 
 
 def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
-    """Others are told every time that it has waited in vain, so that no connection is silent for long."""
+    """Others hear every time that it has waited in vain, so that no connection is silent for long."""
     tries, gathered = [], []
 
     def lease(device, count, seconds):

@@ -275,7 +275,7 @@ def test_halves_give_the_same_gradient(make_trainer, accumulate, error, caplog):
 
 
 @pytest.mark.parametrize("where", ["_mean", "_apply"], ids=["gradients of all parts", "the optimiser's step"])
-def test_memory_that_runs_out_after_the_gradients_is_told_with_settings(make_trainer, monkeypatch, where):
+def test_memory_that_runs_out_after_the_gradients_is_reported_with_settings(make_trainer, monkeypatch, where):
     trainer = make_trainer("transformer")
 
     def lacking(*_):

@@ -198,7 +198,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells children")
-def test_a_process_whose_parent_is_killed_is_told():
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux signals children")
+def test_a_process_whose_parent_is_killed_is_signalled():
     done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "told")

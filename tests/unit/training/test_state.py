@@ -180,7 +180,7 @@ def test_what_a_training_was_done_on_is_forgotten_where_a_part_of_it_is_done_aga
     assert states.load()[1]["step"] == 20 and states.finished_on() is None
 
 
-def test_a_lock_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch):
+def test_a_lock_of_another_user_is_reported_in_a_sentence(tmp_path, monkeypatch):
     def refused(*_):
         raise PermissionError(13, "Permission denied")
 

@@ -65,7 +65,7 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
 def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
     files = tiny.corpus / "dev.reference.en", tiny.corpus / "corpus.json"
     dev = open_dev(tiny.dev, *files, tiny.subwords, runtime, Group(), tokeniser="char")
-    # Half of every line: no word of it is missed, and single characters tell.
+    # Half of every line: no word of it is missed, and single characters count.
     rows = [tiny.dev.target(row).tolist()[: len(tiny.dev.target(row)) // 2 + 1] for row in range(dev.sentences)]
     expected = {
         name: sacrebleu.corpus_bleu(dev.detokenise(rows), [dev.references], tokenize=name).score
@@ -205,7 +205,7 @@ def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tin
             memory = model.encode(batch.source)
             logits = model.decode(memory, model.posterior(memory, batch.target, mask)[0], mask)[0]
             at_the_mean -= float(torch.nn.functional.cross_entropy(logits, batch.target[0], reduction="sum"))
-    # Far enough apart for the figure to tell samples from the mean.
+    # Far enough apart for the figure to distinguish samples from the mean.
     assert abs(at_the_mean - sum(means)) / positions > 8 * error
 
 
@@ -286,7 +286,7 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
         ).score
         for translations in by_size.values()
     )
-    # Far enough apart for the figure to tell the step size.
+    # Far enough apart for the figure to depend on the step size.
     assert figures["dev_bleu"] == pytest.approx(bleu) != pytest.approx(other_bleu)
 
 

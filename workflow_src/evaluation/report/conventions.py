@@ -13,7 +13,7 @@ from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,)) -> str:
     """The treatment of repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
 
-    `removed` is the setting of the report, None for the default. `aligned` tells whether outputs of the table are read
+    `removed` is the setting of the report, None for the default. `aligned` says whether outputs of the table are read
     off alignments (all, none or some): by default, no repetitions are removed from such outputs.
     """
     if removed is None and True in aligned:

@@ -90,7 +90,7 @@ def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
 
 
 def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
-    """In a model that is told of end symbols, and in one that reads an explicit one as any other word."""
+    """In a model that knows of end symbols, and in one that reads an explicit one as any other word."""
     with_end, without_end = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
     without_end.load_state_dict(with_end.state_dict())
     refiner, words = miniatures.refiner("score", latent_dim=2), {"resolution": 5, "arrows": 3, "device": CPU}

@@ -122,7 +122,7 @@ def test_probabilities_of_all_outputs_sum_to_one():
 
 
 def test_with_an_end_symbol_an_output_is_its_words_and_one_end_symbol():
-    """The same weights in a model that is told of the end symbol, and in one that reads it as any other word."""
+    """The same weights in a model that knows of the end symbol, and in one that reads it as any other word."""
     with_end, without_end = miniatures.lvm(end_symbol=True), miniatures.lvm()
     outputs = [[4, 5, 6], [7], [9, 9, 9, 9], []]
     actual = estimates(with_end, outputs, samples=60, chunk=17)

@@ -55,7 +55,7 @@ def test_where_staying_is_as_good_none_moves():
     assert reordering.assignment(np.ones((1, 1))) == [0]
 
 
-def test_a_sentence_is_told_in_shares_and_positions():
+def test_a_sentence_is_described_in_shares_and_positions():
     distances = np.array([[1.0, 2.0, 6.0], [2.0, 3.0, 4.0], [0.0, 4.0, 5.0]])
     assert reordering.moves(distances, [2, 1, 0]) == pytest.approx(
         {"moved": 2 / 3, "displacement": 4 / 3, "change": 3.0, "spread": 3.0}

@@ -38,7 +38,7 @@ def test_repetitions_are_counted_by_hand():
     assert [repetitions(tokens) for tokens in ([], [1], [1, 1], [1, 1, 1, 2, 2], [1, 2, 1])] == [0, 0, 1, 3, 0]
 
 
-def test_repetitions_are_told_relative_to_the_first_outputs():
+def test_repetitions_are_counted_relative_to_the_first_outputs():
     first = [[1, 1, 1], [2, 2, 3], [4, 5, 6]]
     refined = [[1, 1, 2], [2, 3, 3], [4, 4, 6]]
     figures = compare(first, refined, 4)

@@ -83,7 +83,7 @@ GRIDS = {
         ({"threshold": 0.2, "lengths": 5}, [("threshold 0.2", "largest"), ("lengths 5", "largest")]),
     ],
 )
-def test_a_choice_at_the_edge_of_its_grid_is_told_where_the_grid_can_be_extended(chosen, edges):
+def test_a_choice_at_the_edge_of_its_grid_is_reported_where_the_grid_can_be_extended(chosen, edges):
     sentences = [f"{choice} is the {end} of its grid: extend it" for choice, end in edges]
     assert at_edge(Numbers, {name: GRIDS[name] for name in chosen}, chosen) == sentences
 

@@ -186,7 +186,7 @@ def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
     differences = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
     by_hand = [randomisation_test(counts[rival], counts, corpus_bleu, trials=700)[1] for rival in (2, 0)]
     assert differences.tolist() == np.array(by_hand).tolist()
-    # A row and itself are never told apart; all p-values are probabilities.
+    # A row and itself are never distinguished; all p-values are probabilities.
     assert differences[0, 2] == differences[1, 0] == 1 and ((differences > 0) & (differences <= 1)).all()
 
 

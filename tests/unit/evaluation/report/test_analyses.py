@@ -190,7 +190,7 @@ def test_each_stands_alone(name):
     assert analyses.draw(contents, MANIFEST).keys() == {name} & set(DRAWN)
 
 
-def test_the_panel_of_an_end_symbol_is_told_and_drawn():
+def test_the_panel_of_an_end_symbol_is_reported_and_drawn():
     plain = analysed.raw("latent_space")
     panels = plain["panels"]
     cells = np.array(panels[-1]["regions"])
@@ -224,7 +224,7 @@ def test_markdown_has_the_tables():
     assert "- refined: a big dog" in markdown
 
 
-def test_searches_that_share_a_name_are_told_apart():
+def test_searches_that_share_a_name_are_distinguished():
     raw_entry = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
     curves = [
         entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, raw_entry]

@@ -56,7 +56,7 @@ def test_equal_updates_on_larger_batches_are_no_equal_training():
     assert carried.unequal([SYSTEMS[1], system("energy", "energy", 1200, None)], {"score", "energy"}) == ""
 
 
-def test_each_system_shown_is_told_once():
+def test_each_system_shown_is_named_once():
     sentence = carried.training(SYSTEMS, {"lvm", "score"})
     assert (
         sentence == "Trained: lvm 3,000 updates, 5,589,946 target tokens; score 1,200 updates, 2,236,982 target tokens."

@@ -150,7 +150,7 @@ def test_figures_that_nobody_has_make_no_table():
     assert f"{VALID}, %" in text and "one on one corpus, two on two corpus" in text
 
 
-def test_data_seeds_and_training_of_every_experiment_are_told():
+def test_data_seeds_and_training_of_every_experiment_are_reported():
     def system(name, family, seed, updates):
         figures = {"parameters": 9, "updates": updates, "target_tokens": 7, "minutes": 1.5}
         return reports.trained(name, family, seed, **figures).model_dump()

@@ -84,7 +84,7 @@ def test_sentences_that_are_in_train_too_are_counted():
     )
 
 
-def test_what_encoding_left_out_is_told_for_every_training_text():
+def test_what_encoding_left_out_is_reported_for_every_training_text():
     texts = {
         "raw": encoded(pairs=9383, dropped={"source-too-long": 2000, "target-too-long": 972}),
         "likely-by-teacher": encoded(

@@ -147,7 +147,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
     ]
 
 
-def test_time_against_length_leaves_out_what_tells_no_rows_apart():
+def test_time_against_length_leaves_out_what_distinguishes_no_rows():
     """Long labels would leave no room for the curves."""
     long = reports.stepped("score", 8) | {"step_size": 0.5}
     settings = [long, long | {"lengthening": 0.1}]
@@ -215,7 +215,7 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     assert (labels_by_name["other"], labels_by_name["score-1"]) == (f"{SCORE_1} (other)", SCORE_1)
 
 
-def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
+def test_pictures_distinguish_rows_by_what_not_all_of_them_have():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
     settings = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
     names = [f"score{settings_of(row_settings).name_parts()}" for row_settings in settings]

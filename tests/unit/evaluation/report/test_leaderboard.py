@@ -336,7 +336,7 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     assert all(float(row["bleu_low"]) <= float(row["bleu"]) <= float(row["bleu_high"]) for row in rows)
     assert all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)
     assert all(entry.settings is not None for entry in entries)
-    # Commands of tables name existing bundles, or bundles that config/experiments/README.md tells how to make.
+    # Commands of tables name existing bundles, or bundles whose making config/experiments/README.md describes.
     variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
     names = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
     assert {row["experiment"] for row in rows} <= names

@@ -133,7 +133,7 @@ def test_the_protocol_says_which_batches_were_timed(device, sizes, words):
     assert f"batches of {words}" in page.protocol_words(reports.speed(*rows, device=device))
 
 
-def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
+def test_a_step_that_costs_less_than_the_noise_is_described_as_such():
     costs = [
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
         {"system": "s", "search": "score", "ms_per_step": 1.25},
@@ -142,7 +142,7 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
     assert f"less than the noise of the measurement for {DELTA} (lvm), 1.25 ms for {SCORE} (s)" in words
 
 
-def test_engines_predictions_and_protocols_are_told():
+def test_engines_predictions_and_protocols_are_reported():
     engines = {"continuum": "float32", "ctranslate2-int8": "int8"}
     bins = [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]
     figures = {"latency_mean": 8.0, "latency_std": 3.0, "sentences_per_second": 836.2, "by_length": bins}
@@ -185,7 +185,7 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     assert figures_speed.time_by_length(None, MANIFEST) is None
 
 
-def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
+def test_a_caption_says_what_several_seeds_mean_for_quality_and_for_speed():
     def notes(*seeds: int) -> dict[str, str]:
         return captions.main_caption(reports.manifest(seeds=seeds), "test", 1000, timed=True).notes
 
@@ -196,7 +196,7 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
     assert "with the systems of the first seed." in several["Latency"]
 
 
-def test_a_caption_tells_what_outputs_are_scored_against():
+def test_a_caption_says_what_outputs_are_scored_against():
     def words(signature: str = "", **steps) -> str:
         return captions.scored_words(NormalisationConfig(**steps), reports.manifest().metrics, {BLEU: signature})
 
@@ -232,7 +232,7 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
     assert page.round_trip_words(CorpusSummary()) == page.loss_words(CorpusSummary(), "test") == ""
 
 
-def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):
+def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does(tmp_path):
     histories = {
         "teacher": [{"step": 2, "dev_bleu": 30.0}],
         # The entry of averaged weights has no figures of updates.

@@ -30,7 +30,7 @@ def test_the_mean_of_weights_is_no_progress():
     assert not progress.still_improving([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
 
 
-def test_what_its_validations_do_not_tell_is_not_told():
+def test_what_its_validations_do_not_show_is_not_reported():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
         assert progress.last_gain(unknown) is None and progress.still_improving(unknown) is None

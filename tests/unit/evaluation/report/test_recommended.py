@@ -161,7 +161,7 @@ def test_the_section_is_escaped_everywhere(section_context):
     assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(context)
 
 
-def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
+def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():
     points = [{"settings": {"beam": width}, "bleu": 20.0 + width, "mean_steps": 0.0} for width in (2, 4)]
     edge = "beam 4 is at the edge"
     decode = manifest(DECODES).decode(*BEAM)

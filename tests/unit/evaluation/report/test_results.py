@@ -207,7 +207,7 @@ def test_candidates_are_those_that_are_ranked():
     }
 
 
-def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
+def test_rows_say_what_dev_chose_and_the_steps_that_stopping_left():
     key = ("lvm", "delta-2")
     manifest = reports.manifest({key: DECODES[key]}, picked={key: [{"stop_threshold": 0.4}]})
     qualities = {row.quality: VARIANTS | {"mean_steps": 1.25} for row in manifest.rows}
@@ -231,7 +231,7 @@ def test_tables_are_of_test_unless_there_is_only_dev():
     assert results.table_split(reports.manifest(DECODES, splits=("dev",))) == "dev"
 
 
-def test_engines_are_told_in_one_word():
+def test_engines_are_named_in_one_word():
     assert engine_of({"search": "beam"}) == engine_of({"engine": "continuum"}) == "continuum"
     assert engine_of(reports.INT8) == "ctranslate2-int8"
     manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})

@@ -48,7 +48,7 @@ def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
     assert sentences == [NO_TRADE, beaten_words(0, 2)]
 
 
-def test_a_row_that_the_test_tells_lower_is_not_as_good():
+def test_a_row_that_the_test_finds_lower_is_not_as_good():
     """24.0 beside 28.0 with p = 0.001, though a slower row has no fewer BLEU than greedy search."""
     rows = [("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0)]
     sentences = points(*rows, different=[("prior-mean", "greedy")])
@@ -141,7 +141,7 @@ def log(*bleus, interval=100):
         (log(20, 24), True),
         # A training whose BLEU falls again is not improving.
         (log(10, 30, 29, 28, 27), False),
-        # Too short to tell; not trained; counted at once.
+        # Too short; not trained; counted at once.
         (log(3), True),
         ([{"step": 0, "dev_bleu": 30.0}], False),
         ([{"step": 0, "perplexity": 30.0}], False),

@@ -201,7 +201,7 @@ def test_names_that_differ_from_the_settings_are_shown():
     assert label("score", "mine", half) == "score, L = 1 (mine)"
 
 
-def test_systems_that_refine_one_model_alike_are_told_apart():
+def test_systems_that_refine_one_model_alike_are_distinguished():
     systems = reports.SYSTEMS | {"other": reports.SYSTEMS["score"]}
     described = manifest(
         {("other", "score-1"): stepped("score", 1), ("lvm", "prior-mean"): {"search": "prior-mean"}}, systems
@@ -321,7 +321,7 @@ def test_what_dev_chose_stands_in_a_rows_label():
     assert label(*half, [{"step_size": 0.5}] * 2) == f"{SCORE_1} (chosen: step size 0.5)"
 
 
-def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
+def test_a_search_whose_candidates_dev_chose_is_distinguished_from_the_plain_one():
     settings = {"search": "latent-search", "refinement": "score", "steps": 1, "lengths": 5, "samples": 5}
     settings["rescorer"] = "teacher"
     assert label("score", "plain", settings) == f"{SCORE}, search 5 × 5, L = 1"
@@ -342,7 +342,7 @@ ALIGNED = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("lvm", "prior-mean"
     "removal, ctc, lvm",
     [(None, 20.0, 32.0), ("none", 20.0, 30.0), ("words", 21.0, 31.0), ("subwords", 22.0, 32.0)],
 )
-def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherwise(removal, ctc, lvm):
+def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherwise(removal, ctc, lvm):
     report_manifest = manifest(ALIGNED, aligned=("ctc",))
     rows = [
         row(system, name, bleu + gain, removed=removed)
@@ -362,7 +362,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherw
     ]
 
 
-def test_captions_tell_from_which_outputs_nothing_is_removed():
+def test_captions_say_from_which_outputs_nothing_is_removed():
     words = "and nothing from outputs that are read off alignments, as with a CTC loss"
     assert conventions.removal_words(None, {True, False}).endswith(words)
     assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because the alignments")

@@ -92,7 +92,7 @@ def test_times_are_those_of_the_clock(clock):
 
 @pytest.mark.parametrize(("sentences", "repeats", "warmup", "batch"), [(4, 1, 2, 2), (9, 3, 0, 4), (40, 2, 10, 64)])
 @pytest.mark.usefixtures("quiet")
-def test_how_long_it_takes_is_told_before_it_starts(clock, sentences, repeats, warmup, batch):
+def test_how_long_it_takes_is_forecast_before_it_starts(clock, sentences, repeats, warmup, batch):
     """On a clock that costs every sentence the same, and a sentence in a batch as much as one alone."""
     translators, messages = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
     lines, how = ["0.5"] * sentences, Timing(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
@@ -224,7 +224,7 @@ def test_step_costs_and_their_ratio():
 
 
 @pytest.mark.usefixtures("quiet")
-def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock):
+def test_rows_that_show_step_costs_take_turns_at_every_sentence(clock):
     calls = []
     timer = timing.Local({"lvm": Recorder(calls, clock)})
     seconds = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
@@ -421,7 +421,7 @@ def test_the_predicted_ratio_counts_operations():
     assert ratio["predicted"] == 3 and ratio["share_of_predicted"] == pytest.approx(2 / 3)
 
 
-def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
+def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
     entries = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
     plain = [SpeedRow.of(row) for row in entries]

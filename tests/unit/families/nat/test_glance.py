@@ -171,7 +171,7 @@ def test_how_many_are_shown_over_many_draws(loss):
 
 
 @torch.no_grad()
-def test_what_is_wrong_is_told_at_the_latents_of_the_update():
+def test_what_is_wrong_is_reported_at_the_latents_of_the_update():
     model, pairs = nat(loss="ce", latent="vae", seed=3), batch()
     memory, keys = model.encode(pairs.source), sentence_keys(pairs, torch.Generator().manual_seed(0))
     slots = training_slots(model, pairs)

@@ -329,7 +329,7 @@ def test_python_serves_where_numba_fails_and_says_so(compiled, chosen, monkeypat
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, cached):
+def test_users_read_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, cached):
     compiled.try_out()
     assert compiled.is_cached()
     monkeypatch.setattr(compiled, "is_cached", lambda: cached)

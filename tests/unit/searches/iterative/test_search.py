@@ -157,7 +157,7 @@ def test_a_rescorer_ranks_lengths(model):
 
 
 def test_more_lengths_than_there_are_classes(model):
-    """The head tells nine lengths apart."""
+    """The head has nine classes of lengths."""
     assert search(model, passes=2, lengths=50).tokens == search(model, passes=2, lengths=9).tokens
 
 

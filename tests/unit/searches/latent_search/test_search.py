@@ -105,7 +105,7 @@ def test_the_winner_is_the_best_of_all_candidates(model, teacher, batch, search,
 
 @pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])
 @pytest.mark.parametrize("ranked_by_teacher", [False, True])
-def test_candidates_with_end_symbols_are_ranked_and_told_apart_without_them(
+def test_candidates_with_end_symbols_are_ranked_and_distinguished_without_them(
     teacher, batch, search, steps, ranked_by_teacher
 ):
     """Candidates may become equal, also of different lengths, or empty when their end symbols are dropped."""
