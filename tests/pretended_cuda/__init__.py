@@ -21,6 +21,9 @@ from pretended_cuda.functions import Calling
 from pretended_cuda.machine import MEMORY, VISIBLE, Machine, machine, replace_machine
 from pretended_cuda.tensors import Dispatching
 
+# By module.
+REPLACED = {torch.cuda: driver.REPLACED, torch.backends.cudnn: driver.NO_CUDNN, torch.distributed: nccl.REPLACED}
+
 
 @contextlib.contextmanager
 def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
@@ -39,9 +42,8 @@ def _replaced(gpus: int, memory: int) -> Iterator[None]:
     replace_machine(gpus, memory)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
-        modules = {torch.cuda: driver.REPLACED, torch.backends.cudnn: driver.NO_CUDNN, torch.distributed: nccl.REPLACED}
-        for module, replaced in modules.items():
-            for name, value in replaced.items():
+        for module, values in REPLACED.items():
+            for name, value in values.items():
                 stack.enter_context(unittest.mock.patch.object(module, name, value))
         stack.enter_context(unittest.mock.patch.object(torch, "Generator", driver.Generator))
         stack.enter_context(unittest.mock.patch.object(torch.version, "cuda", "pretended"))

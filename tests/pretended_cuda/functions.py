@@ -100,8 +100,7 @@ def _of_values(function, args, kwargs) -> Tensor:
     """A tensor of Python values, or of the CPU's, on a GPU: made on the CPU, and copied while the CPU waits."""
     device = machine.device(kwargs["device"])
     tensor = function(*args, **{**kwargs, "device": CPU})
-    machine.refuse_copy_in_capture()
-    machine.wait(f"copy from cpu to {device}")
+    machine.copy(f"copy from cpu to {device}")
     machine.counts["copies to the device"] += 1
     return DeviceTensor(tensor.detach(), device).requires_grad_(tensor.requires_grad)
 

@@ -107,12 +107,14 @@ class Machine:
         if self.capture is not None:
             raise CaptureRefused(f"CUDA error: operation not permitted when stream is capturing ({reason})")
 
-    def refuse_copy_in_capture(self) -> None:
-        """As PyTorch does before it calls CUDA, so that the capture is not lost."""
+    def copy(self, reason: str, blocking: bool = True) -> None:
+        """Between the CPU and a GPU. PyTorch refuses it in a capture before it calls CUDA: the capture is not lost."""
         if self.capture is not None:
             raise RuntimeError(
                 "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned."
             )
+        if blocking:
+            self.wait(reason)
 
 
 machine = Machine(())

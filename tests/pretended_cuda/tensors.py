@@ -218,9 +218,7 @@ def _count_copy(source: torch.device, target: torch.device, blocking: bool) -> N
         machine.refuse_in_capture(copy)
         machine.counts["operators"] += 1
         return
-    machine.refuse_copy_in_capture()
-    if blocking:
-        machine.wait(copy)
+    machine.copy(copy, blocking)
     machine.counts["copies to the host" if target == CPU else "copies to the device"] += 1
 
 
@@ -256,8 +254,7 @@ def _count_wait(function, args, kwargs) -> None:
         machine.wait(name)
     elif function is aten.bincount.default:
         # For the least and the largest value.
-        machine.refuse_copy_in_capture()
-        machine.wait(name)
+        machine.copy(name)
         machine.wait(name)
     elif function is aten.repeat_interleave.Tensor and kwargs.get("output_size") is None:
         machine.wait(name)
@@ -270,12 +267,10 @@ def _count_wait(function, args, kwargs) -> None:
             # One number at the places of a mask is filled in; anywhere else it is copied first.
             if len(indices) == 1 and masks and masks[0].device != CPU and not (len(args) > 3 and args[3]):
                 return
-            machine.refuse_copy_in_capture()
-            machine.wait(f"{name}: a value of the CPU")
+            machine.copy(f"{name}: a value of the CPU")
         for index in indices:
             if index.device == CPU:
-                machine.refuse_copy_in_capture()
-                machine.wait(f"{name}: an index of the CPU")
+                machine.copy(f"{name}: an index of the CPU")
             elif index.dtype in (torch.bool, torch.uint8):
                 machine.wait(f"{name}: a mask")
 

@@ -174,7 +174,7 @@ class Local:
         batch, batch_lines = speed.batch, lines
         if self.grow_batch:
             batch = self._best_batch(row, lines, speed.batch)
-            batch_lines = list(itertools.islice(itertools.cycle(lines), batch))
+            batch_lines = _repeated(lines, batch)
         # Batches have other shapes than single sentences: warm up one.
         translate(batch_lines[:batch], batch=batch)
         times.batches.append(self._seconds(translate, batch_lines, batch))
@@ -210,7 +210,7 @@ class Local:
             translate = self._call(row)
 
             def run(batch: int) -> float:
-                batch_lines = list(itertools.islice(itertools.cycle(lines), batch))
+                batch_lines = _repeated(lines, batch)
                 # Programs for a new shape are made in the first of two calls.
                 return min(self._seconds(translate, batch_lines, batch) for _ in range(2))
 
@@ -221,6 +221,11 @@ class Local:
         """Source subwords of every line (words, where a translator has no subwords)."""
         subwords = getattr(next(iter(self.translators.values())), "subwords", None)
         return [len(ids) for ids in (subwords.encode_source(lines) if subwords else map(str.split, lines))]
+
+
+def _repeated(lines: list[str], count: int) -> list[str]:
+    """`count` lines, from the first again after the last."""
+    return list(itertools.islice(itertools.cycle(lines), count))
 
 
 def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATCH) -> int:
