@@ -106,12 +106,12 @@ def automatic(plan: Plan) -> list[str]:
 def numbered(plan: Plan, sizes: Sizes) -> Plan:
     """The plan with numbers in place of auto. Raises ConfigError where the number of training pairs is not known."""
     settings = automatic(plan)
-    if not settings:
-        return plan
-    if sizes.pairs is None:
+    if settings and sizes.pairs is None:
         problem = "the number of training pairs is not known before the corpus is encoded"
         raise ConfigError(settings[0], "auto", problem=problem, hint="give --pairs")
-    return sized(plan, sizes.pairs, sizes.length, sizes.monolingual)
+    # Warm-up, validations and saved states are auto too, and follow the updates: without such settings any corpus gives
+    # the same numbers.
+    return sized(plan, sizes.pairs or 1, sizes.length, sizes.monolingual)
 
 
 def held_out(plan: Plan, split: str) -> int:

@@ -17,9 +17,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
 from workflow_src.cli.estimate import as_text, estimate, jobs
+from workflow_src.cli.work import numbered, sizes
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.config.sizes import AUTO
 from workflow_src.errors import ConfigError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -201,6 +203,17 @@ def test_what_is_auto_is_reported_by_the_lines_of_own_texts_or_by_what_is_given(
     assert estimate(Plan(cli.read_configuration("packed.yaml")), length=9)["pairs"] == 10_000
     larger = estimate(plan, pairs=160_000, length=9)
     assert larger["work"][0]["updates"] == 8000 and larger["vocabulary_size"] == 4000
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_training_of_a_counted_plan_has_numbers(name):
+    """Also where `max_steps` is a number, and other settings follow it."""
+    plan = Plan(load_experiment(name))
+    counted = numbered(plan, sizes(plan, pairs=1000))
+    trainings = [system.training for system in counted.loaded.systems.values() if system.family.updated]
+    for training in trainings:
+        assert AUTO not in training.model_dump().values()
+        assert training.sized(tokens=1) == training
 
 
 def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):
