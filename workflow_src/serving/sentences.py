@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ log = logging.getLogger("continuum")
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
 
+
+# White space outside of ASCII, as a space. sentencex panics over a full stop behind a capital and such white space.
+PLAIN_SPACE = {number: " " for number in range(0x80, 0x3001) if chr(number).isspace()}
 
 # Addresses, tags and the like, within which no sentence ends.
 SPANS = Placeholders()
@@ -48,11 +52,11 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
     parts: list[Part] = []
     for number, line in enumerate(lines):
         space, first_part = "", len(parts)
-        segments = sentencex.segment(code, line)
+        segments = _segments(code, line)
         if len(segments) > 1:
             text_of_line, spans = SPANS.mask(line)
             next_spans = iter(spans)
-            segments = [put_back(segment, next_spans) for segment in sentencex.segment(code, text_of_line)]
+            segments = [put_back(segment, next_spans) for segment in _segments(code, text_of_line)]
         for segment in segments:
             text = segment.strip()
             leading, trailing = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
@@ -63,6 +67,20 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
         if len(parts) == first_part:
             parts.append(Part(number, "", line))
     return parts
+
+
+def _segments(language: str, line: str) -> list[str]:
+    """The sentences of a line, with the white space around them; the whole line where sentencex fails over it."""
+    plain = line if line.isascii() else line.translate(PLAIN_SPACE)
+    try:
+        segments = sentencex.segment(language, plain)
+    except BaseException as failure:
+        # A panic of a library in Rust is no `Exception`, and its class cannot be imported.
+        if type(failure).__name__ != "PanicException":
+            raise
+        return [line]
+    ends = itertools.accumulate(map(len, segments), initial=0)
+    return [line[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def cut(part: Part, fits: Callable[[str], bool]) -> list[Part]:
