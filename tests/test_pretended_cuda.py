@@ -363,6 +363,15 @@ def test_attention_is_that_of_the_cpu():
     assert torch.allclose(actual.cpu(), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(functions.GRID, 1, 1, 2), (1, functions.GRID, 1, 2)])
+def test_attention_has_no_more_rows_and_heads_than_a_grid(shape):
+    query = torch.zeros(shape, device="cuda")
+    assert F.scaled_dot_product_attention(query, query, query).shape == shape
+    larger = torch.zeros([size + (size == functions.GRID) for size in shape], device="cuda")
+    with refused("CUDA error: invalid argument"):
+        F.scaled_dot_product_attention(larger, larger, larger)
+
+
 # Autograd.
 
 

@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 from pretended_cuda.machine import CPU, machine
 from pretended_cuda.tensors import DeviceTensor, tensors_in
 
+# The largest second and third dimension of a grid.
+GRID = 65535
 FROM_VALUES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 # CUDA's policy, https://docs.pytorch.org/docs/stable/amp.html: functions that run in the narrow type, in float32, and
@@ -77,7 +79,7 @@ def _check_generator(args, kwargs) -> None:
 
 def _moved(function, tensor: Tensor, *arguments, dtype=None, device=None, other=None, **options) -> Tensor:
     """`Tensor.to` and `Tensor.cuda`; C++ does not see that our tensor is on its target already."""
-    device = "cuda" if function is torch.Tensor.cuda and not arguments else device
+    device = "cuda" if function is torch.Tensor.cuda and arguments in ((), (None,)) else device
     for argument in (*arguments, other):
         if isinstance(argument, Tensor):
             device, dtype = argument.device, argument.dtype
@@ -106,7 +108,9 @@ def _of_values(function, args, kwargs) -> Tensor:
 
 
 def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
-    """Attention as one operator, as GPUs have it."""
+    """Attention as one operator, as GPUs have it; batches and heads are dimensions of its grid (pytorch#142228)."""
+    if max(query.shape[:2]) > GRID:
+        raise RuntimeError("CUDA error: invalid argument")
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     return fused(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
 

@@ -21,6 +21,8 @@ from workflow_src.nn.settings import StackConfig
 
 # Added to the scores of masked positions: exp(-1e4) is 0 in every precision, and 0 * finite is never NaN.
 MASKED = -1e4
+# Kernels of attention have a dimension of a CUDA grid for rows, and CUDA has no longer ones (pytorch#142228).
+MOST_ROWS = 65535
 
 
 # Whether batches may have padding: not in graphs that are exported for single sentences.
@@ -81,13 +83,27 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, fused
     training on CPUs, and have the second derivative that an energy network's training needs.
     """
     if fused:
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if bias is None else bias.to(query.dtype)
-        )
+        return fused_attention(query, key, value, None if bias is None else bias.to(query.dtype))
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     return scores.softmax(-1).to(value.dtype) @ value
+
+
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`attend` by the library's kernel, for any number of rows B: on a GPU, at most MOST_ROWS at a time.
+
+    `bias` has the type of the queries.
+    """
+    if not query.is_cuda or query.size(0) <= MOST_ROWS:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+    biases = None if bias is None else bias.expand(query.size(0), -1, -1, -1)
+    attended = []
+    for start in range(0, query.size(0), MOST_ROWS):
+        part = slice(start, start + MOST_ROWS)
+        part_bias = None if biases is None else biases[part]
+        attended.append(fused_attention(query[part], key[part], value[part], part_bias))
+    return torch.cat(attended)
 
 
 def dropout(x: Tensor, probability: float, training: bool) -> Tensor:

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from miniatures import SIZES, lvm, pairs, refiner
+from pretended_cuda import pretended
 
 from workflow_src.nn.layers import (
     Memory,
@@ -49,6 +50,32 @@ def test_attention_is_a_softmax_over_what_may_be_seen(fused, causal):
         bias, allowed = attention_bias(mask), mask[:, None, :].expand(3, 5, 5)
     actual = attend(query, key, value, bias, fused)
     assert torch.allclose(actual, naive_attention(query, key, value, allowed), atol=1e-13)
+
+
+@given(
+    st.sampled_from([1, 65535, 65536, 70001, 131071]), st.integers(1, 2), st.sampled_from([None, "padding", "causal"])
+)
+@settings(max_examples=10, deadline=None)
+def test_a_gpu_attends_to_any_number_of_rows(rows, length, kind):
+    """Kernels take 65,535 rows: larger batches have the values and gradients of the CPU, which has no such limit."""
+    torch.manual_seed(rows)
+    inputs = [torch.randn(rows, 1, length, 2) for _ in range(3)]
+    bias = {
+        None: None,
+        "padding": attention_bias(torch.arange(length) <= torch.arange(rows)[:, None] % length),
+        "causal": causal_bias(length, torch.device("cpu")),
+    }[kind]
+
+    def attended(device: str):
+        tensors = [x.to(device).requires_grad_() for x in inputs]
+        values = attend(*tensors, None if bias is None else bias.to(device), fused=True)
+        return [x.detach().cpu() for x in (values, *torch.autograd.grad(values.square().sum(), tensors))]
+
+    on_cpu = attended("cpu")
+    with pretended():
+        on_gpu = attended("cuda")
+    for expected, actual in zip(on_cpu, on_gpu, strict=True):
+        assert torch.allclose(actual, expected, atol=1e-6)
 
 
 def test_no_bias_where_every_position_is_real():

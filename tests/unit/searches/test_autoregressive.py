@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import AUTOREGRESSIVE, one, pairs
+from pretended_cuda import pretended
 
 from workflow_src.decoding.lengths import limits
 from workflow_src.decoding.ngram import estimate
@@ -203,3 +204,12 @@ def test_greedy_without_scores_gives_the_same_tokens(family):
     source = pairs([3, 6, 1], [2, 2, 2]).source
     scored, bare = (greedy(AUTOREGRESSIVE[family](), source, scored=with_scores) for with_scores in (True, False))
     assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)
+
+
+def test_batches_have_more_hypotheses_than_a_gpus_grid(longest):
+    """On a GPU, 16,384 sentences with a beam of 4: 65,536 rows, one more than kernels of attention take."""
+    longest(2)
+    model, few = peaked("transformer", 1), torch.tensor([[4, 5, EOS], [5, EOS, PAD]])
+    expected = beam_search(model, few, beam=4).tokens
+    with pretended():
+        assert beam_search(model.cuda(), few.repeat(8192, 1).cuda(), beam=4).tokens == expected * 8192

@@ -16,6 +16,7 @@ from workflow_src.nn.layers import (
     attention_bias,
     causal_bias,
     check_length,
+    fused_attention,
     initialise,
 )
 from workflow_src.types import PAD, with_start
@@ -107,15 +108,13 @@ class CachedDecoder:
             cache = self.cache[index]
             cache[:, :, :, position] = qkv[:, 1:].transpose(0, 1)
             keys, values = cache[:, :, :, : position + 1].unbind(0)
-            h = F.scaled_dot_product_attention(qkv[:, 0].unsqueeze(2), keys, values)
+            h = fused_attention(qkv[:, 0].unsqueeze(2), keys, values)
             x = x + F.linear(h.reshape(rows, dim), *self_out)
             if not pre:
                 x = F.layer_norm(x, shape, *self_norm)
             h = F.layer_norm(x, shape, *cross_norm) if pre else x
             q = F.linear(h, *query).view(self.sentences, width, heads, head_dim).transpose(1, 2)
-            h = F.scaled_dot_product_attention(
-                q, self.source_keys[index], self.source_values[index], attn_mask=self.bias
-            )
+            h = fused_attention(q, self.source_keys[index], self.source_values[index], self.bias)
             x = x + F.linear(h.transpose(1, 2).reshape(rows, dim), *cross_out)
             if not pre:
                 x = F.layer_norm(x, shape, *cross_norm)
