@@ -65,7 +65,7 @@ except InputError as error:
 onstart:
     try:
         check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_inputs])
-    except ValueError as error:
+    except InputError as error:
         raise WorkflowError(str(error)) from None
 
 

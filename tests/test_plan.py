@@ -180,7 +180,7 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
             ["smoke", "--config", "seeds=[0.5]"],
             "error: seeds[0] is '0.5'; allowed: a whole number",
         ),
-        (["smoke", "--config", "seeds"], "error: Invalid config definition"),
+        (["smoke", "--config", "seeds"], "error: --config: Invalid config definition"),
         (["smoke", "--target", "nothing"], "error: No rule to produce nothing"),
         (["smoke", "--output", "plan.png"], "error: --output is 'plan.png'; "),
     ],

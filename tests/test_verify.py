@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from workflow_src import cli
+from workflow_src.errors import InputError
 from workflow_src.records.atomic import read_json, sha256, write_json
 from workflow_src.records.provenance import described_by, digests, provenance, write_record
 from workflow_src.records.verify import Chain, verify
@@ -106,7 +107,7 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
 )
 def test_what_does_not_match_is_reported(chain, spoil, sentence):
     spoil()
-    with pytest.raises(ValueError) as failure:
+    with pytest.raises(InputError) as failure:
         verify("results/end")
     assert str(failure.value).startswith(sentence) and "\n" not in str(failure.value)
 
@@ -189,7 +190,7 @@ def test_files_that_no_record_describes_are_counted(chain):
 def test_made_from_something_else_than_lies_there_now(chain):
     Path("results/data/text.txt").write_text("TWO\n")
     write_record("results/data/text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])
-    with pytest.raises(ValueError, match=r"^results/end/score.json .* another results/data/text.txt than "):
+    with pytest.raises(InputError, match=r"^results/end/score.json .* another results/data/text.txt than "):
         verify("results/end")
 
 
@@ -225,9 +226,9 @@ def test_downloads_may_be_removed_but_not_changed(tmp_path, monkeypatch):
 
 
 def test_folders_that_hold_no_results(tmp_path):
-    with pytest.raises(ValueError, match=r"none .*exist.*; name results/EXPERIMENT"):
+    with pytest.raises(InputError, match=r"none .*exist.*; name results/EXPERIMENT"):
         verify(tmp_path / "none")
-    with pytest.raises(ValueError, match=f"^{tmp_path} holds no record"):
+    with pytest.raises(InputError, match=f"^{tmp_path} holds no record"):
         verify(tmp_path)
 
 

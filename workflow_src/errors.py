@@ -62,6 +62,13 @@ class ArtifactError(InputError):
         self.path, self.line = str(path), line
 
 
+class OutOfMemory(InputError):
+    """Too little memory for a setting, which the fix names: `out of memory PROBLEM; FIX.`"""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__("out of memory", problem, fix)
+
+
 class ConfigError(InputError):
     """A setting, an option or an argument that cannot be used: `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`
 

@@ -63,7 +63,7 @@ Inputs = TypeVar("Inputs", bound=JobInputs)
 class _RefusedError(Exception):
     """A wrong value of an option, with the reason. No ValueError: tyro would print that in a form of its own."""
 
-    def __init__(self, reason: ValueError):
+    def __init__(self, reason: InputError):
         self.reason = reason
 
 
@@ -102,7 +102,7 @@ def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None
     def instance(words: list[str]) -> Any:
         try:
             return parse_words(words)
-        except ValueError as failure:
+        except InputError as failure:
             raise _RefusedError(failure) from None
 
     def text(value: Any) -> list[str]:
@@ -251,8 +251,7 @@ def start(
         log.warning("%s", stop)
         log.debug("where", exc_info=True)
         sys.exit(stop.exit_code)
-    except (ValueError, OSError) as failure:
-        # Bad input comes as ValueErrors (ConfigError and ArtifactError are such) and, from files, as OSErrors.
+    except (InputError, OSError) as failure:
         log.error("error: %s", " ".join(str(failure).split("\n")))
         log.debug("where", exc_info=True)
         sys.exit(1)

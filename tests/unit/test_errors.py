@@ -10,7 +10,7 @@ import pytest
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data.download import _WrongSum
 from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
-from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, nearest, short_repr
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, OutOfMemory, nearest, short_repr
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,7 @@ PICKLED = (
     ArtifactError("my.de", "is not UTF-8", "convert it", line=3),
     ConfigError("base", "lvn", allowed=["teacher", "lvm"], hint="add one"),
     ConfigError("name", problem="missing"),
+    OutOfMemory("in update 1", "lower batch_tokens"),
     _WrongSum("a.gz", "has another sum"),
     _TooLarge(SubwordsConfig(), "joint", 7),
     _TooSmall(SubwordsConfig(), "source", 7),

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 from pydantic import Field
 
 from workflow_src import jobs
+from workflow_src.errors import ArtifactError
+from workflow_src.runtime import console
 from workflow_src.spec import Frozen
 
 
@@ -116,3 +119,33 @@ def test_the_help_has_every_option_with_its_description(capsys):
         "--device",
     ):
         assert part in text
+
+
+def of_input():
+    raise ArtifactError("a.de", "has no line", "write one")
+
+
+def of_a_file():
+    Path("nowhere/a.de").read_bytes()
+
+
+def of_numpy():
+    np.zeros(2) + np.zeros(3)
+
+
+def of_python():
+    list(zip([1], [], strict=True))
+
+
+@pytest.mark.parametrize("fail", [of_input, of_a_file, of_numpy, of_python])
+def test_only_errors_of_input_and_of_files_are_a_sentence_without_a_traceback(fail, tmp_path, monkeypatch, capsys):
+    """An error that NumPy or Python raises is a fault of the program, of a job as of a command."""
+    monkeypatch.chdir(tmp_path)
+    users = fail in (of_input, of_a_file)
+    with pytest.raises(SystemExit) as exit_info:
+        jobs.start(lambda inputs: fail(), Inputs, words=WORDS)
+    error = capsys.readouterr().err
+    assert (exit_info.value.code, "Traceback" in error) == ((1, False) if users else (70, True))
+    assert users or f"in {fail.__name__}" in error
+    with pytest.raises(SystemExit if users else ValueError), console.command():
+        fail()

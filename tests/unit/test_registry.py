@@ -22,7 +22,7 @@ from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
 from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_metrics
-from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report.results import Row
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -77,7 +77,7 @@ def test_names_settings_and_options_follow_from_the_class():
     ],
 )
 def test_a_setting_that_does_not_fit_is_refused(settings, fields):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(InputError) as caught:
         Settings.checked(settings, "here")
     assert fields_of(caught.value, fields) == fields
 
@@ -86,9 +86,9 @@ def test_what_a_rule_is_handed_gives_the_settings_back():
     for search in registry.searches().values():
         settings = search.settings()
         assert registry.settings_of({"search": search.name} | settings.model_dump(mode="json")) == settings
-    with pytest.raises(ValueError, match=r"^nothing: "):
+    with pytest.raises(InputError, match=r"^nothing: "):
         registry.settings_of({"search": "beam", "nothing": 1})
-    with pytest.raises(ValueError, match=r"^beam: "):
+    with pytest.raises(InputError, match=r"^beam: "):
         registry.settings_of({"search": "greedy", "beam": 2})
 
 
@@ -432,7 +432,7 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
     needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
     assert registry.fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
     assert registry.fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
-    with pytest.raises(ValueError, match=r"^refiner: needs a network"):
+    with pytest.raises(InputError, match=r"^refiner: needs a network"):
         registry.fill(needed, [("own", lvm)], {})
 
 
@@ -451,7 +451,7 @@ def test_a_setting_goes_with_one_that_names_a_system():
     right = dataclasses.replace(wrong, settings=Counted)
     check(registry.families(), {**registry.searches(), "wrong": right}, registry.engines())
     Counted(tries=1, spread=2.0).check_used()
-    with pytest.raises(ValueError, match=r"^spread is 2.0: without tries; allowed: 1.0"):
+    with pytest.raises(InputError, match=r"^spread is 2.0: without tries; allowed: 1.0"):
         Counted(spread=2.0).check_used()
 
 

@@ -26,6 +26,7 @@ from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_h
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
 from workflow_src.config.texts import system_behind
+from workflow_src.errors import InputError
 from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
@@ -194,9 +195,11 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
         dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL, enable_file_logging=False
     )
     try:
-        config = ConfigSettings(
-            config=parse_config(request.config), configfiles=list(request.configfiles), config_args=request.config
-        )
+        values = parse_config(request.config)
+    except ValueError as failure:
+        raise InputError("--config:", _message(failure)) from None
+    try:
+        config = ConfigSettings(config=values, configfiles=list(request.configfiles), config_args=request.config)
         with SnakemakeApi(output) as api:
             workflow = api.workflow(
                 resource_settings=ResourceSettings(cores=1),
@@ -217,12 +220,12 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
             parsed = workflow._workflow
             yield parsed.dag, parsed.globals["plan"]
     except (WorkflowError, RuleException) as failure:
-        raise ValueError(_message(failure)) from None
+        raise InputError(_message(failure), "") from None
 
 
 def _message(failure: Exception) -> str:
-    """Snakemake's message in one line."""
-    return " ".join(str(failure).split()) or type(failure).__name__
+    """Snakemake's message in one line, without the full stop that ends it."""
+    return " ".join(str(failure).split()).removesuffix(".") or type(failure).__name__
 
 
 def _subject(job: Any, plan: Plan) -> tuple[str, str]:

@@ -88,7 +88,7 @@ def compared_steps() -> tuple[tuple[str, str], ...]:
 def build(content: Mapping[str, Any], read_chosen: ReadChosen = lambda _path: {}) -> Manifest:
     """The manifest of a report from the settings of its rule.
 
-    `read_chosen` gives the settings that dev chose, by the path of their file. Raises ValueError for a search that
+    `read_chosen` gives the settings that dev chose, by the path of their file. Raises InputError for a search that
     is not declared, or settings that it has not.
     """
     systems = {name: _system(name, system) for name, system in content["systems"].items()}

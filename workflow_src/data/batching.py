@@ -62,7 +62,7 @@ def epoch_batches(
     head, nor about which text of a mixture a row comes from. Sorting by that difference too would pad less, but most
     batches would then hold a single label.
 
-    Raises ValueError when the budget is not positive.
+    Raises InputError when the budget is not positive.
     """
     if batch_tokens < 1:
         raise ConfigError("batch_tokens", batch_tokens, allowed="1 or more")

@@ -121,7 +121,7 @@ def step_as_json(
 
 
 def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], most_examples: int = EXAMPLES) -> list[Step]:
-    """A step for each filter, from settings by its name. Raises ValueError for settings that it cannot use."""
+    """A step for each filter, from settings by its name. Raises InputError for settings that it cannot use."""
     declared = [(filters()[name], settings) for name, settings in cleaning.items()]
     return [
         Step(filter, import_object(filter.check)(settings, languages), most_examples) for filter, settings in declared

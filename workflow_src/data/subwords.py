@@ -294,7 +294,7 @@ def learn(
     With `placeholders`, kinds of spans, the models have symbols for these, and learn from the text without those that
     both sides have.
 
-    Raises ValueError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
+    Raises InputError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
     the vocabulary is larger than the text allows or too small for its characters.
     """
     lines = check_parallel(source_file, target_file)

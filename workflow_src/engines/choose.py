@@ -60,7 +60,7 @@ def choose_mode(
 ) -> tuple[str, Engine | None]:
     """The mode (eager, fast, fast-int8) for these settings, and its engine; None is our own code.
 
-    Raises ValueError for a mode that is unknown or cannot serve any of the searches on this device.
+    Raises InputError for a mode that is unknown or cannot serve any of the searches on this device.
     """
     system_searches = [registry.searches()[name] for name in searches]
     offered = [declared for declared in registry.engines().values() if set(declared.modes.values()) - {EAGER}]

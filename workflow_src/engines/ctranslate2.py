@@ -27,7 +27,7 @@ SETTINGS = ("beam", "length_penalty", "max_length_ratio")
 def device_and_index(device: str) -> tuple[str, int]:
     """The library's kind and index of the device `auto`, `cpu`, `cuda` or `cuda:N`; auto is a GPU if there is one.
 
-    Raises ValueError for a device that this machine lacks.
+    Raises InputError for a device that this machine lacks.
     """
     gpus = library().get_cuda_device_count()
     if device == "auto":

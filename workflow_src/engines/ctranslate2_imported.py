@@ -190,7 +190,7 @@ class ImportedModel(nn.Module):
         return self.subwords.encode_target(texts, lines)
 
     def scoring_states(self, source: Tensor) -> _Sources:
-        """Source (B, S) in the model's own subwords. Raises ValueError for ids with placeholders, whose text is
+        """Source (B, S) in the model's own subwords. Raises InputError for ids with placeholders, whose text is
         missing."""
         return _Sources(self.encode(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
 

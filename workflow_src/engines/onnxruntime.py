@@ -32,7 +32,7 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
     On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`:
-    whether the engine serves a search of the system. Raises ValueError for an engine that is unknown or cannot serve.
+    whether the engine serves a search of the system. Raises InputError for an engine that is unknown or cannot serve.
     """
     if engine not in ENGINES:
         raise ConfigError("engine", engine, allowed=ENGINES)

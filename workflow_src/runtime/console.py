@@ -1,4 +1,4 @@
-"""Output and exit codes of commands: whole lines, one sentence for an error, no traceback."""
+"""Output and exit codes of commands: whole lines, one sentence for an error of input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def command() -> Iterator[None]:
-    """End a command with a code: 1 after one sentence on standard error for a wrong input, 130 after Ctrl-C."""
+    """End a command with a code: 1 after one sentence on standard error for a wrong input, 130 after Ctrl-C.
+
+    Any other error is a fault of the program and keeps its traceback.
+    """
     try:
         yield
         if sys.stdout is not None:
@@ -26,7 +29,7 @@ def command() -> Iterator[None]:
         _drop_output()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except (ValueError, OSError) as failure:
+    except (InputError, OSError) as failure:
         sys.exit(f"error: {failure}")
 
 

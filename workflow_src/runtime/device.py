@@ -55,7 +55,7 @@ def on_device(values: Sequence[Any], device: torch.device) -> torch.Tensor:
 
 
 def check_device(name: Any, gpus: int) -> None:
-    """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU beyond the number of `gpus`."""
+    """Raises InputError for anything but cpu, cuda and cuda:N, and for a GPU beyond the number of `gpus`."""
     if not isinstance(name, str) or not (match := re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]*))?", name)):
         raise ConfigError("device", name, allowed=("auto", "cpu", "cuda", "cuda:N"))
     if name != "cpu" and int(match[1] or 0) >= gpus:
@@ -69,7 +69,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
     1.2 to 2 times as fast as float32 there), float32 elsewhere; inference on CPUs is float32, because single sentences
     gain nothing.
 
-    Raises ValueError for a device that is not there or a precision that is unknown.
+    Raises InputError for a device that is not there or a precision that is unknown.
     """
     if precision not in PRECISIONS:
         raise ConfigError("precision", precision, allowed=PRECISIONS)

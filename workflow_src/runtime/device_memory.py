@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from workflow_src.errors import OutOfMemory
+
 # Limits of the memory of this process's container (Linux).
 CONTAINER = Path("/sys/fs/cgroup")
 # Types of these errors; the CPU's allocator and the libraries on GPUs raise RuntimeError.
@@ -24,10 +26,6 @@ _SIGNS = (
 )
 
 
-class OutOfMemory(ValueError):
-    """Too little memory for a setting; the message names both."""
-
-
 def is_out_of_memory(failure: BaseException) -> bool:
     """Whether an error means that memory ran out, on whatever device."""
     if isinstance(failure, (torch.OutOfMemoryError, MemoryError)):
@@ -36,14 +34,14 @@ def is_out_of_memory(failure: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def reported_as(message: str) -> Iterator[None]:
-    """Raise OutOfMemory with `message` where memory runs out in here; `{}` in it stands for the allocator's message."""
+def reported_as(problem: str, fix: str) -> Iterator[None]:
+    """Raise OutOfMemory where memory runs out in here; `{}` in `problem` stands for the allocator's message."""
     try:
         yield
     except ERRORS as failure:
         if not is_out_of_memory(failure):
             raise
-        raise OutOfMemory(message.format(first_line(failure))) from failure
+        raise OutOfMemory(problem.format(first_line(failure)), fix) from failure
 
 
 def first_line(failure: BaseException) -> str:

@@ -15,12 +15,12 @@ MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
 
 
 def check_batch(batch: Any) -> None:
-    """Raises ValueError unless `batch` is a possible number of sentences."""
+    """Raises InputError unless `batch` is a possible number of sentences."""
     _check_number("batch", batch, MOST_SENTENCES)
 
 
 def check_threads(threads: Any) -> None:
-    """Raises ValueError unless `threads` is a possible number of CPU threads; None is the library's default."""
+    """Raises InputError unless `threads` is a possible number of CPU threads; None is the library's default."""
     if threads is not None:
         _check_number("threads", threads, MOST_THREADS)
 
@@ -32,7 +32,7 @@ def _check_number(name: str, value: Any, most: int) -> None:
 
 
 def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches: Sequence[Search]) -> None:
-    """Raises ValueError where a search holds fewer hypotheses than `n_best`; `searches` are those of the system."""
+    """Raises InputError where a search holds fewer hypotheses than `n_best`; `searches` are those of the system."""
     if n_best is None:
         return
     _check_number("n_best", n_best, MOST_SENTENCES)
@@ -45,7 +45,7 @@ def check_n_best(n_best: Any, search: Search, settings: SearchSettings, searches
 
 
 def refuse_origins(search: Search, searches: Sequence[Search]) -> NoReturn:
-    """Raises ValueError for a search without origins, with a hint at the `searches` of the system that have them."""
+    """Raises InputError for a search without origins, with a hint at the `searches` of the system that have them."""
     problem = f"search {search.name} does not know the source subwords that its outputs were read off"
     raise ConfigError(
         "return_origins",
@@ -61,7 +61,7 @@ def _instead(searches: Sequence[Search]) -> str:
 
 
 def check_lines(lines: Any) -> None:
-    """Raises ValueError unless `lines` is a list of text: in a single text every letter would be a line."""
+    """Raises InputError unless `lines` is a list of text: in a single text every letter would be a line."""
     if not isinstance(lines, Sequence) or isinstance(lines, (str, bytes)):
         raise ConfigError("lines", lines, allowed='a list of lines, such as ["Der Hund schläft."]')
     for number, line in enumerate(lines, 1):
@@ -70,13 +70,13 @@ def check_lines(lines: Any) -> None:
 
 
 def check_systems(systems: Any) -> None:
-    """Raises ValueError unless `systems` is None or a dict of translators by role."""
+    """Raises InputError unless `systems` is None or a dict of translators by role."""
     if systems is not None and not isinstance(systems, Mapping):
         raise ConfigError("systems", systems, allowed="a dict of translators by role")
 
 
 def check_folder(folder: Any) -> Path:
-    """The path of a bundle. Raises ValueError unless `folder` is a path."""
+    """The path of a bundle. Raises InputError unless `folder` is a path."""
     if not isinstance(folder, (str, Path)) or not str(folder):
         raise ConfigError("folder", folder, allowed="the path of an exported bundle")
     return Path(folder)

@@ -34,7 +34,7 @@ from workflow_src.types import EOS, Hypotheses
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
-    """Raises ValueError for a role that the settings of a search do not name, or a system that is no translator."""
+    """Raises InputError for a role that the settings of a search do not name, or a system that is no translator."""
     roles = settings.named("role")
     for role, system in systems.items():
         if role not in roles:
@@ -104,7 +104,7 @@ class BaseTranslator(ABC):
         the model is cut at clauses or words, with a warning.
 
         With `n_best` (number of hypotheses), `return_scores` or `return_origins` (the source subwords that outputs were
-        read off), each line gives a `Translation` in place of text. Raises ValueError where the search holds fewer
+        read off), each line gives a `Translation` in place of text. Raises InputError where the search holds fewer
         hypotheses, or knows no origins.
 
         Repetitions are removed as in the tables of reports. `remove_repetitions` (see `text`) is by default the setting
@@ -195,7 +195,7 @@ class BaseTranslator(ABC):
         return None if self.subwords.placeholders is None else self._normalised(lines, normalised)
 
     def _check_extras(self, extras: Extras, settings: SearchSettings) -> None:
-        """Raises ValueError for extras that a search cannot return."""
+        """Raises InputError for extras that a search cannot return."""
         search, system_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
         check_n_best(extras.n_best, search, settings, system_searches)
         if extras.origins and not self.knows_origins(settings):
@@ -344,7 +344,7 @@ class BaseTranslator(ABC):
         """Lines of text from subword ids. Recipes with placeholders take these from `sources`, normalised lines.
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
-        words, runs of the same word of the text. Raises ValueError for anything else but none.
+        words, runs of the same word of the text. Raises InputError for anything else but none.
         """
         if remove_repetitions not in REMOVALS:
             raise ConfigError("remove_repetitions", remove_repetitions, allowed=REMOVALS)

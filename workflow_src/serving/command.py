@@ -180,7 +180,7 @@ class Options:
 
 
 def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]:
-    """Settings of the search, bundles as translators. Raises ValueError for a setting that the search does not take."""
+    """Settings of the search, bundles as translators. Raises InputError for a setting that the search does not take."""
     fields = dict(options.settings)
     search = registry.search_of(translator.settings(options.search)[0])
     for name in fields:

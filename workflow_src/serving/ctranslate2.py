@@ -45,7 +45,7 @@ class CTranslate2Translator(BaseTranslator):
         """Read a folder of the rule export_ctranslate2 or import_model.
 
         `precision`: float32, int8, float16, or auto: float32 on CPUs, float16 on GPUs. Raises ArtifactError when the
-        model is missing or another one, ValueError when the library is not installed or cannot compute in this
+        model is missing or another one, InputError when the library is not installed or cannot compute in this
         precision here.
         """
         name, *further_networks = description.models

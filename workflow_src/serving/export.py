@@ -18,7 +18,7 @@ from workflow_src.spec import Engine, Export, Family
 def export(engine: Engine, source: Path, folder: Path) -> str:
     """Write the bundle of the folder `source` to `folder` for `engine`. Returns a summary.
 
-    Raises ArtifactError for a system that the engine does not serve, ValueError where its library is missing.
+    Raises ArtifactError for a system that the engine does not serve, InputError where its library is missing.
     """
     bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]

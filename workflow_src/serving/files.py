@@ -14,7 +14,7 @@ def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tupl
     """Pairs of a file to read and a file to write; None: standard output.
 
     For several inputs, for a folder, or where `output` is a folder, translations are files in `output` of the same
-    names (for a folder, of the same relative paths); hidden files are left out. Raises ValueError where names or places
+    names (for a folder, of the same relative paths); hidden files are left out. Raises InputError where names or places
     clash, before anything is read.
     """
     if not inputs:

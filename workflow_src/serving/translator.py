@@ -91,7 +91,7 @@ class Translator(BaseTranslator):
         """Select the engine: eager, fast, fast-int8, or auto (the faster one here, see docs/inference.md).
 
         fast and fast-int8 are modes of an engine of `engines/`, which depends on the device. Traces, and searches that
-        it does not serve (`Engine.serves`), are eager. Raises ValueError where `engine` cannot serve; auto always can.
+        it does not serve (`Engine.serves`), are eager. Raises InputError where `engine` cannot serve; auto always can.
         """
         self.engine, self._automatic, self._fast = engine, engine == "auto", None
         if engine == EAGER:

@@ -125,7 +125,7 @@ class Trainer:
         """Train to the end and leave the chosen weights in the model.
 
         Raises Preempted after SIGTERM, SIGUSR1 or SIGINT, the state saved; KeyboardInterrupt at a second SIGINT; and
-        ValueError when training diverges or memory does not suffice.
+        InputError when training diverges or memory does not suffice.
         """
         with self.preemption:
             try:
@@ -349,12 +349,10 @@ class Trainer:
     def _figures(self) -> dict[str, float]:
         """Figures on dev. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
-        message = (
-            f"out of memory while validating after update {self.progress.step} ({{}}); choose a smaller preset, "
-            "shorter dev sentences, or a device with more memory."
-        )
+        problem = f"while validating after update {self.progress.step} ({{}})"
+        fix = "choose a smaller preset, shorter dev sentences, or a device with more memory"
         try:
-            with device_memory.reported_as(message), self.preemption.at_once():
+            with device_memory.reported_as(problem, fix), self.preemption.at_once():
                 return self.validation.figures(self.model)
         finally:
             self.model.train()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import Pairs, collate
+from workflow_src.errors import OutOfMemory
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
@@ -149,12 +150,15 @@ class Updater:
             group["lr"] = learning_rate(self.config, step)
         counts, collected = self._add_gradients(step, self.group.share(parts))
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        message = (
-            f"out of memory while update {step + 1} was applied ({{}}): the optimiser needs three times the memory "
-            f"of the weights beside a batch's; lower training.batch_tokens ({self.config.batch_tokens}), choose a "
-            "smaller preset, or a device with more memory."
+        problem = (
+            f"while update {step + 1} was applied ({{}}): the optimiser needs three times the memory of the weights "
+            "beside a batch's"
         )
-        with device_memory.reported_as(message):
+        fix = (
+            f"lower training.batch_tokens ({self.config.batch_tokens}), choose a smaller preset, or a device with more "
+            "memory"
+        )
+        with device_memory.reported_as(problem, fix):
             figures = self._mean(counts, collected, gradients)
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
 
@@ -214,7 +218,7 @@ class Updater:
             device_memory.release()
             shape = self._shape(part)
             if not self.split_parts or len(part.rows) == 1:
-                raise device_memory.OutOfMemory(self._advice(step, part, shape, shortage))
+                raise OutOfMemory(f"in update {step + 1} on {shape} ({shortage})", self._fix(part))
             log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
             self._splits += 1
             parts = [*parts[: len(computed)], *part.split(), *parts[len(computed) + 1 :]]
@@ -253,7 +257,8 @@ class Updater:
         target = max(1, int(self.corpus.target_lengths[part.rows].max()))
         return f"a batch of {len(part.rows)} pairs, {source} source and {target} target subwords wide"
 
-    def _advice(self, step: int, part: Part, shape: str, shortage: str) -> str:
+    def _fix(self, part: Part) -> str:
+        """What makes room for a part."""
         config = self.config
         fixes = [
             f"lower training.batch_tokens ({config.batch_tokens})",
@@ -262,4 +267,4 @@ class Updater:
         ]
         if len(part.rows) == 1:
             fixes = ["lower recipe.max_length", "choose a smaller preset", "take a device with more memory"]
-        return f"out of memory in update {step + 1} on {shape} ({shortage}); {', '.join(fixes[:-1])} or {fixes[-1]}."
+        return f"{', '.join(fixes[:-1])} or {fixes[-1]}"

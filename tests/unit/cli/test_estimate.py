@@ -22,7 +22,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.config.sizes import AUTO
-from workflow_src.errors import ConfigError, did_you_mean
+from workflow_src.errors import ConfigError, InputError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
@@ -129,7 +129,7 @@ def test_a_summary_that_is_none_is_named(tmp_path, monkeypatch, content):
     summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
     summary.parent.mkdir(parents=True)
     summary.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"raw/train\.json does not describe"):
+    with pytest.raises(InputError, match=r"raw/train\.json does not describe"):
         estimate(plan)
 
 

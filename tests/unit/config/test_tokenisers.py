@@ -13,7 +13,7 @@ from workflow_src.config import Plan
 from workflow_src.config.load import load_experiment
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import bleu_metric, corpus_bleu
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_japanese_and_korean_are_cut_into_words_where_packages_are_installed(mon
 )
 def test_a_tokeniser_that_does_not_fit_is_refused(without_mecab, tmp_path, monkeypatch, target, tokeniser, fields):
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(InputError) as refused:
         bleu_tokeniser(target, tokeniser)
     assert fields_of(refused.value, fields) == fields
     if tokeniser == "flores200":

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from workflow_src.data import batching, encoded
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.errors import InputError
 from workflow_src.types import EOS, PAD
 
 
@@ -139,7 +140,7 @@ def test_the_label_of_a_length_head_is_independent_of_the_batch():
 
 
 def test_refuses_a_budget_below_one():
-    with pytest.raises(ValueError, match="batch_tokens is 0; allowed: 1 or more"):
+    with pytest.raises(InputError, match="batch_tokens is 0; allowed: 1 or more"):
         batching.epoch_batches(realistic(10), 0, 1, 0)
 
 

@@ -17,7 +17,7 @@ from workflow_src.config.base import parse
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 
 TRAIN = [(f"deutsch {n}", f"english {n}") for n in range(1, 101)]
 
@@ -287,7 +287,7 @@ def failing(tmp_path, german: bytes, english: bytes, **part) -> str:
     (tmp_path / "x.en").write_bytes(english)
     text_part = part or {"texts": {"de": f"{tmp_path}/x.de", "en": f"{tmp_path}/x.en"}}
     settings = own(train=[text_part], dev=[text_part], test=[text_part])
-    with pytest.raises(ValueError) as failure:
+    with pytest.raises(InputError) as failure:
         collected(settings, ("de", "en"))
     assert "\n" not in str(failure.value)
     return str(failure.value)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workflow_src.data.formats import other_format
 from workflow_src.data.lines import read_lines
 from workflow_src.data.unpack import Archives
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 
 TMX = '<?xml version="1.0" encoding="{}"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<!-- made by x -->\n<tmx version="1.4">'
 
@@ -85,9 +85,9 @@ def test_text_with_tags_or_braces_is_text():
 def test_what_lines_cannot_be_read_of_is_named_too(tmp_path):
     path = tmp_path / "input.xlsx"
     path.write_bytes(office("xl/workbook.xml") + b"\xff")
-    with pytest.raises(ValueError, match=r"input.xlsx is an Excel workbook"):
+    with pytest.raises(InputError, match=r"input.xlsx is an Excel workbook"):
         list(read_lines(path))
     path = tmp_path / "input.de.xz"
     path.write_bytes(b"\xfd7zXZ\0\xff")
-    with pytest.raises(ValueError, match=r"input.de.xz is compressed with xz; unpack it"):
+    with pytest.raises(InputError, match=r"input.de.xz is compressed with xz; unpack it"):
         list(read_lines(path))

@@ -2,7 +2,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_names_file_line_and_byte_of_what_is_not_utf8(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing .*exist"):
+    with pytest.raises(InputError, match=r"nothing .*exist"):
         list(read_lines(tmp_path / "nothing"))
-    with pytest.raises(ValueError, match=r"nothing .*exist"):
+    with pytest.raises(InputError, match=r"nothing .*exist"):
         count_lines(tmp_path / "nothing")
 
 
@@ -50,7 +50,7 @@ def test_parallel_texts(tmp_path):
     empty.write_text("")
     assert check_parallel(source, target) == 2
     target.write_text("A\nB\nC\n")
-    with pytest.raises(ValueError, match=rf"{source} has 2 lines, and {target} has 3"):
+    with pytest.raises(InputError, match=rf"{source} has 2 lines, and {target} has 3"):
         check_parallel(source, target)
-    with pytest.raises(ValueError, match=f"{empty} is empty"):
+    with pytest.raises(InputError, match=f"{empty} is empty"):
         check_parallel(source, empty)

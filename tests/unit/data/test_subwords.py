@@ -12,7 +12,7 @@ from workflow_src.data import subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.lines import EMPTY
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.checked import other_format
 
 GERMAN = """Der Hund schläft im Garten .
@@ -227,15 +227,15 @@ def test_rare_characters_are_escaped_at_lower_coverage(texts, tmp_path):
 
 @pytest.mark.parametrize(("method", "model"), METHODS)
 def test_too_large_a_vocabulary_names_the_largest_which_then_works(texts, tmp_path, method, model):
-    with pytest.raises(ValueError, match="vocabulary_size") as refused:
+    with pytest.raises(InputError, match="vocabulary_size") as refused:
         learn(texts, tmp_path / "s", method, model, size=30000)
     assert (refused.value.setting, refused.value.value) == ("recipe.subwords.vocabulary_size", 30000)
     largest = int(refused.value.allowed.removesuffix(" or less"))
     assert list(tmp_path.iterdir()) == []
     assert learn(texts, tmp_path / "s", method, model, size=largest).source_size > SIZES[method]
-    with pytest.raises(ValueError, match=f"is {largest + 1}: for both texts together; allowed: {largest} or less"):
+    with pytest.raises(InputError, match=f"is {largest + 1}: for both texts together; allowed: {largest} or less"):
         learn(texts, tmp_path / "s", method, model, size=largest + 1)
-    with pytest.raises(ValueError, match="is 30000: for the source text"):
+    with pytest.raises(InputError, match="is 30000: for the source text"):
         learn(texts, tmp_path / "s", method, model, joint=False, size=30000)
 
 
@@ -255,10 +255,10 @@ def test_too_small_a_vocabulary_names_the_smallest(texts, tmp_path, method, mode
 def test_texts_without_words(tmp_path, method, model):
     for name in ("de", "en"):
         (tmp_path / name).write_text("\n\n")
-    with pytest.raises(ValueError, match=r"de and .*en has no word"):
+    with pytest.raises(InputError, match=r"de and .*en has no word"):
         learn(tmp_path, tmp_path / "s", method, model)
     (tmp_path / "en").write_text("")
-    with pytest.raises(ValueError, match=f"en {EMPTY}"):
+    with pytest.raises(InputError, match=f"en {EMPTY}"):
         learn(tmp_path, tmp_path / "s", method, model)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de", "en"]
 
@@ -286,7 +286,7 @@ def test_missing_damaged_and_foreign_models_are_refused(texts, tmp_path):
 
 def test_failure_keeps_the_models_that_were_there(texts, tmp_path):
     before = learn(texts, tmp_path / "s").digest
-    with pytest.raises(ValueError):
+    with pytest.raises(InputError):
         learn(texts, tmp_path / "s", size=30000)
     assert Subwords.load(tmp_path / "s").digest == before
     # Learning again replaces them.

@@ -20,6 +20,7 @@ from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
 from workflow_src.engines.cuda_graphs import CapturedPasses, Program, bucket, rows
+from workflow_src.errors import InputError
 from workflow_src.spec import MODEL
 
 CPU = torch.device("cpu")
@@ -39,7 +40,7 @@ def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
 
 
 def test_fast_on_a_gpu_is_refused_where_nothing_serves():
-    with pytest.raises(ValueError, match="program"):
+    with pytest.raises(InputError, match="program"):
         chosen("fast", "cuda", "transformer")
 
 

@@ -10,7 +10,7 @@ from refusals import fields_of
 from workflow_src import registry
 from workflow_src.engines import onnxruntime
 from workflow_src.engines.onnxruntime import choose_engine, open_networks
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 
 pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -37,7 +37,7 @@ def test_without_the_packages_auto_is_eager(monkeypatch):
     assert choose_engine("auto", "cpu", "float32", True) in ("fast", "fast-int8")
     monkeypatch.setattr(onnxruntime.importlib.util, "find_spec", lambda _: None)
     assert choose_engine("auto", "cpu", "float32", True) == "eager"
-    with pytest.raises(ValueError, match="needs onnx and onnxruntime"):
+    with pytest.raises(InputError, match="needs onnx and onnxruntime"):
         choose_engine("fast", "cpu", "float32", True)
 
 

@@ -184,7 +184,7 @@ def test_a_weight_without_a_language_model_is_refused(bundles, tmp_path):
     for bundle in (["--bundle", str(bundles.plain)], ["--bundle", str(bundles.carrying), "--language-model", "none"]):
         with pytest.raises(SystemExit, match=message):
             command.main([*bundle, *words])
-    with pytest.raises(ValueError, match=r"^lm_weight is .*: without language_model"):
+    with pytest.raises(InputError, match=r"^lm_weight is .*: without language_model"):
         load(bundles.plain).translate(LINES, **BEAM)
 
 

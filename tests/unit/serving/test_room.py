@@ -13,7 +13,7 @@ from refusals import fields_of
 from stage_server import python_code
 
 from workflow_src import registry
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.runtime import device_memory
 from workflow_src.serving import room
 from workflow_src.serving.translator import Translator
@@ -153,10 +153,10 @@ def translators(tiny_bundles):
 def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
     translator = translators["transformer"]
     size = translator.subwords.target_size
-    with pytest.raises(ValueError, match=f"^beam is 100000; allowed: {size} or less"):
+    with pytest.raises(InputError, match=f"^beam is 100000; allowed: {size} or less"):
         translator.translate(["Der Hund."], "beam", beam=100_000)
     # Also before the first line, as in the command.
-    with pytest.raises(ValueError, match="beam is 100000"):
+    with pytest.raises(InputError, match="beam is 100000"):
         translator.search([], translator.settings("beam", beam=100_000)[0])
 
 

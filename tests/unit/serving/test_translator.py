@@ -95,7 +95,7 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
     text = translators["lvm"].text
     assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
     assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
-    with pytest.raises(ValueError, match=r"^remove_repetitions is 'all'; allowed: none, subwords, words"):
+    with pytest.raises(InputError, match=r"^remove_repetitions is 'all'; allowed: none, subwords, words"):
         text(tokens, "all")
 
 
@@ -239,7 +239,7 @@ SEARCHED = ("delta", "latent-search", "prior-mean", "score")
     ids=str,
 )
 def test_settings_that_do_not_serve_are_named(translators, settings, fields):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(InputError) as caught:
         translators["score"].translate(LINES, **settings)
     assert fields_of(caught.value, fields) == fields
 
@@ -420,7 +420,7 @@ SPOILT = {
 def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
     spoil, message = SPOILT[how]
     spoil(bundle)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(InputError) as caught:
         Translator.load(bundle, device="cpu")
     assert str(caught.value).startswith(message.format(b=bundle)) and "\n" not in str(caught.value)
 
@@ -432,7 +432,7 @@ def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError, match=r"^device is 'cuda:7'"):
         Translator.load(tiny_bundles["lvm"], device="cuda:7")
-    with pytest.raises(ValueError, match=r"^precision is 'half'"):
+    with pytest.raises(InputError, match=r"^precision is 'half'"):
         Translator.load(tiny_bundles["lvm"], device="cpu", precision="half")
 
 
@@ -801,7 +801,7 @@ def test_whole_numbers_of_numpy_are_numbers(translators):
 @pytest.mark.parametrize("lines", ["der Hund", None])
 def test_search_takes_lists_of_lines_as_translate_does(translators, lines):
     settings, _ = translators["lvm"].settings("prior-mean")
-    with pytest.raises(ValueError, match="lines is"):
+    with pytest.raises(InputError, match="lines is"):
         translators["lvm"].search(lines, settings)
 
 

@@ -13,10 +13,10 @@ import torch
 from refusals import fields_of
 
 from workflow_src.data.batching import collate, epoch_batches
-from workflow_src.errors import InputError
+from workflow_src.errors import InputError, OutOfMemory
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
-from workflow_src.runtime.device_memory import OutOfMemory, is_out_of_memory
+from workflow_src.runtime.device_memory import is_out_of_memory
 from workflow_src.training import update
 from workflow_src.training.update import NORMS, Gate, Part, describe, learning_rate
 from workflow_src.types import LossTerms, TrainingContext

@@ -86,18 +86,18 @@ class ToyGrammar:
     def translations(self, source: str) -> set[str]:
         """All valid translations of `source`.
 
-        Raises ValueError when the sentence is not in the grammar, or has more translations than can be listed.
+        Raises InputError when the sentence is not in the grammar, or has more translations than can be listed.
         """
         return {_text(tokens) for tokens in forest.wordings(self._forest(source, True), self._target, "")}
 
     def count(self, source: str) -> int:
-        """Number of valid translations of `source` (ValueError as `translations`)."""
+        """Number of valid translations of `source` (InputError as `translations`)."""
         return len(self.translations(source))
 
     def is_valid(self, source: str, target: str) -> bool:
         """True for a valid translation `target` of `source`, to the letter (spaces around it do not matter).
 
-        Raises ValueError when `source` is not in the grammar. Does not list translations, so its time is bounded.
+        Raises InputError when `source` is not in the grammar. Does not list translations, so its time is bounded.
         """
         node = self._forest(source)
         return any(forest.recognise(node, self._target, "", tokens) for tokens in _tokens(target.strip(), self._target))
@@ -117,12 +117,12 @@ class ToyGrammar:
 
 
 def translations(source: str, direction: str = "de-en") -> set[str]:
-    """All valid translations of a sentence of the grammar; ValueError for any other sentence."""
+    """All valid translations of a sentence of the grammar; InputError for any other sentence."""
     return ToyGrammar(direction).translations(source)
 
 
 def is_valid(source: str, target: str, direction: str = "de-en") -> bool:
-    """True for a `target` among the valid translations of `source`; ValueError when `source` is no sentence."""
+    """True for a `target` among the valid translations of `source`; InputError when `source` is no sentence."""
     return ToyGrammar(direction).is_valid(source, target)
 
 
@@ -163,7 +163,7 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
     """Pairs (German, English) of every split, from `{train, dev, test, seed, kinds}`; the same for the same settings.
 
     No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
-    translations, at random. Held-out combinations are in dev and test only. Raises ValueError on a bad setting.
+    translations, at random. Held-out combinations are in dev and test only. Raises InputError on a bad setting.
     """
     settings = parse(GeneratorConfig, settings or {}, "generator").model_dump()
     random_ = random.Random(settings["seed"])

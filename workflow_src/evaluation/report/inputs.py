@@ -24,7 +24,7 @@ from workflow_src.spec import Metric
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Entries of a training.jsonl. Raises ValueError naming the file and line that cannot be used."""
+    """Entries of a training.jsonl. Raises InputError naming the file and line that cannot be used."""
     entries = []
     for number, line in enumerate(read_lines(path), 1):
         try:

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 
 
 def row_settings(entry: Mapping[str, Any]) -> SearchSettings:
-    """Search settings from a row's entry. Raises ValueError for a setting that its search lacks."""
+    """Search settings from a row's entry. Raises InputError for a setting that its search lacks."""
     return settings_of({name: value for name, value in entry.items() if name not in ROW_KEYS})
 
 
@@ -41,7 +41,7 @@ class SpeedRow:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> SpeedRow:
-        """The row of an entry. Raises ValueError for a setting that its search lacks."""
+        """The row of an entry. Raises InputError for a setting that its search lacks."""
         return cls(
             entry["system"],
             entry["name"],

@@ -18,6 +18,7 @@ from workflow_src.data.toy import grammar
 from workflow_src.data.toy.grammar import ToyGrammar, held_out, is_valid, translations
 from workflow_src.data.toy.lexicon import NOUNS, VERBS, english_plural, english_verb
 from workflow_src.data.toy.sentences import SENTENCES
+from workflow_src.errors import InputError
 from workflow_src.spec.sections import WHOLE, above
 
 # The grammar is frozen: results under docs/results were measured on this very text.
@@ -224,7 +225,7 @@ def test_a_mixture_of_two_orders_is_invalid():
 )
 def test_grammar_by_hand(german, english):
     if english is None:
-        with pytest.raises(ValueError, match="not of the toy grammar"):
+        with pytest.raises(InputError, match="not of the toy grammar"):
             translations(german)
     else:
         assert translations(german) == english
@@ -297,7 +298,7 @@ def test_verbs_and_structures_occur(corpus):
     ],
 )
 def test_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         grammar.generate(settings)
 
 
@@ -327,9 +328,9 @@ def test_kinds_of_sentences_are_those_that_are_drawn():
 
 
 def test_bad_sentences_and_directions():
-    with pytest.raises(ValueError, match=r"^sentence is 'Guten Tag!'"):
+    with pytest.raises(InputError, match=r"^sentence is 'Guten Tag!'"):
         is_valid("Guten Tag!", "Hello!")
-    with pytest.raises(ValueError, match="direction is 'de-fr'; allowed: de-en, en-de"):
+    with pytest.raises(InputError, match="direction is 'de-fr'; allowed: de-en, en-de"):
         ToyGrammar("de-fr")
 
 

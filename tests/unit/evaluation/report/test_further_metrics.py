@@ -9,6 +9,7 @@ import pytest
 import reports
 from titles import BLEU, CHRF
 
+from workflow_src.errors import InputError
 from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words
 from workflow_src.evaluation.report.evidence import Evidence
@@ -84,7 +85,7 @@ def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
     loaded = results.read_results(tmp_path / "results.json")
     assert loaded.metrics == tuple(names) and loaded.rows[0].figure(Metric("mine", "mine")) == 0.5
     assert "mine" in comparison.markdown(comparison.compare([loaded]), None)
-    with pytest.raises(ValueError, match=r"rows\[0\]\.mine: "):
+    with pytest.raises(InputError, match=r"rows\[0\]\.mine: "):
         results.validate(reports.results("one", "toy", [scored]), "here")
 
 

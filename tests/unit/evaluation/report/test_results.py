@@ -8,7 +8,7 @@ from refusals import fields_of
 from titles import BEAM, DELTA
 
 from workflow_src.config.display import engine_of
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import results
 from workflow_src.records.checked import other_format
@@ -125,7 +125,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
     ],
 )
 def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         results.write_results(tmp_path / "results.json", _content(**changes))
     assert list(tmp_path.iterdir()) == []
 
@@ -133,7 +133,7 @@ def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes
 def test_missing_keys_are_named(tmp_path):
     content = _content()
     del content["rows"][0]["speedup"]
-    with pytest.raises(ValueError, match=r"rows\[0\].speedup: missing"):
+    with pytest.raises(InputError, match=r"rows\[0\].speedup: missing"):
         results.validate(content, "here")
 
 

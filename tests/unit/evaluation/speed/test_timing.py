@@ -287,7 +287,7 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
 @pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
 def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
     """Otherwise the row would be timed without it."""
-    with pytest.raises(ValueError, match=f"^{name}: "):
+    with pytest.raises(InputError, match=f"^{name}: "):
         SpeedRow.of({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
 
 
