@@ -10,7 +10,15 @@ import pytest
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data.download import _WrongSum
 from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
-from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, OutOfMemory, nearest, short_repr
+from workflow_src.errors import (
+    ArtifactError,
+    ConfigError,
+    DeclarationError,
+    InputError,
+    OutOfMemory,
+    nearest,
+    short_repr,
+)
 
 
 @pytest.mark.parametrize(
