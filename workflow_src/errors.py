@@ -73,7 +73,7 @@ class ConfigError(InputError):
     """A setting, an option or an argument that cannot be used: `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`
 
     Any part but the setting may be left out. `allowed` has names, or describes values, as "above 0" does; `nearest` is
-    the name that is most similar to the value.
+    the name that is most similar to the value, unless `nearest_name` says which one was probably meant.
     """
 
     def __init__(
@@ -84,12 +84,13 @@ class ConfigError(InputError):
         problem: str = "",
         allowed: str | Iterable[str | int] = "",
         hint: str = "",
+        nearest_name: str | None = None,
     ) -> None:
         self.setting, self.value, self.hint = setting, value, hint
         names = [] if isinstance(allowed, str) else sorted(map(str, allowed))
         self.allowed = allowed if isinstance(allowed, str) else tuple(names)
         name = setting.rpartition(".")[2] if value is ABSENT else value
-        self.nearest = nearest(name, names) if isinstance(name, str) else None
+        self.nearest = nearest_name or (nearest(name, names) if isinstance(name, str) else None)
         choices = self.allowed if isinstance(self.allowed, str) else ", ".join(names) or "none"
         fixes = [
             f"allowed: {choices}" if choices else "",
@@ -107,4 +108,5 @@ class ConfigError(InputError):
             problem=self.problem,
             allowed=self.allowed,
             hint=self.hint,
+            nearest_name=self.nearest,
         )

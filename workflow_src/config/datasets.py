@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, matching, named
+from workflow_src.config.languages import nearest_language, scripts_of
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
@@ -23,7 +25,15 @@ Address = Annotated[
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
 Md5 = Annotated[str, matching(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "small letters, digits and -")]
-Language = Annotated[str, matching(r"[a-z]{2,3}", "a code of two or three small letters")]
+
+
+def _language(value: str) -> str:
+    if not re.fullmatch("[a-z]{2,3}", value):
+        raise ConfigError("", allowed="a code of two or three small letters", nearest_name=nearest_language(value))
+    return value
+
+
+Language = Annotated[str, AfterValidator(_language)]
 
 
 def _path(value: str) -> str:
@@ -297,6 +307,9 @@ class DatasetFiles(Frozen):
 
 
 class DatasetConfig(DatasetFiles):
+    custom_languages: Annotated[tuple[Language, ...], AfterValidator(distinct)] = Field(
+        (), description="codes of `languages` that Continuum has no rules for; spaces separate their words"
+    )
     split: Split | None = None
     # Defaults for recipes of this dataset; `normalisation` of the recipe wins key by key.
     normalisation: dict[str, Any] = {}
@@ -305,6 +318,22 @@ class DatasetConfig(DatasetFiles):
     citation: str = ""
     homepage: str = ""
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _known_languages(self):
+        for code in self.languages:
+            if scripts_of(code) is None and code not in self.custom_languages:
+                raise ConfigError(
+                    "languages",
+                    code,
+                    problem="no language (ISO 639) that Continuum has rules for",
+                    hint=f"correct it, or add custom_languages: [{code}] beside it if the code is right",
+                    nearest_name=nearest_language(code),
+                )
+        for code in self.custom_languages:
+            if code not in self.languages:
+                raise ConfigError("custom_languages", code, allowed=self.languages)
+        return self
 
     @model_validator(mode="after")
     def _is_split(self):

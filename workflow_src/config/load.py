@@ -21,6 +21,7 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
+from workflow_src.config.languages import two_letters
 from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
@@ -199,7 +200,7 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
 def _check_references(normalisation: NormalisationConfig, target: str) -> None:
     """Raises ConfigError where normalisation takes from outputs what references have: capitals or diacritics."""
     changed = [("lowercase", "capitals")] if normalisation.lowercase else []
-    changed += [("romanian", "diacritics")] if normalisation.romanian and target == "ro" else []
+    changed += [("romanian", "diacritics")] if normalisation.romanian and two_letters(target) == "ro" else []
     for setting, lacking in changed:
         raise ConfigError(
             f"recipe.normalisation.{setting}",

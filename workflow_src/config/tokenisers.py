@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from workflow_src.config.languages import CHINESE, JAPANESE, KOREAN, spaced, two_letters
 from workflow_src.errors import ConfigError
 
 SETTING = "recipe.bleu_tokeniser"
@@ -14,15 +15,7 @@ SETTING = "recipe.bleu_tokeniser"
 FOR_ANY = ("auto", "char", "flores200")
 BleuTokeniser = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200"]
 
-# ISO 639 codes (639-1, and the codes of three letters) of languages that are written without spaces between words.
-CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue", "wuu", "gan", "hsn", "lzh"})
-JAPANESE = frozenset({"ja", "jpn"})
-KOREAN = frozenset({"ko", "kor"})
-# Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue and Nua
-SPACELESS = frozenset("th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split())
-UNSPACED = CHINESE | JAPANESE | SPACELESS
-
-# Tokenisers of one language: codes of the language, packages as Python imports them, and the extra that has these.
+# Tokenisers of one language: its code, packages as Python imports them, and the extra that has these.
 _OF_A_LANGUAGE = {
     "zh": (CHINESE, (), ""),
     "ja-mecab": (JAPANESE, ("MeCab", "ipadic"), "sacrebleu[ja]"),
@@ -32,11 +25,6 @@ _OF_A_LANGUAGE = {
 _MODELS = {"flores101": "sacrebleu_tokenizer_spm.model", "flores200": "flores200sacrebleuspm"}
 
 
-def spaced(language: str) -> bool:
-    """True for a language (ISO 639 code) that separates its words by spaces."""
-    return language not in UNSPACED
-
-
 def bleu_tokeniser(target: str, tokeniser: BleuTokeniser = "auto") -> str:
     """The name of the tokeniser that BLEU of the language `target` is counted with, as sacreBLEU calls it.
 
@@ -44,13 +32,14 @@ def bleu_tokeniser(target: str, tokeniser: BleuTokeniser = "auto") -> str:
     without spaces, and `13a` for the rest. Raises ConfigError for a tokeniser that does not fit the
     language or whose packages or model are not there.
     """
+    language = two_letters(target)
     if tokeniser == "auto":
-        fitting = next((name for name, (languages, _, _) in _OF_A_LANGUAGE.items() if target in languages), None)
+        fitting = next((name for name, (code, _, _) in _OF_A_LANGUAGE.items() if code == language), None)
         if fitting and not _missing_packages(fitting):
             return fitting
         # Korean has spaces, but words carry their particles.
-        return "13a" if spaced(target) and target not in KOREAN else "char"
-    if tokeniser in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[tokeniser][0]:
+        return "13a" if spaced(target) and language != KOREAN else "char"
+    if tokeniser in _OF_A_LANGUAGE and language != _OF_A_LANGUAGE[tokeniser][0]:
         raise ConfigError(SETTING, tokeniser, problem=f"not for target {target}", allowed=FOR_ANY)
     if tokeniser in ("13a", "intl") and not spaced(target):
         raise ConfigError(SETTING, tokeniser, problem=f"target {target} has no spaces", allowed=FOR_ANY)

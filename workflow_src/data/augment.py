@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from workflow_src.config.augment import MODIFIERS, AugmentConfig
+from workflow_src.config.languages import DOTTED_I, two_letters
 from workflow_src.data.placeholders import Placeholders, put_back
 
-# Small i has a dot, and keeps it as a capital.
-DOTTED_I = ("tr", "az", "tur", "aze")
 # Letters of a row of keys, from left to right.
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 # Probability of a typing error in a word (a sentence has at least one), and the letters of the shortest such word.
@@ -81,7 +80,7 @@ class Augmenter:
 
 def upper(text: str, language: str) -> str:
     """`text` in capitals."""
-    dotted = text.replace("i", "İ") if language in DOTTED_I else text
+    dotted = text.replace("i", "İ") if two_letters(language) in DOTTED_I else text
     return unicodedata.normalize("NFC", dotted.upper())
 
 
@@ -94,7 +93,7 @@ def _capitalised(word: str, language: str) -> str:
     for place, character in enumerate(word):
         if character.isalpha():
             # Signs that belong to the letter before them follow it.
-            first = "İ" if character == "i" and language in DOTTED_I else character.title()
+            first = "İ" if character == "i" and two_letters(language) in DOTTED_I else character.title()
             return unicodedata.normalize("NFC", word[:place] + first + word[place + 1 :])
     return word
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.languages import DOTTED_I, spaced, two_letters
 from workflow_src.config.recipe import PlaceholderKind
-from workflow_src.config.tokenisers import spaced
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 
 # Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: a NUL separates words.
@@ -32,6 +32,8 @@ JOINER, LIKE_JOINER = "\uffed", "\u25a0"
 JOINED = re.compile(f" ?{JOINER} ?")
 # Old fonts had cedillas (U+015E/F, U+0162/3) where Romanian has commas (U+0218/9, U+021A/B).
 CEDILLA_TO_COMMA = str.maketrans("ŞşŢţ", "ȘșȚț")
+# I, J and Į below an accent, in NFD.
+ACCENTED_I = re.compile("[IJ]\u0328?(?=[\u0300\u0301\u0303])")
 # Removed because writers leave them out as often as not (Sennrich et al. 2016, WMT'16 Romanian-English).
 WITHOUT_DIACRITICS = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
@@ -60,6 +62,19 @@ def romanian(text: str) -> str:
         # A letter that had one mark more composes anew, perhaps to a letter of the table: look again.
         text = unicodedata.normalize("NFC", plain)
     return text
+
+
+def lowercase(text: str, language: str) -> str:
+    """`text` in small letters by the rules of a language (ISO 639-1), which Unicode's SpecialCasing lists.
+
+    Turkish and Azerbaijani: I becomes ı, and İ i. Lithuanian: i and j keep their dot below an accent. A Greek sigma at
+    the end of a word becomes ς in every language.
+    """
+    if language in DOTTED_I:
+        text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
+    elif language == "lt" and not text.isascii():
+        text = ACCENTED_I.sub(lambda match: match[0].lower() + "\u0307", unicodedata.normalize("NFD", text))
+    return text.lower()
 
 
 def mark_joins(text: str, tokens: list[str]) -> str:
@@ -98,12 +113,14 @@ class Normaliser:
     def __init__(self, settings: NormalisationConfig, language: str, placeholders: Sequence[PlaceholderKind] = ()):
         self.settings = settings
         self.language = language
+        # The code that rules of languages, ours and sacremoses', are named by.
+        self._rules = two_letters(language)
         self._placeholders = Placeholders(placeholders) if placeholders else None
         self._steps: list[Callable[[str], str]] = []
         self._tokenise: Callable[[str], list[str]] | None = None
         if settings.moses_punctuation:
             self._steps.append(self._punctuation())
-        if settings.romanian and language == "ro":
+        if settings.romanian and self._rules == "ro":
             self._steps.append(romanian)
         if settings.moses_tokenise:
             self._tokenise = self._tokenisation()
@@ -111,7 +128,7 @@ class Normaliser:
     def _punctuation(self) -> Callable[[str], str]:
         from sacremoses import MosesPunctNormalizer
 
-        normalise = MosesPunctNormalizer(lang=self.language).normalize
+        normalise = MosesPunctNormalizer(lang=self._rules).normalize
 
         def settled(text: str) -> str:
             # One replacement can make room for another (spaces before quotes, say); a few rounds settle it.
@@ -126,7 +143,7 @@ class Normaliser:
     def _tokenisation(self) -> Callable[[str], list[str]]:
         from sacremoses import MosesTokenizer
 
-        tokenise = MosesTokenizer(lang=self.language).tokenize
+        tokenise = MosesTokenizer(lang=self._rules).tokenize
         # Without escapes such as &apos;, which subwords do not need.
         return lambda text: tokenise(text, escape=False)
 
@@ -158,7 +175,7 @@ class Normaliser:
             text = mark_joins(text, self._tokenise(text))
         if self.settings.lowercase:
             # NFC suffices for text in NFKC, whose small letters are in NFKC; NFKC would replace the joiner.
-            text = unicodedata.normalize("NFC", text.lower())
+            text = unicodedata.normalize("NFC", lowercase(text, self._rules))
         return text
 
     def detokenise(self, text: str) -> str:

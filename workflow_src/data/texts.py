@@ -8,43 +8,9 @@ import sys
 import unicodedata
 from collections.abc import Callable
 
-from workflow_src.config.tokenisers import spaced
+from workflow_src.config.languages import LATIN, spaced
 from workflow_src.spec import Pair, Verdict
 
-# Scripts by language (ISO 639-1), as the Unicode names of letters begin; other languages are written in Latin script.
-LATIN, CYRILLIC, ARABIC = "LATIN", "CYRILLIC", "ARABIC"
-SCRIPTS = {
-    **dict.fromkeys("ru uk be bg mk ky tg ba cv tt os ce av ab cu kv".split(), (CYRILLIC,)),
-    **dict.fromkeys("sr sh bs uz az kk".split(), (CYRILLIC, LATIN)),
-    "mn": (CYRILLIC, LATIN, "MONGOLIAN"),
-    **dict.fromkeys("ar fa ur ps ug sd".split(), (ARABIC,)),
-    **dict.fromkeys("ku ks".split(), (ARABIC, LATIN, "DEVANAGARI")),
-    **dict.fromkeys("hi mr ne sa".split(), ("DEVANAGARI",)),
-    **dict.fromkeys("bn as".split(), ("BENGALI",)),
-    **dict.fromkeys("he yi".split(), ("HEBREW",)),
-    **dict.fromkeys("am ti".split(), ("ETHIOPIC",)),
-    **dict.fromkeys("bo dz".split(), ("TIBETAN",)),
-    **dict.fromkeys("iu".split(), ("CANADIAN", LATIN)),
-    "el": ("GREEK",),
-    "hy": ("ARMENIAN",),
-    "ka": ("GEORGIAN",),
-    "dv": ("THAANA",),
-    "gu": ("GUJARATI",),
-    "pa": ("GURMUKHI", ARABIC),
-    "or": ("ORIYA",),
-    "ta": ("TAMIL",),
-    "te": ("TELUGU",),
-    "kn": ("KANNADA",),
-    "ml": ("MALAYALAM",),
-    "si": ("SINHALA",),
-    "th": ("THAI",),
-    "lo": ("LAO",),
-    "km": ("KHMER",),
-    "my": ("MYANMAR",),
-    "zh": ("CJK",),
-    "ja": ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
-    "ko": ("HANGUL", "CJK"),
-}
 # Letters that belong to every script: ª º and letters of full width, among others, are Latin by their names or none's.
 OTHERS = ("FEMININE", "MASCULINE", "MODIFIER", "FULLWIDTH", "HALFWIDTH", "MICRO", "IDEOGRAPHIC")
 _NO_LETTERS = bytes(code for code in range(128) if chr(code) not in string.ascii_letters)
@@ -55,36 +21,12 @@ def each(judge: Callable[[Pair], Verdict]) -> Callable[[list[Pair]], list[Verdic
     return lambda pairs: [judge(pair) for pair in pairs]
 
 
-def two_letters(language: str) -> str:
-    """The code of two letters (ISO 639-1) of a language, else of the macrolanguage that it is part of (cmn: zh).
-
-    A code without either stays as it is.
-    """
-    if len(language) <= 2:
-        return language
-    # The import takes a quarter of a second.
-    from iso639 import Language, LanguageNotFoundError
-
-    try:
-        match = Language.match(language)
-        if match.macrolanguage and not match.part1:
-            match = Language.match(match.macrolanguage)
-    except LanguageNotFoundError:
-        return language
-    return match.part1 or language
-
-
 @functools.cache
 def script_names() -> frozenset[str]:
     """Names of scripts: words that the Unicode names of letters begin with."""
     characters = map(chr, range(sys.maxunicode + 1))
     names = {unicodedata.name(character, "").partition(" ")[0] for character in characters if character.isalpha()}
     return frozenset(names.difference(OTHERS, {""}))
-
-
-def scripts_of(language: str) -> tuple[str, ...]:
-    """The scripts that a language is written in, as the Unicode names of their letters begin."""
-    return SCRIPTS.get(two_letters(language), (LATIN,))
 
 
 def word_counter(language: str) -> Callable[[str], int]:

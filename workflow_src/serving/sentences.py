@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 
 import sentencex
 
-from workflow_src.config.tokenisers import spaced
+from workflow_src.config.languages import spaced, two_letters
 from workflow_src.data.placeholders import Placeholders, put_back
-from workflow_src.data.texts import two_letters
 
 log = logging.getLogger("continuum")
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.

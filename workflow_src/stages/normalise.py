@@ -11,8 +11,9 @@ from typing import IO, NamedTuple
 from pydantic import Field
 
 from workflow_src.config.datasets import TEST, NormalisationConfig, Split, raw_names, reference_stem
+from workflow_src.config.languages import spaced
 from workflow_src.config.recipe import PlaceholderKind
-from workflow_src.config.tokenisers import bleu_tokeniser, spaced
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines

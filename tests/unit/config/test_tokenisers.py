@@ -10,8 +10,9 @@ import sacrebleu
 from refusals import fields_of
 
 from workflow_src.config import Plan
+from workflow_src.config.languages import spaced
 from workflow_src.config.load import load_experiment
-from workflow_src.config.tokenisers import bleu_tokeniser, spaced
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import bleu_metric, corpus_bleu
 from workflow_src.errors import ConfigError, InputError
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from workflow_src.config.languages import spaced
 from workflow_src.config.metrics import Measured
-from workflow_src.config.tokenisers import spaced
 from workflow_src.data.bleu import bleu_metric
 from workflow_src.errors import InputError
 from workflow_src.evaluation.quality.returned import checked_counts, checked_more, checked_score

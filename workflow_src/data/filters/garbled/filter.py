@@ -16,6 +16,11 @@ from workflow_src.spec import Pair, Verdict
 
 ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]+);")
 LOST = "\ufffd"
+# The first byte of a character in UTF-8 and its others, read as Latin-1, with spaces between them: tokenisers of single
+# characters write such text.
+SPACED_BYTES = re.compile("[\xc2-\xf4](?: [\x80-\xbf]){1,3}")
+# What ftfy makes of some such bytes, taking a space for one of them.
+BRAILLE_BLANK = "\u2800"
 # An ampersand that was escaped twice, and once more.
 MOST_TIMES = 3
 
@@ -36,13 +41,31 @@ def without_entities(text: str) -> str:
     return text
 
 
+def _joined(match: re.Match[str]) -> str:
+    """The character of spaced bytes. Without a control character among them, they may be letters and signs."""
+    data = match[0].replace(" ", "").encode("latin-1")
+    if not any(0x80 <= byte < 0xA0 for byte in data[1:]):
+        return match[0]
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return match[0]
+
+
+def without_mojibake(text: str) -> str:
+    """`text` in its right encoding; LOST in place of characters that cannot be told."""
+    text = SPACED_BYTES.sub(_joined, text)
+    fixed = ftfy.fix_encoding(text)
+    return fixed if BRAILLE_BLANK in text else fixed.replace(BRAILLE_BLANK, LOST)
+
+
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     def repaired(text: str) -> str:
         if settings.entities and "&" in text:
             text = without_entities(text)
         # The first test of fix_encoding itself, which is quick: most text is clean.
         if settings.mojibake and not text.isascii() and is_bad(text):
-            text = ftfy.fix_encoding(text)
+            text = without_mojibake(text)
         return text
 
     def judge(pair: Pair) -> Verdict:

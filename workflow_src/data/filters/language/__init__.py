@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from workflow_src.data.texts import two_letters
+from workflow_src.config.languages import two_letters
 from workflow_src.spec import Filter, Frozen
 
 # Languages of the model of py3langid, which takes a second to load.

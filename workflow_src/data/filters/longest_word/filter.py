@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from workflow_src.config.tokenisers import spaced
+from workflow_src.config.languages import spaced
 from workflow_src.data.filters.longest_word import Settings
 from workflow_src.data.texts import each
 from workflow_src.spec import Pair, Verdict

@@ -3,28 +3,103 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from workflow_src.data.filters.numbers import Settings
 from workflow_src.data.texts import each
 from workflow_src.spec import Pair, Verdict
 
+# What a number may mean: the digits of its whole part and of its fraction, without zeros that do not count.
+Value = tuple[str, str]
+# All that it may mean: 1.200 is 1200 in German, and 1.2 in English.
+Readings = frozenset[Value]
+
 DIGIT = re.compile(r"\d")
-# Thousands in groups; a decimal or an hour, but no part of a date; digits. Languages differ in what separates them.
+# Thousands in groups (in India: of two digits, before the last three); a decimal or an hour, but no part of a date;
+# digits. Languages differ in what separates them. Then a K, M or B for thousands, millions and billions.
 NUMBER = re.compile(
-    r"\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|(?<!\d[.,:])\d+[.,:]\d+(?![.,:]?\d)|\d+"
+    r"""(?:
+    (?P<groups>\d{1,3}(?:[.,'\u2019\ \u00a0\u202f\u066c]\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)
+        (?:[.,\u066b](?P<rest>\d+))?
+    | (?<!\d[.,:])(?P<whole>\d+)[.,:\u066b](?P<fraction>\d+)(?![.,:]?\d)
+    | (?P<digits>\d+)
+    )(?:(?P<factor>[KkMB])(?!\w))?""",
+    re.VERBOSE,
 )
-SEPARATORS = re.compile(r"\D+")
+NO_DIGIT = re.compile(r"\D+")
+# Groups that may as well be a whole number and a fraction.
+ONE_GROUP = re.compile(r"\d{1,3}[.,]\d{3}")
+ZEROS = {"K": 3, "k": 3, "M": 6, "B": 9}
 
 
-def numbers(text: str) -> Counter[int]:
-    """How often each number stands in a text, its separators left out: 1.5 and 1,5 are 15."""
-    return Counter(int(SEPARATORS.sub("", number)[:18]) for number in NUMBER.findall(text))
+def _value(whole: str, fraction: str = "", zeros: int = 0) -> Value:
+    """The value of the digits of a number, times ten to the power of `zeros`."""
+    if zeros:
+        fraction = fraction.ljust(zeros, "0")
+        whole, fraction = whole + fraction[:zeros], fraction[zeros:]
+    return whole.lstrip("0"), fraction.rstrip("0")
+
+
+def readings(match: re.Match[str]) -> Readings:
+    """The values that a match of NUMBER may have."""
+    number = match.group()
+    if number.isascii():
+        groups, rest, whole, fraction, digits = match.group("groups", "rest", "whole", "fraction", "digits")
+    else:
+        groups, rest, whole, fraction, digits = (
+            part and "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in part)
+            for part in match.group("groups", "rest", "whole", "fraction", "digits")
+        )
+    if groups:
+        parts = [(NO_DIGIT.sub("", groups), rest or "")]
+        if rest is None and ONE_GROUP.fullmatch(groups):
+            whole, fraction = NO_DIGIT.split(groups)
+            parts.append((whole, fraction))
+    else:
+        parts = [(whole, fraction) if whole else (digits, "")]
+    values = [_value(*part) for part in parts]
+    if factor := match["factor"]:
+        values += [_value(*part, ZEROS[factor]) for part in parts]
+    return frozenset(values)
+
+
+def numbers(text: str) -> Counter[Readings]:
+    """How often each number stands in a text."""
+    return Counter(map(readings, NUMBER.finditer(text)))
+
+
+def unmatched(first: Counter[Readings], second: Counter[Readings]) -> tuple[list[Readings], list[Readings]]:
+    """Numbers of each side without one of the other side that may have the same value."""
+    alone, others = list((first - second).elements()), list((second - first).elements())
+    places = defaultdict(list)
+    for place, number in enumerate(others):
+        for value in number:
+            places[value].append(place)
+    taken: set[int] = set()
+    left = []
+    for number in sorted(alone, key=len):
+        candidates = [place for value in number for place in _last_free(places[value], taken)]
+        if candidates:
+            taken.add(min(candidates))
+        else:
+            left.append(number)
+    return left, [number for place, number in enumerate(others) if place not in taken]
+
+
+def _last_free(places: list[int], taken: set[int]) -> list[int]:
+    """The last of `places` that is not taken, where there is one; taken ones are removed from their end."""
+    while places and places[-1] in taken:
+        places.pop()
+    return places[-1:]
 
 
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     least, written_out = settings.min_share, settings.written_out
+
+    def may_be_a_word(number: Readings) -> bool:
+        return all(not fraction and len(whole) < 10 and int(whole or 0) <= written_out for whole, fraction in number)
 
     def judge(pair: Pair) -> Verdict:
         source, target, _ = pair
@@ -33,11 +108,9 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         first, second = numbers(source), numbers(target)
         if first == second:
             return None
-        shared = (first & second).total()
-        unmatched = [
-            sum(count for number, count in (numbers_here - numbers_there).items() if number > written_out)
-            for numbers_here, numbers_there in ((first, second), (second, first))
-        ]
-        return "min_share" if shared < least * (shared + max(unmatched)) else None
+        sides = unmatched(first, second)
+        shared = first.total() - len(sides[0])
+        most = max(sum(not may_be_a_word(number) for number in side) for side in sides)
+        return "min_share" if shared < least * (shared + most) else None
 
     return each(judge)

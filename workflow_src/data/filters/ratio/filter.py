@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workflow_src.config.tokenisers import spaced
+from workflow_src.config.languages import spaced
 from workflow_src.data.filters.ratio import Settings
 from workflow_src.data.texts import each, word_counter
 from workflow_src.spec import Pair, Verdict

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from workflow_src.data.texts import script_names, two_letters
+from workflow_src.config.languages import scripts_of, two_letters
+from workflow_src.data.texts import script_names
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Filter, Frozen
 
@@ -30,7 +31,11 @@ class Settings(Frozen):
 def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
     sides = set(map(two_letters, languages))
     others = [language for language in settings.scripts if two_letters(language) not in sides]
-    return f"has scripts of {others[0]}, which is neither source nor target" if others else None
+    if others:
+        return f"has scripts of {others[0]}, which is neither source nor target"
+    configured = set(map(two_letters, settings.scripts))
+    unknown = [code for code in languages if two_letters(code) not in configured and scripts_of(code) is None]
+    return f"does not know the script of {unknown[0]}; name it: scripts: {{{unknown[0]}: [LATIN]}}" if unknown else None
 
 
 FILTER = Filter(
