@@ -14,7 +14,8 @@ COMPRESSIONS = {
     "gzip": re.compile(rb"\x1f\x8b"),
     "bzip2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
     "xz": re.compile(rb"\xfd7zXZ\0"),
-    "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd"),
+    # A frame of data, or one to skip, as pzstd writes before each.
+    "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
 }
 # Bytes that suffice to recognise a format.
 START = 4096
@@ -22,6 +23,8 @@ START = 4096
 _TABLE = "write its columns as a tab-separated text and read that as a table"
 _DOCUMENT = "save it as plain text with one sentence a line"
 _UNPACK = "unpack it and give the text"
+_FETCH = "get the file itself, as with `git lfs pull` or `git annex get`"
+_AGAIN = "open its address in a browser, and save the file itself"
 _MEMORY = "write its languages as line-aligned texts or as a tab-separated table"
 # First bytes -> the format, and the remedy.
 _SIGNATURES = (
@@ -41,6 +44,9 @@ _SIGNATURES = (
     (b"LZIP", "compressed with lzip", _UNPACK),
     (b"\x1f\x9d", "compressed with compress (.Z)", _UNPACK),
     (b"PK\x05\x06", "an empty zip archive", "pack or copy it again"),
+    (b"%!PS-Adobe", "a PostScript document", _DOCUMENT),
+    (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer in place of a file", _FETCH),
+    (b"/annex/objects/", "a git-annex pointer in place of a file", _FETCH),
 )
 # Zip archives that are documents, by their last suffix.
 _DOCUMENTS = {
@@ -54,16 +60,21 @@ _DOCUMENTS = {
 }
 # Texts that are not lines of sentences.
 _JSON = re.compile(r"\.(json|jsonl|ndjson)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
-_BEFORE_ROOT = r"\s*(?:<\?[^>]*>\s*|<!--(?:(?!-->).)*-->\s*|<!DOCTYPE[^>]*>\s*)*"
+_BEFORE_TYPE = r"\s*(?:<\?[^>]*>\s*|<!--(?:(?!-->).)*-->\s*)*"
+_BEFORE_ROOT = rf"{_BEFORE_TYPE}(?:<!DOCTYPE[^>]*>{_BEFORE_TYPE})?"
+_HEAD = r"<html[^>]*>\s*<head[^>]*>\s*<(?:meta|title|link|script|style)[\s>]"
 _ROOTS = (
     (re.compile(rf"{_BEFORE_ROOT}<tmx[\s>]", re.IGNORECASE | re.DOTALL), "a translation memory (TMX)", _MEMORY),
     (re.compile(rf"{_BEFORE_ROOT}<xliff[\s>]", re.IGNORECASE | re.DOTALL), "an XLIFF file", _MEMORY),
-    (re.compile(r"\s*<!DOCTYPE html", re.IGNORECASE), "a web page (HTML)", _DOCUMENT),
+    (re.compile(rf"{_BEFORE_TYPE}(?:<!DOCTYPE html|{_HEAD})", re.IGNORECASE | re.DOTALL), "a web page (HTML)", _AGAIN),
+    # What stores of files answer in place of one.
+    (re.compile(rf"{_BEFORE_TYPE}<Error>\s*<Code>", re.DOTALL), "a server's error in place of a file", _AGAIN),
+    (re.compile(r"\s*404: Not Found\s*\Z"), "a server's error in place of a file", _AGAIN),
 )
 
 
 def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
-    """The error of a file in another format; None for a text that may be in UTF-8.
+    """The error of a file in another format by its first bytes; None for a text that may be in UTF-8.
 
     `start` are its first bytes (START of them suffice), decompressed where a reader can do that. zip and tar archives
     are None too, but for documents that are zips.
@@ -87,9 +98,12 @@ def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
     if encoding is not None:
         advice = f"convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
         return ArtifactError(path, f"is text in {encoding.upper()}, not in UTF-8", advice)
-    if _JSON.search(name):
-        return unreadable("JSON", _TABLE)
     return None
+
+
+def json_format(path: str | Path) -> ArtifactError | None:
+    """The error of a file in JSON, by its name: its first bytes may be a text's."""
+    return ArtifactError(path, "is JSON, which cannot be read here", _TABLE) if _JSON.search(str(path)) else None
 
 
 def compression(start: bytes) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from workflow_src.data.formats import START, compression, other_format
 from workflow_src.errors import ArtifactError
@@ -13,7 +13,7 @@ from workflow_src.errors import ArtifactError
 EMPTY = "is empty"
 
 
-def _opened(path: str | Path) -> IO[bytes]:
+def _opened(path: str | Path) -> BufferedReader:
     try:
         return open(path, "rb")
     except FileNotFoundError:
@@ -30,16 +30,18 @@ def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeEr
     return ArtifactError(path, problem, "convert the file to UTF-8", line=number)
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
 
-    Raises ArtifactError for a file that is missing, that is of another format by its first bytes, or that is not UTF-8,
-    with the line and the byte, from 1, within the file.
+    Raises ArtifactError for a file that is missing, or that is not UTF-8, with the line and the byte, from 1, within the
+    file. A file of the user's `own` is refused too where it is of another format by its first bytes: such files may be
+    valid UTF-8.
     """
     with _opened(path) as file:
-        offset, start = 0, None
+        offset, start = 0, file.peek(START)
+        if own and (format_error := other_format(start, path)):
+            raise format_error
         for number, raw in enumerate(file, start=1):
-            start = raw[:START] if start is None else start
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as failure:

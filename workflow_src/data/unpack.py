@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, other_format
+from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, json_format, other_format
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import room_for
 
@@ -134,7 +134,7 @@ class Archives:
             stream = stack.enter_context(self._raw(str(path), *members))
             plain = stack.enter_context(_decompressed(stream, name, largest(path)))
             start = plain.peek(TAR_MAGIC_AT + 8)
-            if error := other_format(start, name):
+            if error := other_format(start, name) or json_format(name):
                 raise error
             if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
                 raise ArtifactError(name, "is an archive, not a text", f"name the text inside it as {name}!MEMBER")

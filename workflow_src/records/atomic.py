@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,22 +26,33 @@ from workflow_src.errors import ArtifactError
 LEFT_ALONE = 3600
 # The end of the name of a partial file, after the name of its file: the machine, and random letters.
 PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
+# Bytes of a file's name that its partial file repeats; most disks allow 255 in all.
+REPEATED = 200
+# Why a file cannot grow: errors of the system, and the problem in words.
+NO_ROOM = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EFBIG: "it would be larger than a file may be here",
+}
 # As many links as Linux follows.
 LINKS = 40
 
 
 @contextlib.contextmanager
 def room_for(path: str | Path) -> Iterator[None]:
-    """Turns "no space left" and "quota exceeded" while `path` is written into one sentence with the space there is."""
+    """Turns errors of a full disk, a quota or a limit of sizes while `path` is written into one sentence."""
     try:
         yield
     except OSError as failure:
-        if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if failure.errno not in NO_ROOM:
             raise
+        limited = failure.errno == errno.EFBIG
+        space = "see `ulimit -f`" if limited else _space(Path(path))
         raise ArtifactError(
             path,
-            f"cannot be written: no space left ({_space(Path(path))})",
-            "make room, then run again (nothing half-written was kept, and what was there before is untouched)",
+            f"cannot be written: {NO_ROOM[failure.errno]} ({space})",
+            f"{'raise the limit' if limited else 'make room'}, then run again (nothing half-written was kept, and what "
+            "was there before is untouched)",
         ) from None
 
 
@@ -94,7 +106,7 @@ def _sweep(path: Path) -> None:
 
     Files that cannot be opened or locked, as on a disk without locks, stay.
     """
-    start = f".{path.name}."
+    start = _partial_start(path)
     with contextlib.suppress(OSError):
         for name in os.listdir(path.parent):
             if name.startswith(start) and (match := re.fullmatch(PARTIAL, name.removeprefix(start))):
@@ -116,12 +128,22 @@ def _remove_if_abandoned(partial: Path, age: float) -> None:
         os.close(handle)
 
 
+def _partial_start(path: Path) -> str:
+    """The beginning of the names of a file's partial files: the file's name, or the start and digest of a long one."""
+    name = os.fsencode(path.name)
+    if len(name) <= REPEATED:
+        return f".{path.name}."
+    return f".{os.fsdecode(name[:REPEATED])}.{hashlib.sha256(name).hexdigest()[:8]}."
+
+
 def _create_partial(path: Path) -> tuple[int, str]:
     """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
     # The file itself is locked: a lock file beside it, as filelock makes, would be one more file to leave behind.
     tries = 10
     while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{_machine()}.", suffix=".partial")
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f"{_partial_start(path)}{_machine()}.", suffix=".partial"
+        )
         tries -= 1
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,10 +200,19 @@ def _refusals_in_words(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as failure:
-        if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+        if failure.errno in NO_ROOM:
             raise
         reason = "a part of its path is a file" if isinstance(failure, FileExistsError) else failure.strerror
         raise ArtifactError(path, f"cannot be written: {reason}", "name a file elsewhere") from None
+
+
+def _mode(path: Path) -> int:
+    """The mode of a file, or that of a new one: mkstemp makes files private, and results are shared like any output."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 @contextlib.contextmanager
@@ -190,7 +221,7 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
     A process that is killed leaves it; the next one that writes `path` removes it, but not one that is being written.
     Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part. A link stays, and
-    the file that it points to is replaced.
+    the file that it points to is replaced. A file that is replaced keeps its mode.
 
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
@@ -208,10 +239,7 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
             file.flush()
             with room_for(path):
                 os.fsync(handle)
-            # mkstemp makes files private; results are shared like any other output.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
+            os.chmod(name, _mode(path))
             # Before it is closed, which gives up the lock that keeps others from removing it.
             os.replace(name, path)
     except BaseException:

@@ -228,7 +228,7 @@ class _Command:
         options, (translator, settings, systems, extras) = self.options, self._opened
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
-        for chunk in _chunks(read_lines(path), 64 * options.batch):
+        for chunk in _chunks(read_lines(path, own=True), 64 * options.batch):
 
             def watch(sentences: int, total: int, lines_before: int = self.done, lines: int = len(chunk)) -> None:
                 progress(lines_before + lines * sentences / total)

@@ -143,12 +143,20 @@ def _joined(total: float, chosen: Sequence[Hypothesis], spaces: Sequence[str], s
     return Hypothesis(join([hypothesis.text for hypothesis in chosen], spaces), total, subwords, origins)
 
 
+# Tabs, and what Python, editors or spreadsheets take for the end of a line.
+SEPARATORS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+
+
 def text_lines(number: int, translation: Translation, numbered: bool, scored: bool) -> Iterator[str]:
     """A line for each hypothesis: with `numbered` the number of its source line, with `scored` its score, then its
-    text, with tabs between them."""
+    text, with tabs between them.
+
+    Beside other columns, tabs and line breaks of a text become spaces: the white space of its source line is in it.
+    """
     for hypothesis in translation.hypotheses:
         columns = [str(number)] * numbered + [f"{hypothesis.score:.6f}"] * scored
-        yield "\t".join([*columns, hypothesis.text])
+        text = hypothesis.text.translate(SEPARATORS) if columns else hypothesis.text
+        yield "\t".join([*columns, text])
 
 
 def json_line(translation: Translation) -> str:

@@ -1,6 +1,7 @@
 """What a file is when it is not a text in UTF-8."""
 
 import io
+import tarfile
 import zipfile
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from workflow_src.data.formats import other_format
 from workflow_src.data.lines import read_lines
-from workflow_src.data.unpack import Archives
+from workflow_src.data.unpack import Archives, zstd
 from workflow_src.errors import ArtifactError, InputError
 
 TMX = '<?xml version="1.0" encoding="{}"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<!-- made by x -->\n<tmx version="1.4">'
@@ -37,7 +38,25 @@ def office(member: str) -> bytes:
         ("a.tmx", TMX.format("UTF-8").encode(), r"a translation memory \(TMX\)", "line-aligned texts"),
         ("a.tmx", TMX.format("UTF-16").encode("utf-16"), r"a translation memory \(TMX\)", "line-aligned texts"),
         ("a.xlf", b"\xef\xbb\xbf<xliff version='1.2'>", "an XLIFF file", "line-aligned texts"),
-        ("a.txt", b"<!DOCTYPE html>\n<html>", "a web page", "plain text"),
+        ("a.txt", b"<!DOCTYPE html>\n<html>", "a web page", "save the file itself"),
+        ("a.txt", b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC>\n<html>", "a web page", "save the file itself"),
+        ("a.txt", b"<html lang='en'>\n<head>\n<meta charset='utf-8'>", "a web page", "save the file itself"),
+        (
+            "a.gz",
+            b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>",
+            "a server's error",
+            "save the file",
+        ),
+        ("a.de", b"404: Not Found", "a server's error", "save the file itself"),
+        ("a.ps", b"%!PS-Adobe-3.0\n", "a PostScript document", "plain text"),
+        ("a.rtf", b"{\\rtf1\\ansi Der Hund.\\par}\n", "a document in Rich Text Format", "plain text"),
+        (
+            "a.de",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n",
+            "a Git LFS pointer",
+            "lfs pull",
+        ),
+        ("a.de", b"/annex/objects/SHA256E-s12--ab.de\n", "a git-annex pointer", "git annex get"),
         ("a.jsonl", b'{"translation": {"de": "Ja."}}\n', "JSON", "tab-separated"),
         ("a.txt", "Grüße\n".encode("utf-16"), "text in UTF-16, not in UTF-8", "iconv -f UTF-16 -t UTF-8"),
         ("a.txt", "Hello\n".encode("utf-32"), "text in UTF-32", "iconv"),
@@ -52,6 +71,11 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
         with archives.open(path):
             pass
     assert "\n" not in str(failure.value) and "damaged" not in str(failure.value)
+    if not name.endswith(".jsonl"):
+        # A user's text for `continuum translate` is refused in the same words.
+        with pytest.raises(ArtifactError) as own:
+            list(read_lines(path, own=True))
+        assert str(own.value) == str(failure.value)
 
 
 def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
@@ -64,7 +88,7 @@ def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60))
 def test_texts_in_utf8_are_no_other_format(text):
-    if not text.startswith(("%PDF-", "{\\rtf", "PAR1", "ARROW1", "LZIP")):
+    if not text.startswith(("%PDF-", "{\\rtf", "PAR1", "ARROW1", "LZIP", "%!PS-Adobe")):
         assert other_format(text.encode(), "text.de") is None
 
 
@@ -78,7 +102,14 @@ def test_comments_before_the_root_are_passed_in_one_go():
 
 
 def test_text_with_tags_or_braces_is_text():
-    for text in ("<html><head/><body><p>Open</p></body></html>\n", '{"a": 1}\n', "<tmxx>\n", "BZh91 is a postcode\n"):
+    for text in (
+        "404: Not Found is what it says.\n",
+        "<html><head>Kopf</head></html>\n",
+        "<html><head/><body><p>Open</p></body></html>\n",
+        '{"a": 1}\n',
+        "<tmxx>\n",
+        "BZh91 is a postcode\n",
+    ):
         assert other_format(text.encode(), "text.de") is None
 
 
@@ -91,3 +122,23 @@ def test_what_lines_cannot_be_read_of_is_named_too(tmp_path):
     path.write_bytes(b"\xfd7zXZ\0\xff")
     with pytest.raises(InputError, match=r"input.de.xz is compressed with xz; unpack it"):
         list(read_lines(path))
+
+
+def test_frames_to_skip_are_part_of_a_text_in_zstandard(tmp_path):
+    first, second = (zstd.compress(line) for line in (b"Der Hund.\n", b"Die Katze.\n"))
+    # As pzstd writes them: before each frame one of 4 bytes, which holds the size of the next.
+    skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0" + len(frame).to_bytes(4, "little") for frame in (first, second)]
+    path = tmp_path / "text.de.zst"
+    path.write_bytes(skipped[0] + first + skipped[1] + second)
+    with Archives() as archives, archives.open(path) as stream:
+        assert list(stream) == [b"Der Hund.\n", b"Die Katze.\n"]
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        member = tarfile.TarInfo("text.de")
+        member.size = 6
+        archive.addfile(member, io.BytesIO(b"hallo\n"))
+    frame = zstd.compress(tar.getvalue())
+    path = tmp_path / "texts.tar.zst"
+    path.write_bytes(b"\x5f\x2a\x4d\x18\x01\0\0\0x" + frame)
+    with Archives() as archives, archives.open(path, "text.de") as stream:
+        assert stream.read() == b"hallo\n"

@@ -343,3 +343,48 @@ def test_a_pickle_that_would_run_code_runs_none(tmp_path):
 def test_missing_weights_are_named(tmp_path):
     with pytest.raises(ArtifactError, match=r"none.safetensors .*exist"):
         load_tensors(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("length", [228, 234, 255])
+def test_a_name_as_long_as_a_disk_allows_can_be_written_and_swept(tmp_path, length):
+    path = tmp_path / ("ä" * (length // 2) + "x" * (length % 2))
+    other = path.with_name(path.name[:-1] + "y")
+    killed(path)
+    with atomic(other) as file:
+        file.write("other")
+    assert len(os.listdir(tmp_path)) == 2
+    with atomic(path) as file:
+        file.write("new")
+    assert sorted(os.listdir(tmp_path)) == sorted([path.name, other.name])
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o755])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
+    path = tmp_path / "private"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic(path) as file:
+        file.write("new")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert path.read_text() == "new"
+
+
+def test_a_limit_of_file_sizes_is_reported_with_the_file(tmp_path):
+    program = f"""
+import resource
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import atomic
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    with atomic({str(tmp_path / "large")!r}) as file:
+        file.write("x" * 2000)
+except ArtifactError as error:
+    print(error.path)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(tmp_path / "large")]
+    assert os.listdir(tmp_path) == []

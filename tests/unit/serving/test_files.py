@@ -58,11 +58,55 @@ def test_files_of_a_folder_keep_their_paths(texts):
         (["empty"], "out", {"subject": "{root}/empty"}),
         (["a.txt", "none"], "out", {"subject": "{root}/none"}),
         (["in", "other/a.txt"], "taken", {"subject": "{root}/taken/a.txt"}),
+        (["a.txt"], "a.txt", {"subject": "{root}/a.txt"}),
+        (["a.txt"], "linked.txt", {"subject": "{root}/linked.txt"}),
+        (["a.txt"], "second_name.txt", {"subject": "{root}/second_name.txt"}),
+        (["in"], "names", {"subject": "{root}/names/b.txt"}),
+        (["loop"], "out", {"subject": "{root}/loop/in/back"}),
+        (["broken"], "out", {"subject": "{root}/broken/gone.txt"}),
     ],
 )
 def test_what_clashes_is_refused(texts, inputs, output, fields):
     (texts / "taken/a.txt").mkdir(parents=True)
+    (texts / "linked.txt").symlink_to("a.txt")
+    (texts / "second_name.txt").hardlink_to(texts / "a.txt")
+    (texts / "names").mkdir()
+    (texts / "names/b.txt").hardlink_to(texts / "in/b.txt")
+    (texts / "loop/in").mkdir(parents=True)
+    (texts / "loop/in/back").symlink_to("..")
+    (texts / "broken").mkdir()
+    (texts / "broken/gone.txt").symlink_to("nowhere.txt")
     fields = {name: value.format(root=texts) for name, value in fields.items()}
     with pytest.raises(InputError) as caught:
         inputs_and_outputs([texts / name for name in inputs], texts / output if output else None)
     assert fields_of(caught.value, fields) == fields
+
+
+def test_linked_folders_of_a_folder_are_translated(texts):
+    (texts / "in/linked").symlink_to("../other")
+    out = texts / "out"
+    assert inputs_and_outputs([texts / "in"], out) == [
+        (texts / "in/b.txt", out / "b.txt"),
+        (texts / "in/deep/c.txt", out / "deep/c.txt"),
+        (texts / "in/linked/a.txt", out / "linked/a.txt"),
+    ]
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_folder(texts, monkeypatch):
+    # Root may read every folder.
+    def closed(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    with pytest.raises(InputError) as caught:
+        inputs_and_outputs([texts / "in"], texts / "out")
+    assert caught.value.subject == str(texts / "in")
+
+
+def test_standard_input_from_the_file_to_write_is_refused(texts, monkeypatch):
+    with open(texts / "a.txt") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(InputError) as caught:
+            inputs_and_outputs([], texts / "a.txt")
+        assert caught.value.subject == str(texts / "a.txt")
+        assert inputs_and_outputs([], texts / "new") == [(STANDARD_INPUT, texts / "new")]

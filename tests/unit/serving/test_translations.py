@@ -83,6 +83,9 @@ def test_written_forms():
     line = sentence(0, [-1.0, -2.5])
     assert list(text_lines(7, line, False, False)) == ["s0h0", "s0h1"]
     assert list(text_lines(7, line, True, True)) == ["7\t-1.000000\ts0h0", "7\t-2.500000\ts0h1"]
+    # White space of a source line is in its translation, and no column nor line of its own.
+    odd = Translation((Hypothesis("a\tb\rc\u2028d", -1.0, (), None),), ())
+    assert list(text_lines(7, odd, False, True)) == ["-1.000000\ta b c d"]
     content = json.loads(json_line(line))
     assert content == {
         "text": "s0h0",
