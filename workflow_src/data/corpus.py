@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -26,6 +27,12 @@ Pair = tuple[str, str]
 Line = TypeVar("Line")
 Other = TypeVar("Other")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Characters of a cell of CSV.
+LONGEST_CELL = 1 << 24
+NO_QUOTES = "set quoted: false in its part if quotes are text"
+# Names of columns that name no language.
+SIDES = ("source", "target", "src", "tgt", "trg")
+log = logging.getLogger("continuum")
 
 
 class RawPair(NamedTuple):
@@ -49,7 +56,7 @@ class RawCorpus:
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
     manager. Texts are streamed. `dropped` counts lines left out, by train, dev or test set and by reason: `markup`
-    (lines that are tags) and `minimum_score`.
+    (lines that are tags), `minimum_score`, and `blank_line` and `header` of tables.
     """
 
     def __init__(
@@ -319,35 +326,69 @@ def aligned(
         yield a, b
 
 
-def table_rows(lines: Iterable[str], part: Part, name: str) -> Iterator[tuple[int, list[str]]]:
+def table_rows(lines: Iterable[str], part: Part, name: str, dropped: Counter[str]) -> Iterator[tuple[int, list[str]]]:
     """(the line where a row ends, its cells) of the table `name`, without its row of names if it has one.
 
-    Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Raises
-    ArtifactError naming the table and the line where quotes do not fit, or where quoted rows differ in their columns.
+    Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Empty
+    lines are no rows, and are counted in `dropped`. Raises ArtifactError naming the table and the line where quotes do
+    not fit, or where rows differ in their columns, as after a quote that is never closed, or with a separator inside of
+    a text.
     """
-    if not part.is_quoted:
-        rows = ((number, line.split(part.separator)) for number, line in enumerate(lines, 1))
-        yield from itertools.islice(rows, int(part.header), None)
-        return
-    # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
-    reader = csv.reader((line + "\n" for line in lines), delimiter=part.separator, strict=True)
+    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator)
     width = None
+    for number, cells in rows:
+        if not cells:
+            dropped["blank_line"] += 1
+            continue
+        if width not in (None, len(cells)):
+            raise ArtifactError(
+                name,
+                f"has {len(cells)} columns, and the rows before it have {width}",
+                "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES,
+                line=number,
+            )
+        if width is not None or not part.header:
+            yield number, cells
+        width = len(cells)
+
+
+def _plain_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, 1):
+        yield number, line.split(separator) if line.strip() or separator in line else []
+
+
+def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
+    csv.field_size_limit(LONGEST_CELL)
     try:
         for row in reader:
-            if not row:  # An empty line is no row of a CSV file.
-                continue
-            # A quote that is never closed swallows rows, and ends where another begins.
-            if width not in (None, len(row)):
-                raise csv.Error(f"the row has {len(row)} columns, and the rows before it have {width}")
-            if width is not None or not part.header:
-                yield reader.line_num, [" ".join(cell.splitlines()) for cell in row]
-            width = len(row)
+            is_blank = len(row) == 1 and not row[0].strip()
+            yield reader.line_num, [] if is_blank else [" ".join(cell.splitlines()) for cell in row]
     except csv.Error as failure:
+        if "field limit" in str(failure):
+            problem = f"has a cell of more than {LONGEST_CELL:,} characters, which ends in this line or later"
+            raise ArtifactError(
+                name, problem, "shorten it; if a quote is never closed, correct it, or " + NO_QUOTES, reader.line_num
+            ) from None
         raise ArtifactError(
             name,
             f"cannot be read as CSV up to line {reader.line_num} ({failure})",
-            "correct its quotes, or set quoted: false in its part if quotes are text",
+            "correct its quotes, or " + NO_QUOTES,
         ) from None
+
+
+def names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
+    """True for a row whose cells are the names of its `columns`, by language: codes, English names, or the side."""
+    from iso639 import Language, LanguageNotFoundError
+
+    for language, column in columns.items():
+        names = {language.casefold(), *SIDES}
+        with contextlib.suppress(LanguageNotFoundError):
+            names.add(Language.match(language).name.casefold())
+        if cells[column].strip().casefold() not in names:
+            return False
+    return True
 
 
 def table_pairs(
@@ -355,19 +396,27 @@ def table_pairs(
 ) -> Iterator[tuple[int, str, str, float | None]]:
     """Number, two columns and the score of the lines of the table `name`.
 
-    Rows below the minimum score are left out and counted in `dropped`.
+    Rows below the minimum score, empty lines, and a first row that names its columns are left out and counted in
+    `dropped`.
 
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
-    column_count = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
-    row_count, score = 0, None
-    for number, cells in table_rows(lines, part, name):
+    column_count = max([*columns, part.score_column or 0]) + 1
+    by_language = {language: column for language, column in (part.columns or {}).items() if column in columns}
+    row_count, score, is_first = 0, None, True
+    for number, cells in table_rows(lines, part, name, dropped):
         if len(cells) < column_count:
             raise ArtifactError(
                 name,
                 f"has {len(cells)} columns in line {number}, but {column_count} are needed",
                 "check columns and separator in the dataset",
             )
+        if is_first and not part.header and names_its_columns(cells, by_language):
+            log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
+            dropped["header"] += 1
+            is_first = False
+            continue
+        is_first = False
         if part.score_column is not None:
             try:
                 score = float(cells[part.score_column])

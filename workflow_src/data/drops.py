@@ -7,6 +7,8 @@ from collections.abc import Mapping
 # Reasons as records have them, in the order in which pairs meet them: download, clean, normalise, its split, encode.
 REASONS = {
     "markup": "markup",
+    "blank_line": "blank lines of tables",
+    "header": "names of columns",
     "minimum_score": "below minimum_score",
     "cleaning": "in cleaning",
     "empty": "empty",

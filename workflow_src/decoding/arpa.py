@@ -26,6 +26,8 @@ from workflow_src.types import BOS, EOS, PAD, UNK
 LOG10 = math.log(10.0)
 # log10 p of words that are not in a file without <unk>, as in KenLM; the least probability.
 ABSENT = -100.0
+# What rounding may add to log10 p of a probability of 1.
+MOST_ROUNDING = 1e-4
 # log10 p of <s> in files, which no search reads.
 START = -99.0
 
@@ -182,8 +184,15 @@ def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], f
         value, weight = float(log_probability), float(weights[0]) if weights else 0.0
     except ValueError:
         value = weight = math.nan
-    # A probability may be 0.
-    wrong = math.isnan(value) or value == math.inf or math.isnan(weight)
+    # A probability may be 0, and is not above 1 but for rounding.
+    if value > MOST_ROUNDING:
+        raise ArtifactError(
+            path,
+            f"has the probability 10^{log_probability} of {short_repr(' '.join(words))}, which is above 1",
+            "write the file again",
+            line=number,
+        )
+    wrong = math.isnan(value) or math.isnan(weight)
     if len(words) != order or len(weights) > 1 or wrong:
         raise ArtifactError(path, f'has "{line}", which is no {order}-gram', "write the file again", line=number)
     if math.isinf(weight):
@@ -193,7 +202,7 @@ def _entry(line: str, order: int, path: Path, number: int) -> tuple[list[str], f
             "write the file again",
             line=number,
         )
-    return words, value, weight
+    return words, min(value, 0.0), weight
 
 
 def _check_whole(path: Path, declared: dict[int, int], counted: dict[int, int], ended: bool) -> None:

@@ -311,7 +311,11 @@ def test_empty_texts_are_named(tmp_path):
 
 def test_tables_that_do_not_fit_are_named(tmp_path):
     table = {"table": f"{tmp_path}/x.de", "columns": {"de": 0, "en": 1}}
-    assert "x.de has 1 columns in line 2, but 2 are needed" in failing(tmp_path, b"a\tb\nc\n", b"", **table)
+    assert "x.de has 1 columns in line 1, but 2 are needed" in failing(tmp_path, b"a\nc\n", b"", **table)
+    # A tab inside of a sentence would make another pair of it.
+    for odd in (b"c", b"c\td\te", b"\tc\td"):
+        message = failing(tmp_path, b"a\tb\n" + odd + b"\n", b"", **table)
+        assert f"x.de, line 2, has {odd.count(9) + 1} columns" in message
     scored = table | {"score_column": 2, "minimum_score": 0.5}
     assert "has 'high' in column 2 of line 1" in failing(tmp_path, b"a\tb\thigh\n", b"", **scored)
     none = failing(tmp_path, b"a\tb\t0.1\nc\td\tnan\n", b"", **scored)
@@ -342,8 +346,9 @@ def test_quoted_tables(tmp_path):
     assert csv_pairs(tmp_path, text, header=True) == pairs
     scored = {"score_column": 2, "minimum_score": 0.5}
     assert csv_pairs(tmp_path, text, header=True, **scored) == [pairs[0], pairs[2]]
-    with pytest.raises(ArtifactError, match=r"has 'score' in column 2 of line 1, .* set header: true"):
-        csv_pairs(tmp_path, text, **scored)
+    assert csv_pairs(tmp_path, text, **scored) == [pairs[0], pairs[2]]
+    with pytest.raises(ArtifactError, match=r"has 'grade' in column 2 of line 1, .* set header: true"):
+        csv_pairs(tmp_path, text.replace("de,en,score", "hier,there,grade"), **scored)
     # Tabs and longer separators leave quotes alone, and so does any if the part says so.
     assert csv_pairs(tmp_path, '"a\tb"\n', separator="\t") == [('"a', 'b"')]
     assert csv_pairs(tmp_path, '"a\tb"\t"c"\n', separator="\t", quoted=True) == [("a\tb", "c")]
@@ -366,8 +371,34 @@ def test_quotes_that_do_not_fit_are_refused_with_their_line(tmp_path, text, line
     if line is None:
         assert csv_pairs(tmp_path, text) == [("a", "b"), ("c,d e", "f"), ("g", "h")]
         return
-    with pytest.raises(ArtifactError, match=rf"x.csv .* CSV up to line {line} .*{reason}.*quoted: false"):
+    with pytest.raises(ArtifactError, match=rf"x.csv.* line {line}\b.*{reason}.*quoted: false"):
         csv_pairs(tmp_path, text)
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+@pytest.mark.parametrize("head", ["de{}en", "German{}ENGLISH", "source{}target", "src{} trg"])
+def test_blank_lines_and_names_of_columns_are_no_pairs_and_counted(tmp_path, separator, head):
+    text = f"{head}\n\neins{{}}one\n  \nzwei{{}}two\n\n\nde{{}}en\n".replace("{}", separator)
+    (tmp_path / "table").write_text(text, encoding="utf-8")
+    part = {"table": f"{tmp_path}/table", "columns": {"de": 0, "en": 1}, "separator": separator}
+    with RawCorpus(own(train=[part], dev=[part], test=[part]), ("de", "en"), Path) as corpus:
+        pairs = [(pair[0], pair[1], pair.number) for pair in corpus.parts_of("train")]
+    assert pairs == [("eins", "one", 3), ("zwei", "two", 5), ("de", "en", 8)]
+    assert corpus.dropped["train"] == {"blank_line": 4, "header": 1}
+
+
+def test_a_first_row_of_text_is_a_pair(tmp_path):
+    for row in ("German\tspoken", "Quelle\tsource", "de\tfrom"):
+        (tmp_path / "table").write_text(row + "\n", encoding="utf-8")
+        part = {"table": f"{tmp_path}/table", "columns": {"de": 0, "en": 1}}
+        assert collected(own(train=[part], dev=[part], test=[part]), ("de", "en"))["train"] == [tuple(row.split("\t"))]
+
+
+def test_a_long_cell_is_read_and_one_without_end_is_refused_as_long(tmp_path):
+    long = "Wort " * 40_000
+    assert csv_pairs(tmp_path, f"eins,one\n{long},word\n")[1] == (long.strip(), "word")
+    with pytest.raises(ArtifactError, match=r"x.csv, line .*characters.*never closed"):
+        csv_pairs(tmp_path, f'eins,one\n"{long * 90},word\n')
 
 
 def test_missing_files_and_languages_are_named(tmp_path):

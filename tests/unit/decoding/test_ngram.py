@@ -267,7 +267,9 @@ WHOLE = "\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1 w4 0\n-1 w5 0\n-1 </s>
         ("-1 w5 0\n", "-1 unheard 0\n-1 w5 0\n", "it has 3 1-grams, and has 4:"),
         ("-1 w4 0\n", "-1 w4 inf\n", "line 6, has the back-off weight inf of 'w4'"),
         ("-1 w4 0\n", "-1 w4 -inf\n", "back-off weight -inf of 'w4'"),
-        ("-1 w4 0\n", "inf w4 0\n", 'has "inf w4 0", which is no 1-gram'),
+        ("-1 w4 0\n", "inf w4 0\n", "line 6, has the probability 10^inf of 'w4'"),
+        ("-1 w4 0\n", "0.4 w4 0\n", "line 6, has the probability 10^0.4 of 'w4'"),
+        ("-1 w4 w5\n", "0.01 w4 w5\n", "line 11, has the probability 10^0.01 of 'w4 w5'"),
     ],
 )
 def test_a_file_that_is_cut_off_or_has_impossible_weights_is_refused(tmp_path, before, after, sentence):
@@ -278,6 +280,11 @@ def test_a_file_that_is_cut_off_or_has_impossible_weights_is_refused(tmp_path, b
     with pytest.raises(ArtifactError) as refused:
         read_arpa(tmp_path / "model.arpa", IDS, SIZE)
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_rounding_makes_no_probability_above_1(tmp_path):
+    (tmp_path / "model.arpa").write_text(WHOLE.replace("-1 w4 0\n", "1e-6 w4 0\n"), encoding="utf-8")
+    assert read_arpa(tmp_path / "model.arpa", IDS, SIZE).model.step((0, 0), 4)[0] == 0.0
 
 
 def test_a_probability_of_0_is_the_least_there_is(tmp_path):
