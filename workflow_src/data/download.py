@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import file_digest, room_for, sha256
+from workflow_src.records.atomic import file_digest, new_file_mode, room_for, sha256
 
 log = logging.getLogger("continuum")
 
@@ -23,6 +24,10 @@ MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
 DOWNLOADS = Path("downloads")
 SLOWEST = 1000  # bytes a second; a server that is slower has stalled
 BLOCK = 1 << 18
+# Bytes of one part of a path; most disks allow 255.
+LONGEST_NAME = 200
+# Bytes beyond the size of the dataset after which a download is ended.
+MOST_SURPLUS = 1 << 16
 HTML_STARTS = (b"<!doctype html", b"<html")
 SUMS = {"sha256": "SHA-256", "md5": "MD5"}
 
@@ -45,15 +50,28 @@ def places(file: RemoteFile) -> list[str]:
     url = urlsplit(file.url)
     path = unquote(url.path).lstrip("/")
     if ".." in path.split("/") or not url.hostname:
-        raise ArtifactError(file.url, "cannot be a file of a mirror", "write it without `..`")
+        raise ArtifactError(shown(file.url), "cannot be a file of a mirror", "write it without `..`")
     host = url.netloc.rpartition("@")[2].replace(":", "_")
     folder, _, last = path.rpartition("/")
     stem = "/".join(filter(None, [host, folder]))
     # A query may hold slashes, which would make folders of it.
     plain = f"{stem}/{last}" + (f"?{url.query}".replace("/", "%2F") if url.query else "")
-    if file.filename:
-        return [f"{stem}/{file.filename}", plain]
-    return [plain]
+    names = [f"{stem}/{file.filename}", plain] if file.filename else [plain]
+    return ["/".join(map(_short, name.split("/"))) for name in names]
+
+
+def _short(name: str) -> str:
+    """A part of a path, or the start and digest of one that is too long for a disk."""
+    content = name.encode()
+    if len(content) <= LONGEST_NAME:
+        return name
+    return f"{content[:LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+
+def shown(url: str) -> str:
+    """An address for logs, records and errors: without the name and the password that may stand in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def fetch(
@@ -71,31 +89,39 @@ def fetch(
     is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is false, or when
     the network fails for good.
     """
-    if in_mirror := _in_mirror(file, mirrors):
-        mirror, path = in_mirror
-        log.info("%s: found in mirror %s", name, mirror)
-        return path, _checked(name, path, file, allow_unpinned)
     path = Path(folder) / places(file)[0]
+    in_mirrors = _in_mirrors(file, mirrors)
+    for mirror, candidate in in_mirrors:
+        if _is_right(candidate, file):
+            log.info("%s: found in mirror %s", name, mirror)
+            return candidate, _checked(name, candidate, file, allow_unpinned)
     if path.is_file():
-        if file.check == "none" or file.digest == file_digest(path, file.check):
+        if _is_right(path, file):
             return path, _checked(name, path, file, allow_unpinned)
         sum_name = SUMS[file.check]
         log.warning("%s: %s has another %s than the configuration; downloading it again", name, path, sum_name)
+    elif in_mirrors:
+        # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
+        return in_mirrors[0][1], _checked(name, in_mirrors[0][1], file, allow_unpinned)
     _download(name, file, path, patience)
     return path, _checked(name, path, file, allow_unpinned)
 
 
 def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
-    """Path of a file that `fetch` needs no network for; None where it is not on this machine."""
-    in_mirror = _in_mirror(file, mirrors)
-    path = in_mirror[1] if in_mirror else Path(folder) / places(file)[0]
-    return path if path.is_file() else None
+    """Path of a file that `fetch` may need no network for, its sum not compared; None where none is on this machine."""
+    paths = [path for _, path in _in_mirrors(file, mirrors)] + [Path(folder) / places(file)[0]]
+    return next((path for path in paths if path.is_file()), None)
 
 
-def _in_mirror(file: RemoteFile, mirrors: Sequence[str | Path]) -> tuple[str | Path, Path] | None:
-    """The first mirror that has a file, and the file's path there."""
+def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[tuple[str | Path, Path]]:
+    """The mirrors that have a file, and the file's path there."""
     paths = ((mirror, Path(mirror) / place) for mirror in mirrors for place in places(file))
-    return next(((mirror, path) for mirror, path in paths if path.is_file()), None)
+    return [(mirror, path) for mirror, path in paths if path.is_file()]
+
+
+def _is_right(path: Path, file: RemoteFile) -> bool:
+    """Whether a local file has the sum of the dataset, or the dataset gives none."""
+    return file.check == "none" or file.digest == file_digest(path, file.check)
 
 
 def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:
@@ -136,36 +162,27 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     """Download to `path`, which appears when all bytes have come and their sum is right."""
     import pooch
     import requests
-    import tenacity
-
-    def warn(state: tenacity.RetryCallState) -> None:
-        assert state.outcome and state.next_action, "called before sleeping only"
-        log.warning("%s: %s; trying again in %g s", name, state.outcome.exception(), state.next_action.sleep)
-
-    def download() -> None:
-        log.info("%s: downloading %s", name, file.url)
-        checksum = f"{file.check}:{file.digest}" if file.digest else None
-        check = _Check(name, file, patience.timeout)
-        with room_for(path):
-            pooch.retrieve(file.url, known_hash=checksum, fname=path.name, path=path.parent, downloader=check)
 
     pooch.get_logger().setLevel("WARNING")
-    retrying = tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(patience.attempts),
-        wait=tenacity.wait_exponential(multiplier=patience.first_wait),
-        retry=tenacity.retry_if_exception(_worth_retrying()),
-        before_sleep=warn,
-        reraise=True,
-    )
+    checksum = f"{file.check}:{file.digest}" if file.digest else None
     try:
-        retrying(download)
+        with room_for(path):
+            pooch.retrieve(
+                file.url,
+                known_hash=checksum,
+                fname=path.name,
+                path=path.parent,
+                downloader=_Downloader(name, file, patience),
+            )
     except (requests.RequestException, ConnectionError, TimeoutError) as failure:
         raise ArtifactError(
-            file.url,
-            f"cannot be downloaded ({_reason(failure)})",
+            shown(file.url),
+            f"cannot be downloaded ({_reason(failure, file.url)})",
             f"check the network and the address, or put the file into a mirror folder as {places(file)[0]} and name "
             "that folder in the setting mirrors or in CONTINUUM_MIRRORS",
         ) from None
+    # pooch makes files that only their owner may read.
+    path.chmod(new_file_mode())
 
 
 def _worth_retrying() -> Callable[[BaseException], bool]:
@@ -192,36 +209,6 @@ class _WrongSum(ArtifactError):
     """A file with another sum than expected, whose download ended without an error."""
 
 
-def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None:
-    """The bytes at `url` into the file `output`.
-
-    Raises requests' errors and ConnectionError: when the server answers with an error, when nothing comes for `timeout`
-    seconds, when less than SLOWEST came in as long, and when the connection ends before all was sent.
-    """
-    import requests
-    import urllib3
-
-    # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
-    headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
-    with requests.get(url, stream=True, timeout=timeout, headers=headers) as answer, open(output, "wb") as file:
-        answer.raise_for_status()
-        progress.total = _length(answer.headers.get("Content-Length", ""))
-        try:
-            began, bytes_before = time.monotonic(), 0
-            while block := answer.raw.read1(BLOCK, decode_content=True):
-                file.write(block)
-                progress.update(len(block))
-                if (waited := time.monotonic() - began) >= timeout:
-                    came = progress.done - bytes_before
-                    if came < SLOWEST * waited:
-                        raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
-                    began, bytes_before = time.monotonic(), progress.done
-        except urllib3.exceptions.HTTPError as failure:
-            raise ConnectionError(str(failure)) from failure
-        if answer.raw.tell() < progress.total:
-            raise ConnectionError(f"only {answer.raw.tell()} of {progress.total} bytes came")
-
-
 def _length(header: str) -> int:
     """The bytes that a server announces, 0 where it announces none or nothing that can be understood."""
     # Some proxies repeat the number: "1000, 1000".
@@ -230,20 +217,110 @@ def _length(header: str) -> int:
     return int(number) if re.fullmatch("[0-9]{1,18}", number) else 0
 
 
-def _reason(problem: Exception) -> str:
-    text = " ".join(str(problem).split())
+def _reason(problem: BaseException, url: str) -> str:
+    text = " ".join(str(problem).replace(url, shown(url)).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-class _Check:
-    """A downloader for pooch that checks the bytes before pooch gives the file its name."""
+class _Downloader:
+    """A downloader for pooch that tries again, goes on where a connection ended, and checks the bytes before pooch
+    gives the file its name."""
 
-    def __init__(self, name: str, file: RemoteFile, timeout: float):
-        self.name, self.file, self.timeout = name, file, timeout
+    def __init__(self, name: str, file: RemoteFile, patience: Patience):
+        self.name, self.file, self.patience = name, file, patience
+        # By which a server knows the version that the first bytes came from.
+        self.validator: str | None = None
 
     def __call__(self, url, output_file, _pooch, check_only=False):  # noqa: ARG002
-        path = Path(output_file)
-        _stream(url, path, _Progress(self.name), self.timeout)
+        import tenacity
+
+        def warn(state: tenacity.RetryCallState) -> None:
+            failure = state.outcome.exception() if state.outcome else None
+            assert failure and state.next_action, "called before sleeping only"
+            reason = _reason(failure, url)
+            log.warning("%s: %s; trying again in %g s", self.name, reason, state.next_action.sleep)
+
+        def attempt() -> None:
+            log.info("%s: downloading %s", self.name, shown(url))
+            self._stream(url, Path(output_file))
+            self._check(url, Path(output_file))
+
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self.patience.attempts),
+            wait=tenacity.wait_exponential(multiplier=self.patience.first_wait),
+            retry=tenacity.retry_if_exception(_worth_retrying()),
+            before_sleep=warn,
+            reraise=True,
+        )
+        retrying(attempt)
+
+    def _stream(self, url: str, output: Path) -> None:
+        """The bytes at `url` into the file `output`, after those that it has from an attempt before.
+
+        Raises requests' errors and ConnectionError: when the server answers with an error, when nothing comes for the
+        timeout, when less than SLOWEST came in as long, and when the connection ends before all was sent. Raises
+        ArtifactError when far more comes than the dataset says.
+        """
+        import requests
+        import urllib3
+
+        timeout = self.patience.timeout
+        # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
+        headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
+        present = output.stat().st_size if output.exists() else 0
+        # Parts of two versions would make a file that nobody sent: without a sum it might be taken for whole.
+        if present and (self.validator or self.file.digest):
+            headers |= {"Range": f"bytes={present}-"} | ({"If-Range": self.validator} if self.validator else {})
+        with requests.get(url, stream=True, timeout=timeout, headers=headers) as answer:
+            continues = answer.status_code == 206 and answer.headers.get("Content-Range", "").startswith(
+                f"bytes {present}-"
+            )
+            if answer.status_code == 416 or (answer.status_code == 206 and not continues):
+                output.unlink(missing_ok=True)
+                raise ConnectionError("the server does not go on with the file where it ended")
+            answer.raise_for_status()
+            etag = answer.headers.get("ETag", "")
+            self.validator = etag if etag.startswith('"') else answer.headers.get("Last-Modified")
+            begin = present if continues else 0
+            progress = _Progress(self.name, begin)
+            length = _length(answer.headers.get("Content-Length", ""))
+            progress.total = begin + length if length else 0
+            # A server that says so of a .gz means the file itself, whose sum is that of the compressed bytes.
+            decode = not places(self.file)[0].endswith((".gz", ".tgz"))
+            with open(output, "ab" if continues else "wb") as file:
+                try:
+                    began, bytes_before = time.monotonic(), progress.done
+                    while block := answer.raw.read1(BLOCK, decode_content=decode):
+                        file.write(block)
+                        progress.update(len(block))
+                        if self.file.size is not None and progress.done > self.file.size + MOST_SURPLUS:
+                            raise self._endless(url)
+                        if (waited := time.monotonic() - began) >= timeout:
+                            came = progress.done - bytes_before
+                            if came < SLOWEST * waited:
+                                raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
+                            began, bytes_before = time.monotonic(), progress.done
+                except urllib3.exceptions.HTTPError as failure:
+                    raise ConnectionError(str(failure)) from failure
+            if begin + answer.raw.tell() < progress.total:
+                raise ConnectionError(f"only {begin + answer.raw.tell()} of {progress.total} bytes came")
+
+    def _endless(self, url: str) -> ArtifactError:
+        problem = f"sends more than the {self.file.size} bytes that are expected"
+        return _WrongSum(shown(url), problem, f"correct size of files.{self.name} in the dataset, or its address")
+
+    def _check(self, url: str, path: Path) -> None:
+        """Raises ArtifactError, and removes the file, where it is not what the dataset says.
+
+        Raises ConnectionError where it is a part of that.
+        """
+        try:
+            self._compare(url, path)
+        except ArtifactError:
+            path.unlink()
+            raise
+
+    def _compare(self, url: str, path: Path) -> None:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
@@ -252,7 +329,7 @@ class _Check:
             return
         if page:
             raise ArtifactError(
-                url,
+                shown(url),
                 f"answers with a web page, not the file {self.name}",
                 "open the address in a browser, save the file, and put it into a mirror folder as "
                 f"{places(self.file)[0]}",
@@ -262,9 +339,9 @@ class _Check:
         if self.file.size is not None and size < self.file.size:
             raise ConnectionError(f"only {size} of {self.file.size} bytes came")
         if digest is not None:
-            raise _wrong_sum(self.name, url, digest, self.file, size)
+            raise _wrong_sum(self.name, shown(url), digest, self.file, size)
         if self.file.size not in (None, size):
-            raise _wrong_size(self.name, url, self.file, size)
+            raise _wrong_size(self.name, shown(url), self.file, size)
 
 
 class _Progress:
@@ -272,8 +349,9 @@ class _Progress:
 
     total = 0
 
-    def __init__(self, name: str, every: float = 10.0):
-        self.name, self.every, self.done = name, every, 0
+    def __init__(self, name: str, begin: int = 0, every: float = 10.0):
+        """`begin` bytes are there already."""
+        self.name, self.every, self.begin, self.done = name, every, begin, begin
         self.began = self.logged = time.monotonic()
 
     def update(self, count: int) -> None:
@@ -283,7 +361,7 @@ class _Progress:
             self.logged = now
             share = f" of {self.total / 1e6:.0f}" if self.total else ""
             with contextlib.suppress(ZeroDivisionError):
-                rate = self.done / 1e6 / (now - self.began)
+                rate = (self.done - self.begin) / 1e6 / (now - self.began)
                 log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
 
 
@@ -297,6 +375,12 @@ def mirror_folders(configured: Sequence[str]) -> list[Path]:
         else:
             log.warning("mirror folder %s does not exist; going on without it", name)
     return folders
+
+
+def without_passwords(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a dataset for records."""
+    files = {name: {**file, "url": shown(file["url"])} for name, file in settings.get("files", {}).items()}
+    return {**settings, **({"files": files} if files else {})}
 
 
 class Files:
@@ -319,7 +403,7 @@ class Files:
             file = self.files[name]
             path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
             self.fetched[name] = {
-                "url": file.url,
+                "url": shown(file.url),
                 "sha256": digest,
                 "bytes": path.stat().st_size,
                 "check": file.check,

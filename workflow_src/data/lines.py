@@ -33,9 +33,9 @@ def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeEr
 def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
 
-    Raises ArtifactError for a file that is missing, or that is not UTF-8, with the line and the byte, from 1, within the
-    file. A file of the user's `own` is refused too where it is of another format by its first bytes: such files may be
-    valid UTF-8.
+    Raises ArtifactError for a file that is missing, or that is not UTF-8, with the line and the byte, from 1, within
+    the file. A file of the user's `own` is refused too where it is of another format by its first bytes: such files may
+    be valid UTF-8.
     """
     with _opened(path) as file:
         offset, start = 0, file.peek(START)

@@ -59,6 +59,15 @@ MOST_GROWTH = 200
 ALWAYS_ALLOWED = 1 << 28
 
 
+# Headers whose content the tar reader holds in memory: long names and links, attributes.
+IN_MEMORY = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+MOST_HEADER = 1 << 20
 # What is wrong with a file whose bytes cannot be read.
 DAMAGED = "is truncated or damaged"
 
@@ -296,6 +305,17 @@ def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.Buffe
         yield io.BufferedReader(_Limited(_Decompressed(buffered, DECOMPRESSORS[kind], name), name, limit), 1 << 16)
 
 
+class _Header(tarfile.TarInfo):
+    """The header of a member, refused where it announces a long name or attributes that would fill the memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in IN_MEMORY and header.size > MOST_HEADER:
+            raise tarfile.TarError(f"a member's name or attributes have {header.size:,} bytes")
+        return header
+
+
 @contextlib.contextmanager
 def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
     start = file.read(START)
@@ -311,9 +331,10 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
                 if start.startswith(ZIP):
                     archive = zipfile.ZipFile(file)
                 elif compression(start) == "Zstandard":
-                    archive = tarfile.open(fileobj=stack.enter_context(zstd.ZstdFile(file)), mode="r:*")
+                    plain = stack.enter_context(zstd.ZstdFile(file))
+                    archive = tarfile.open(fileobj=plain, mode="r:*", tarinfo=_Header)
                 else:
-                    archive = tarfile.open(fileobj=file, mode="r:*")
+                    archive = tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header)
             except (NotImplementedError, UnicodeDecodeError) as failure:
                 # Of a newer form of zip, or with names that are not in the encoding which they claim.
                 raise ArtifactError(

@@ -206,10 +206,8 @@ def _refusals_in_words(path: Path) -> Iterator[None]:
         raise ArtifactError(path, f"cannot be written: {reason}", "name a file elsewhere") from None
 
 
-def _mode(path: Path) -> int:
-    """The mode of a file, or that of a new one: mkstemp makes files private, and results are shared like any output."""
-    with contextlib.suppress(FileNotFoundError):
-        return stat.S_IMODE(path.stat().st_mode)
+def new_file_mode() -> int:
+    """The mode of a new file by the umask: temporary files are private, and results are shared like any output."""
     umask = os.umask(0)
     os.umask(umask)
     return 0o666 & ~umask
@@ -239,7 +237,7 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
             file.flush()
             with room_for(path):
                 os.fsync(handle)
-            os.chmod(name, _mode(path))
+            os.chmod(name, stat.S_IMODE(path.stat().st_mode) if path.exists() else new_file_mode())
             # Before it is closed, which gives up the lock that keeps others from removing it.
             os.replace(name, path)
     except BaseException:

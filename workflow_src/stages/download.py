@@ -13,7 +13,7 @@ from pydantic import Field
 from workflow_src.config.datasets import DatasetFiles, raw_names
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders
+from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
 from workflow_src.errors import ArtifactError, ConfigError
@@ -91,7 +91,7 @@ def run(inputs: Inputs) -> str:
     references = {name: count for name in counts if (count := dataset.references(name, languages[1])) > 1}
     sums = digests(folder, texts)
     own_files = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
-    record = provenance(recorded(dataset), own_files, sums)
+    record = provenance(without_passwords(recorded(dataset)), own_files, sums)
     record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,

@@ -9,7 +9,7 @@ from pydantic import Field
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.corpus import own_path, text_lines
-from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders
+from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
 from workflow_src.data.unpack import Archives
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, write_json
@@ -53,7 +53,9 @@ def run(inputs: Inputs) -> str:
                     counts[text] += 1
     names = {text.split("!")[0] for text in settings.texts}
     sums = digests(folder, [name])
-    record = provenance(recorded(settings), {path: path for path in names if path not in settings.files}, sums)
+    record = provenance(
+        without_passwords(recorded(settings)), {path: path for path in names if path not in settings.files}, sums
+    )
     record["inputs"] |= files.provenance_inputs()
     write_json(
         summary,

@@ -1,5 +1,6 @@
 """Downloads: mirrors, checksums, and a network that fails. Served by a small server of the test's own."""
 
+import gzip
 import hashlib
 import http.server
 import json
@@ -15,25 +16,30 @@ from pydantic import ValidationError
 from stage_server import python_module
 
 from workflow_src.config.datasets import RemoteFile
-from workflow_src.data.download import Patience, fetch, places
+from workflow_src.data.download import Files, Patience, fetch, places
 from workflow_src.errors import ArtifactError
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
 QUICK = Patience(first_wait=0.01, timeout=0.5)
+TAG = '"version 1"'
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.requests.append(self.path)
+        self.server.ranges.append(self.headers.get("Range"))
         answer = self.server.answers.pop(0) if self.server.answers else "whole"
         if answer.isdigit():
             self.send_error(int(answer))
             return
         if answer in ("silent", "stalled", "dribbling"):
             self.hang(answer)
+            return
+        if answer.startswith("range"):
+            self.part(answer)
             return
         content = b"<!DOCTYPE html><html>sign in</html>" if answer == "page" else CONTENT
         length = str(len(content))
@@ -54,6 +60,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if answer == "damaged":
             content = content[:-1] + b"?"
         self.wfile.write(content[:100] if answer.endswith("cut") else content)
+
+    def part(self, answer):
+        """What the request has a range of, in half of what is left; or all of it, where the file has changed."""
+        begin = int((self.headers.get("Range") or "bytes=0-")[6:-1])
+        if answer == "range of another":
+            begin = 0
+        if self.headers.get("If-Range", TAG) != TAG:
+            begin = 0
+        self.send_response(206 if begin else 200)
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
+        self.send_header("ETag", '"other"' if answer == "range of another" else TAG)
+        self.send_header("Content-Length", str(len(CONTENT) - begin))
+        self.end_headers()
+        ends = begin + (len(CONTENT) - begin) // 2 if answer.endswith("cut") else len(CONTENT)
+        self.wfile.write(CONTENT[begin:ends])
 
     def hang(self, answer):
         """Accepts and says nothing, or stops after a part, or goes on with a few bytes now and then."""
@@ -77,7 +99,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.answers, running.requests, running.closing = [], [], threading.Event()
+        running.answers, running.requests, running.ranges = [], [], []
+        running.closing = threading.Event()
         running.url = f"http://127.0.0.1:{running.server_port}/data/file.gz"
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -271,6 +294,99 @@ def test_mirrors_come_first_in_their_order(tmp_path, server):
     path.write_bytes(CONTENT)
     assert fetch("f", file, tmp_path / "downloads", [first, second]) == (path, SUM)
     assert server.requests == [] and not (tmp_path / "downloads").exists()
+
+
+def test_a_connection_that_ends_goes_on_where_it_ended(tmp_path, server):
+    server.answers = ["range cut", "range cut", "range"]
+    path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=QUICK)
+    assert path.read_bytes() == CONTENT
+    half = len(CONTENT) // 2
+    assert server.ranges == [None, f"bytes={half}-", f"bytes={half + (len(CONTENT) - half) // 2}-"]
+
+
+def test_a_file_that_changed_on_the_server_begins_anew(tmp_path, server):
+    server.answers = ["range cut", "range of another"]
+    path, _ = fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)
+    assert path.read_bytes() == CONTENT and server.ranges == [None, f"bytes={len(CONTENT) // 2}-"]
+
+
+class Odd(Handler):
+    """Files with an encoding in their header, without end, and behind a password."""
+
+    def do_GET(self):
+        content = gzip.compress(CONTENT, mtime=0)
+        self.send_response(200)
+        self.send_header("Content-Encoding" if "encoded" in self.path else "X-Plain", "x-gzip")
+        self.end_headers()
+        try:
+            self.wfile.write(content)
+            for _ in range(2000 * self.path.count("endless")):
+                self.wfile.write(bytes(10_000))
+                self.server.sent += 10_000
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def odd_server(server):
+    server.RequestHandlerClass, server.sent = Odd, 0
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    return server
+
+
+def test_a_gzipped_file_is_kept_as_it_is_and_an_encoded_text_is_decoded(tmp_path, odd_server):
+    zipped = hashlib.sha256(gzip.compress(CONTENT, mtime=0)).hexdigest()
+    file = RemoteFile(url=f"{odd_server.url}/encoded.tgz", sha256=zipped)
+    assert fetch("f", file, tmp_path, patience=QUICK)[1] == zipped
+    text = RemoteFile(url=f"{odd_server.url}/encoded.txt", sha256=SUM)
+    assert fetch("f", text, tmp_path, patience=QUICK)[0].read_bytes() == CONTENT
+
+
+def test_more_than_the_declared_size_is_not_downloaded_to_its_end(tmp_path, odd_server):
+    file = RemoteFile(url=f"{odd_server.url}/endless.tgz", size=1000, sha256=SUM)
+    with pytest.raises(ArtifactError) as failure:
+        fetch("f", file, tmp_path, patience=Patience(attempts=1, timeout=5))
+    assert "1000" in str(failure.value) and odd_server.sent < 10_000_000 and files_in(tmp_path) == []
+
+
+def test_a_password_is_in_no_log_record_or_error(tmp_path, odd_server, caplog):
+    address = odd_server.url.replace("//", "//user:SECRET@")
+    zipped = hashlib.sha256(gzip.compress(CONTENT, mtime=0)).hexdigest()
+    files = Files({"f": RemoteFile(url=f"{address}/x.tgz", sha256=zipped)}, tmp_path, [], False, QUICK)
+    with caplog.at_level("INFO"):
+        assert files.locate("f").is_file()
+        for url in (f"{address}/x.tgz", address.replace(str(odd_server.server_port), "9") + "/y"):
+            with pytest.raises(ArtifactError) as failure:
+                fetch("g", RemoteFile(url=url, sha256=OTHER), tmp_path / "new", patience=QUICK)
+            assert "SECRET" not in str(failure.value)
+    assert "127.0.0.1" in caplog.text and "SECRET" not in caplog.text + json.dumps(files.fetched)
+
+
+def test_a_download_is_readable_by_whom_the_umask_allows(tmp_path, server):
+    path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_long_address_has_a_name_that_a_disk_allows(tmp_path, server):
+    file = RemoteFile(url=f"{server.url}?signature={'x' * 3000}", sha256=SUM)
+    other = RemoteFile(url=f"{server.url}?signature={'x' * 3000}y", sha256=SUM)
+    path, _ = fetch("f", file, tmp_path)
+    assert path.read_bytes() == CONTENT and places(file) != places(other)
+    assert fetch("f", file, tmp_path / "new", [tmp_path])[0] == path
+
+
+def test_a_wrong_file_of_a_mirror_does_not_hide_the_right_one(tmp_path, server):
+    file = RemoteFile(url=server.url, sha256=SUM)
+    for place, content in (("stale", b"other"), ("right", CONTENT)):
+        path = tmp_path / place / places(file)[0]
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    downloads = tmp_path / "downloads"
+    assert fetch("f", file, downloads, [tmp_path / "stale", tmp_path / "right"])[0] == path
+    assert fetch("f", file, tmp_path / "right", [tmp_path / "stale"])[0] == path
+    assert server.requests == []
 
 
 def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, server):

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -340,6 +341,21 @@ def test_a_sparse_member_counts_as_what_it_unpacks_to(tmp_path):
     header.size = 10**12
     path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
     refused(path, "hole", mentions=(f"{unpack.largest(path):,} bytes",))
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_that_would_fill_the_memory_is_refused_before_it_is_read(tmp_path, kind):
+    size = 64 << 20
+    header = tarfile.TarInfo("././@LongLink")
+    header.size, header.type = size, kind
+    content = header.tobuf(tarfile.GNU_FORMAT) + b"x" * size + tar_bytes({"a.de": TEXT}, "w")
+    path = tmp_path / "long.tar.gz"
+    path.write_bytes(gzip.compress(content, 1))
+    tracemalloc.start()
+    refused(path, "a.de", mentions=(f"{size:,} bytes",))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < size
 
 
 def noise(size: int) -> bytes:
