@@ -39,7 +39,7 @@ from workflow_src.data.corpus import monolingual_lines
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.texts import LIKELY, MONOLINGUAL
+from workflow_src.config.texts import LIKELY, MONOLINGUAL, RAW
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, metrics, roles
@@ -127,6 +127,13 @@ def input_folder(name):
 def output_folder(name):
     """A function for params: the folder that the output `name` lies in."""
     return lambda wildcards, output: os.path.dirname(output[name])
+
+
+def measured_raw(wildcards):
+    """The description of the encoded raw pairs, which fix max_length for other training texts where it is auto."""
+    return (
+        {"measured": plan.encoded(RAW, "train") + ".json"} if plan.awaits_raw(wildcards.text, wildcards.split) else {}
+    )
 
 
 def role_inputs(wildcards, filled):

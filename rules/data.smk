@@ -165,6 +165,7 @@ rule learn_subwords:
 
 rule encode:
     input:
+        unpack(measured_raw),
         subwords=rules.learn_subwords.output.summary,
         corpus=plan.corpus_summary,
         source=lambda wildcards: (
@@ -196,11 +197,12 @@ rule encode:
     params:
         settings=lambda wildcards: plan.settings_encode(wildcards.text),
         subwords=input_folder("subwords"),
+        measured=option("measured"),
         prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
     message:
         "Encoding {wildcards.split} with {wildcards.text} targets"
     shell:
         "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q}"
         " --subwords {params.subwords:q} --source {input.source:q} --target {input.target:q}"
-        " --corpus-summary {input.corpus:q} --longest {resources.longest}"
+        " --corpus-summary {input.corpus:q} --longest {resources.longest} {params.measured}"
         " --split {wildcards.split} --output-prefix {params.prefix:q}"

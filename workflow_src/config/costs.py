@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.sizes import AUTO
 from workflow_src.errors import ConfigError
 from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
 from workflow_src.spec import MODEL, SearchSettings, Weights, check_beams
@@ -158,7 +159,8 @@ def sized(plan: Plan, pairs: int, length: float, monolingual: int | None = None)
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:
     """Mean subwords of a sentence: `length`, or the default for such a dataset."""
-    return min(length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length)
+    length, limit = length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length
+    return length if limit == AUTO else min(length, limit)
 
 
 def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:

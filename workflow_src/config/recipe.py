@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named
 from workflow_src.config.datasets import NAME, DatasetConfig, FilePath, Language, SubwordsConfig
+from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
@@ -69,7 +70,9 @@ class RecipeConfig(Frozen):
     subwords_from: FilePath | None = Field(
         None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
     )
-    max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
+    max_length: MaxLength = Field(
+        AUTO, description="training pairs with more subwords on a side are left out; auto: 99.5 % of them stay"
+    )
     limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
         {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
     )

@@ -1,12 +1,13 @@
-"""Sizes that follow the corpus, where a configuration says `auto`: subwords, and updates of a training.
+"""Sizes that follow the corpus, where a configuration says `auto`: subwords, updates, the longest training sentence.
 
-Both grow with the square root of the corpus. A text of twice the size is so learned in fewer epochs, and its vocabulary
-is larger, because a text has to show a subword often enough for it to be learned.
+Subwords and updates grow with the square root of the corpus. A text of twice the size is so learned in fewer epochs,
+and its vocabulary is larger, because a text has to show a subword often enough for it to be learned.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -23,6 +24,10 @@ SEEN_ONCE = 160_000_000
 # Shares of `max_steps` that are a warm-up, the updates between validations and those between saved states.
 WARMUPS, VALIDATIONS, SAVES = 20, 10, 20
 LONGEST_WARMUP, LONGEST_UNSAVED = 4000, 1000
+# The share of training pairs that `max_length` lets pass, and its bounds. Pairs below the lower one cost little. Above
+# the upper one attention, which compares all subwords of a sentence, takes most of the memory of a batch.
+FITTING = 0.995
+LOWEST_MAX_LENGTH, HIGHEST_MAX_LENGTH = 64, 500
 
 
 def _number_or_auto(value: Any) -> Any:
@@ -34,12 +39,23 @@ def _number_or_auto(value: Any) -> Any:
 NumberOrAuto = BeforeValidator(_number_or_auto)
 AtLeast0 = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], NumberOrAuto]
 AtLeast1 = Annotated[Annotated[int, Field(gt=0)] | Literal["auto"], NumberOrAuto]
+MaxLength = Annotated[Annotated[int, Field(gt=1)] | Literal["auto"], NumberOrAuto]
 
 
 def vocabulary_size(pairs: int) -> int:
     """Subwords for a training text of so many pairs, in hundreds, within the bounds above."""
     hundreds = round(SUBWORDS_A_ROOT * math.sqrt(pairs) / 100)
     return min(max(100 * hundreds, FEWEST_SUBWORDS), MOST_SUBWORDS)
+
+
+def max_length(lengths: Iterable[int]) -> int:
+    """The least limit that the share `FITTING` of training pairs keeps, within the bounds above.
+
+    `lengths` are the subwords of the longer side of each pair, at least one.
+    """
+    ascending = sorted(lengths)
+    limit = ascending[math.ceil(FITTING * len(ascending)) - 1]
+    return min(max(limit, LOWEST_MAX_LENGTH), HIGHEST_MAX_LENGTH)
 
 
 class AutoStepsConfig(Frozen):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
+log = logging.getLogger("continuum")
+# The share of pairs above which a warning says what is left out.
+NOTABLE = 0.02
 # Reasons as records have them, in the order in which pairs meet them: download, clean, normalise, its split, encode.
 REASONS = {
     "markup": "markup",
@@ -38,3 +42,15 @@ def words(dropped: Mapping[str, int]) -> str:
 def left_out(dropped: Mapping[str, int]) -> str:
     """The end of a stage's summary, after a number of pairs: ` (left out: 3 empty)`, or nothing."""
     return f" (left out: {words(dropped)})" if any(dropped.values()) else ""
+
+
+def notable(dropped: Mapping[str, int], pairs: int) -> bool:
+    """Whether more of so many pairs are left out than users expect, who did not ask for it."""
+    return sum(dropped.values()) > NOTABLE * pairs
+
+
+def warn_of_losses(text: str, dropped: Mapping[str, int], pairs: int, fix: str) -> None:
+    """Log a warning where a notable share of the `pairs` of a text is left out."""
+    if notable(dropped, pairs):
+        share = 100 * sum(dropped.values()) / pairs
+        log.warning("warning: %.1f %% of the pairs of %s are left out: %s; %s.", share, text, words(dropped), fix)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import copy
 import functools
 import hashlib
 import itertools
@@ -144,6 +145,10 @@ class EncodedCorpus:
         self.summary = summary
         self.tokens = tokens
         self.offsets = offsets
+        # Where sentences begin and end. In a part of a corpus, a sentence may not end where the next one begins.
+        self._starts = {side: places[:-1] for side, places in offsets.items()}
+        self._ends = {side: places[1:] for side, places in offsets.items()}
+        self._part = ""
 
     @classmethod
     def open(cls, prefix: str | Path) -> EncodedCorpus:
@@ -165,16 +170,28 @@ class EncodedCorpus:
 
     def reversed(self) -> EncodedCorpus:
         """The same pairs with source and target exchanged. `verify` only knows the files."""
-        source, target = SIDES
-        return EncodedCorpus(
-            self.prefix,
-            self.summary,
-            {source: self.tokens[target], target: self.tokens[source]},
-            {source: self.offsets[target], target: self.offsets[source]},
-        )
+        exchanged = copy.copy(self)
+        for name in ("tokens", "offsets", "_starts", "_ends"):
+            by_side = getattr(self, name)
+            setattr(exchanged, name, dict(zip(SIDES, map(by_side.get, reversed(SIDES)), strict=True)))
+        return _without_lengths(exchanged)
+
+    def up_to(self, length: int) -> EncodedCorpus:
+        """The pairs with at most `length` subwords on either side, in their order; the corpus itself if these are all.
+
+        `verify` looks at the whole files.
+        """
+        rows = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= length)
+        if len(rows) == len(self):
+            return self
+        part = copy.copy(self)
+        part._starts = {side: starts[rows] for side, starts in self._starts.items()}
+        part._ends = {side: ends[rows] for side, ends in self._ends.items()}
+        part._part = f"{self._part} up to {length}"
+        return _without_lengths(part)
 
     def __len__(self) -> int:
-        return int(self.summary["pairs"])
+        return len(self._starts[SIDES[0]])
 
     def source(self, row: int) -> np.ndarray:
         """Source ids of a pair, without BOS and EOS; a view into the file, not to be written."""
@@ -188,7 +205,7 @@ class EncodedCorpus:
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
         row = row % len(self)
-        return self.tokens[side][self.offsets[side][row] : self.offsets[side][row + 1]]
+        return self.tokens[side][self._starts[side][row] : self._ends[side][row]]
 
     @functools.cached_property
     def source_lengths(self) -> np.ndarray:
@@ -201,15 +218,15 @@ class EncodedCorpus:
         return self._lengths("target")
 
     def _lengths(self, side: str) -> np.ndarray:
-        lengths = np.diff(self.offsets[side])
+        lengths = self._ends[side] - self._starts[side]
         if lengths.size and lengths.min() < 0:
             raise ArtifactError(_path(self.prefix, f"{side}.offsets.npy"), "is damaged", "encode the corpus again")
         return lengths.astype(np.int32)
 
     @property
     def digest(self) -> str:
-        """Digest of the content, from PREFIX.json."""
-        return str(self.summary.get("digest"))
+        """Digest of the content, from PREFIX.json, and of the part of it that this is."""
+        return f"{self.summary.get('digest')}{self._part}"
 
     @property
     def epoch_tokens(self) -> int:
@@ -222,8 +239,8 @@ class EncodedCorpus:
 
     def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the rows, one after another, and their lengths."""
-        starts = self.offsets[side][rows]
-        lengths = self.offsets[side][rows + 1] - starts
+        starts = self._starts[side][rows]
+        lengths = self._ends[side][rows] - starts
         # Position in the file = position in the result + (start in the file - start in the result).
         shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return self.tokens[side][np.arange(int(lengths.sum())) + shift], lengths
@@ -242,6 +259,26 @@ class EncodedCorpus:
             raise ArtifactError(
                 self.prefix, f"is damaged: its digest is not that of {self.prefix}.json", "encode it again"
             )
+
+
+def check_positions(positions: int, *corpora: EncodedCorpus) -> None:
+    """Raises ArtifactError for a sentence that is longer than a model's positions, end symbol counted."""
+    for corpus in corpora:
+        longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
+        if longest > positions:
+            raise ArtifactError(
+                corpus.prefix,
+                f"has a sentence of {longest} subwords, end symbol counted, the model has {positions} positions",
+                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+                "recipe.normalisation.max_characters (dev, test)",
+            )
+
+
+def _without_lengths(corpus: EncodedCorpus) -> EncodedCorpus:
+    """The corpus, a copy of another one, without the lengths that the other one has computed."""
+    for name in ("source_lengths", "target_lengths"):
+        vars(corpus).pop(name, None)
+    return corpus
 
 
 def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarray:

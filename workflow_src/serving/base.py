@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -31,6 +32,8 @@ from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, wh
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
+
+log = logging.getLogger("continuum")
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
@@ -332,7 +335,30 @@ class BaseTranslator(ABC):
                 texts = self._normalised([part.text for part in parts], normalised)
                 sources = self._encoded(texts)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        self._warn_of_unseen_lengths(parts, sources, f"{file}, " if file else "", first_line)
         return parts, texts, sources
+
+    def _warn_of_unseen_lengths(
+        self, parts: Sequence[Part], sources: Sequence[Sequence[int]], place: str, first_line: int
+    ) -> None:
+        """Log a warning for sentences that are longer than all that training saw."""
+        if self.longest_trained is None:
+            return
+        longer = [number for number, source in enumerate(sources) if len(source) > self.longest_trained]
+        if longer:
+            log.warning(
+                "warning: %sline %d has a sentence of %d subwords%s, and training saw at most %d; expect worse "
+                "translations, or split it",
+                *(place, first_line + parts[longer[0]].line, len(sources[longer[0]])),
+                *(f", the first of {len(longer):,} such sentences" if len(longer) > 1 else "", self.longest_trained),
+            )
+
+    @functools.cached_property
+    def longest_trained(self) -> int | None:
+        """Subwords of the longest source that all networks, without those of other roles, were trained on."""
+        networks = self.description.models.items()
+        lengths = [network.longest_source for name, network in networks if name not in self._role_networks]
+        return min((length for length in lengths if length is not None), default=None)
 
     def source_text(self, line: str) -> str:
         """A normalised source line, detokenised as outputs are, for display."""

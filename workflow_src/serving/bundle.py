@@ -39,6 +39,8 @@ class Network(Lenient):
     weights: str
     sha256: str
     role: str
+    # Subwords of the longest source that it was trained on; None where that is not known.
+    longest_source: int | None = None
 
 
 class Languages(Lenient):

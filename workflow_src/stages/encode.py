@@ -1,6 +1,7 @@
 """Stage encode: two line-aligned texts -> an encoded corpus; training pairs over max_length are left out.
 
-Sentences that no model could read end the job here, before anything is trained.
+Where max_length is auto, the raw training pairs fix it, and other training texts take theirs. Sentences that no model
+could read end the job here, before anything is trained.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from pathlib import Path
 from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
+from workflow_src.config.sizes import AUTO, MaxLength
+from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
 from workflow_src.data.augment import Augmented, Augmenter
 from workflow_src.data.augment import words as augmented_words
-from workflow_src.data.drops import left_out
+from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
-from workflow_src.jobs import JobInputs, start
+from workflow_src.jobs import JobInputs, log, start
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import Frozen
 
 CHUNK = 8192
+# Pairs that max_length is measured on, where it is auto; of more, every so many-th.
+MEASURED = 100_000
 Pair = tuple[list[int], list[int]]
 
 
@@ -37,7 +42,7 @@ class AugmentSettings(AugmentConfig):
 
 
 class EncodingSettings(Frozen):
-    max_length: int = Field(description="subwords of a training sentence; longer ones are left out")
+    max_length: MaxLength = Field(description="subwords of a training sentence; longer ones are left out")
     augment: AugmentSettings | None = Field(None, description="shares of training pairs that are changed")
 
 
@@ -49,6 +54,7 @@ class Inputs(JobInputs):
     output_prefix: Path
     split: str = Field(description="train, dev or a test set")
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
+    measured: Path | None = Field(None, description="description of the encoded raw pairs, which fixed max_length")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = 1
 
@@ -73,8 +79,27 @@ def augmented_pairs(
     return pairs
 
 
+def resolved_max_length(subwords: Subwords, inputs: Inputs) -> int:
+    """The number of `max_length`: the setting, that of the raw pairs, or one that follows these pairs."""
+    if inputs.settings.max_length != AUTO:
+        return inputs.settings.max_length
+    if inputs.measured is not None:
+        return int(read_json(inputs.measured)["max_length"])
+    every = -(-check_parallel(inputs.source, inputs.target) // MEASURED)
+    lines = zip(read_lines(inputs.source), read_lines(inputs.target), strict=True)
+    sample = (pair for pair in itertools.islice(lines, 0, None, every) if all(pair))
+    lengths: list[int] = []
+    while block := list(itertools.islice(sample, CHUNK)):
+        lengths += (max(map(len, pair)) for pair in subwords.encode_pairs(*zip(*block, strict=True)))
+    # Without any pair, encoding says what was left out.
+    number = fitting_length(lengths or [0])
+    share = sum(length <= number for length in lengths) / max(len(lengths), 1)
+    log.info("max_length is auto: %d subwords, which %.1f %% of the training pairs keep to", number, 100 * share)
+    return number
+
+
 def encoded_pairs(
-    subwords: Subwords, inputs: Inputs, placeholders: Counter[str], augmented: Counter[str]
+    subwords: Subwords, inputs: Inputs, max_length: int, placeholders: Counter[str], augmented: Counter[str]
 ) -> Iterator[Pair]:
     """Ids of every pair of lines; memory for `CHUNK` of them. Placeholders and changes of training pairs are counted.
 
@@ -95,7 +120,7 @@ def encoded_pairs(
             for pair in block:
                 placeholders.update(subwords.placeholders.count(*pair))
         if augment:
-            yield from augmented_pairs(subwords, block, augment, settings.max_length, augmented)
+            yield from augmented_pairs(subwords, block, augment, max_length, augmented)
         else:
             yield from subwords.encode_pairs(sources, targets)
 
@@ -111,15 +136,15 @@ def reason_to_drop(pair: Pair, max_length: int) -> str | None:
 
 
 def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
-    """The error for pairs that no model could read, by row from 0, side that is too long, and subwords of that side."""
-    texts, max_length = (inputs.source, inputs.target), inputs.settings.max_length
+    """The error for pairs that some model cannot read, by row from 0, side that is too long, and its subwords."""
+    texts = inputs.source, inputs.target
     row, side, subwords = rows[0]
     name, number = str(texts[side]), row + 1
     limit = f"the models of this experiment take at most {inputs.longest:,} (model.max_positions without an end symbol)"
     if inputs.split == "train":
         return ArtifactError(
             name,
-            f"has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, and {limit}",
+            f"has {subwords:,} subwords, which recipe.max_length, {inputs.settings.max_length:,}, allows, and {limit}",
             f"lower recipe.max_length to {inputs.longest}, or raise model.max_positions",
             line=number,
         )
@@ -143,24 +168,26 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
 
 def run(inputs: Inputs) -> str:
     check_parallel(inputs.source, inputs.target)
-    max_length = inputs.settings.max_length
     subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
     dropped: Counter[str] = Counter()
     placeholders: Counter[str] = Counter()
     augmented: Counter[str] = Counter()
     training = inputs.split == "train"
+    max_length = resolved_max_length(subwords, inputs) if training else 0
+    # Trainings leave out what their models cannot read, unless the user's number asks for it.
+    refuses = not training or inputs.settings.max_length != AUTO
 
     def usable_pairs() -> Iterator[Pair]:
         empty = True
         too_long: list[tuple[int, int, int]] = []
-        for row, pair in enumerate(encoded_pairs(subwords, inputs, placeholders, augmented)):
+        for row, pair in enumerate(encoded_pairs(subwords, inputs, max_length, placeholders, augmented)):
             # Dev and test stay as they are: their scores are about every sentence.
             reason = reason_to_drop(pair, max_length) if training else None
             if reason:
                 dropped[reason] += 1
                 continue
             subwords_of_longer, side = max((len(ids), side) for side, ids in enumerate(pair))
-            if inputs.longest is not None and subwords_of_longer > inputs.longest:
+            if refuses and inputs.longest is not None and subwords_of_longer > inputs.longest:
                 too_long.append((row, side, subwords_of_longer))
             empty = False
             yield pair
@@ -186,6 +213,7 @@ def run(inputs: Inputs) -> str:
                 "source": inputs.source,
                 "target": inputs.target,
                 "subwords": inputs.subwords / "subwords.json",
+                **({"measured": inputs.measured} if inputs.measured else {}),
             },
         ),
     }
@@ -195,6 +223,8 @@ def run(inputs: Inputs) -> str:
     if inputs.settings.augment:
         summary["augmented"] = augmented
     written = encoded.write_pairs(inputs.output_prefix, usable_pairs(), summary, vocabulary)
+    fix = f"raise recipe.max_length, which is {max_length}, or normalise and clean the text"
+    warn_of_losses(f"{inputs.source} and {inputs.target}", dropped, written["pairs"] + dropped.total(), fix)
     return (
         f"encoded {written['pairs']:,} pairs of {inputs.split}: {written['source_tokens']:,} source and "
         f"{written['target_tokens']:,} target subwords{left_out(dropped)}"

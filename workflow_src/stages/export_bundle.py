@@ -98,7 +98,7 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
     if sha256(copy) != digest:
         raise ArtifactError(copy, f"differs from {weights}", "look at the disk, and export again")
     return {
-        **{name: description[name] for name in ("family", "model", "sizes")},
+        **{name: description[name] for name in ("family", "model", "sizes", "longest_source") if name in description},
         "weights": copy.name,
         "sha256": digest,
     }

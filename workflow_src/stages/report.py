@@ -161,7 +161,8 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         **notes,
     }
     losses = page.loss_words(material.corpus, split)
-    line = " ".join(filter(None, [data, losses, captions.bold_words(manifest)]))
+    repeated = corpus.repeated_words(material.corpus, split)
+    line = " ".join(filter(None, [data, repeated, losses, captions.bold_words(manifest)]))
     by_convention = page.convention_table(manifest, material.qualities, split)
     if by_convention:
         by_convention["caption"] = captions.Caption(f"{by_convention['line']} {data}", notes)
@@ -179,7 +180,10 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "notes": report.notes,
         "palette": page.palette(manifest),
         "start_title": manifest.start.title if manifest.start else "",
-        "summary": summary.summary(table, proof, speed.protocol.baseline if speed else None),
+        "summary": [
+            *summary.summary(table, proof, speed.protocol.baseline if speed else None),
+            *corpus.warnings(material.corpus, material.encoded, material.unread, manifest.test_sets),
+        ],
         "groups": table,
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
@@ -216,7 +220,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "advice": progress.advice((log.system.name, log.entries) for log in material.logs),
         "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
-        "corpus": corpus.table(material.corpus, material.monolingual),
+        "corpus": corpus.table(material.corpus, material.monolingual, material.encoded),
         "cleaning": corpus.cleaning(material.corpus, material.monolingual, material.encoded),
         "corpus_sentences": [
             *corpus.sentences(material.corpus, material.encoded, material.mixtures),
@@ -236,7 +240,8 @@ def further_context(material: Material, further: Sequence[tuple[str, Sequence[re
         comparisons = sum(len(line.p_values) for group in table for line in group.lines)
         compared = significance_page.compared_words(material.significance.get(split), comparisons, manifest)
         data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
-        line = " ".join(filter(None, [data, page.loss_words(material.corpus, split), captions.bold_words(manifest)]))
+        warnings = [corpus.repeated_words(material.corpus, split), page.loss_words(material.corpus, split)]
+        line = " ".join(filter(None, [data, *warnings, captions.bold_words(manifest)]))
         measured = row_energies(material.analyses.values(), split)
         energy = energy_words(measured.scorer) if measured else ""
         column_notes = {"p": compared, "Energy": energy, **carried.notes(material.systems, rows)}

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 
 from workflow_src.data.batching import collate
-from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.ranking import Scoring
@@ -25,7 +25,7 @@ from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.spec import SCORER, Frozen
 from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Rescorer
+from workflow_src.types import Rescorer, max_positions
 
 CHUNK = 16384
 
@@ -56,6 +56,7 @@ def run(inputs: Inputs) -> str:
     if description.get("reversed"):
         corpus, subwords = corpus.reversed(), subwords.reversed()
     check_subwords(description, subwords, inputs.model)
+    check_positions(max_positions(model), corpus)
     first, end = bounds(len(corpus), inputs.shard, inputs.shards)
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
     began = time.perf_counter()

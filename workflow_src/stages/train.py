@@ -16,7 +16,8 @@ from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.texts import Data, weights_of
 from workflow_src.data.batching import Pairs
-from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.drops import notable, warn_of_losses
+from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
@@ -151,6 +152,12 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     texts, dev_corpus = [EncodedCorpus.open(prefix) for prefix in inputs.train], EncodedCorpus.open(inputs.dev)
     subwords = Subwords.load(inputs.subwords)
     _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
+    # The model, and the frozen systems that it is trained with.
+    sizes = sizes_of(family.name, subwords)
+    torch.manual_seed(inputs.seed)
+    model = build(family.name, settings.model, sizes)
+    check_positions(max_positions(model), dev_corpus, *map(EncodedCorpus.open, inputs.test))
+    texts, whole_texts = _readable(texts, max_positions(model), settings.system), texts
     weights = weights_of(settings.data)
     mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
     mixture.verify()
@@ -158,11 +165,6 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     if settings.reversed:
         corpus, dev_corpus, subwords = texts[0].reversed(), dev_corpus.reversed(), subwords.reversed()
     config = _sized(inputs, corpus)
-    # The model, and the frozen systems that it is trained with.
-    sizes = sizes_of(family.name, subwords)
-    torch.manual_seed(inputs.seed)
-    model = build(family.name, settings.model, sizes)
-    _check_positions(max_positions(model), *texts, dev_corpus, *map(EncodedCorpus.open, inputs.test))
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.
@@ -207,6 +209,8 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     description = {
         **_description(inputs, config, progress),
         **({"texts": mixture.counts()} if corpus is mixture else {}),
+        "longest_source": int(corpus.source_lengths.max()),
+        "without_positions": sum(map(len, whole_texts)) - len(mixture),
         "sizes": sizes,
         "subwords": subwords.digest,
         "parameters": parameters,
@@ -272,20 +276,22 @@ def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCo
             raise ArtifactError(corpus.prefix, f"was encoded with other subwords than {folder}", "encode it again")
 
 
-def _check_positions(limit: int, *corpora: EncodedCorpus) -> None:
-    """Raises ArtifactError for a sentence that is longer than the model's positions.
+def _readable(texts: list[EncodedCorpus], positions: int, system: str) -> list[EncodedCorpus]:
+    """The pairs of training texts that a model with so many positions reads; logs how many it cannot.
 
-    Test sentences are checked before the training too, although they are translated after it.
+    Raises ArtifactError where it reads none of a text.
     """
-    for corpus in corpora:
-        longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
-        if longest > limit:
-            raise ArtifactError(
-                corpus.prefix,
-                f"has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions",
-                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
-                "recipe.normalisation.max_characters (dev, test)",
-            )
+    readable = [text.up_to(positions - 1) for text in texts]
+    for text, part in zip(texts, readable, strict=True):
+        too_long = len(text) - len(part)
+        problem = f"over the {positions - 1} subwords that {system} has positions for"
+        fix = "raise model.max_positions, or lower recipe.max_length"
+        if too_long and not len(part):
+            raise ArtifactError(text.prefix, f"has only pairs {problem}", fix)
+        if too_long and not notable({problem: too_long}, len(text)):
+            log.info("%s: %d of %d pairs are left out, %s", text.prefix, too_long, len(text), problem)
+        warn_of_losses(text.prefix, {problem: too_long}, len(text), fix)
+    return readable
 
 
 def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:

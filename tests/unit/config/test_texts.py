@@ -68,7 +68,7 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     assert (
         build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
     )
-    assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": 64}'
+    assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": "auto"}'
     assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
         "distilled-by-teacher+title-1+seed-3": 1
     }

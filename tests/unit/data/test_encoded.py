@@ -158,6 +158,30 @@ def test_reversed_pairs_have_their_sides_exchanged(prefix):
     assert exchanged.epoch_tokens == corpus.source_lengths.sum() + len(corpus)
 
 
+@given(
+    pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 99), max_size=6)] * 2), min_size=1, max_size=12),
+    length=st.integers(0, 7),
+)
+def test_a_corpus_up_to_a_length_has_the_pairs_that_are_not_longer(tmp_path_factory, pairs, length):
+    prefix = tmp_path_factory.mktemp("corpus") / "x"
+    encoded.write(prefix, [source for source, _ in pairs], [target for _, target in pairs], {})
+    corpus = EncodedCorpus.open(prefix)
+    short = [pair for pair in pairs if max(map(len, pair)) <= length]
+    part, other_order = corpus.up_to(length), corpus.reversed().up_to(length).reversed()
+    for shortened in (part, other_order):
+        shortened.verify()
+        assert [(shortened.source(row).tolist(), shortened.target(row).tolist()) for row in range(len(part))] == short
+        assert shortened.source_lengths.tolist() == [len(source) for source, _ in short]
+        assert shortened.epoch_tokens == sum(len(target) + 1 for _, target in short)
+        assert len(shortened.epoch_rows(1, 0)) == len(shortened) == len(short)
+        ids, lengths = shortened.gather("target", np.arange(len(short))[::-1])
+        assert ids.tolist() == [number for _, target in short[::-1] for number in target]
+        assert lengths.tolist() == [len(target) for _, target in short[::-1]]
+    # Trainings on other pairs have other states; nothing changes where all pairs stay.
+    assert (part.digest == corpus.digest) == (len(short) == len(pairs))
+    assert len(corpus) == len(pairs)
+
+
 def test_large_corpus_is_written_and_opened_in_little_memory(tmp_path):
     rows = 200_000
     sentence = list(range(30))

@@ -67,12 +67,30 @@ def test_what_is_too_long_is_cut_and_named_by_its_line(translators, tiny, family
     long = "der Hund ruht heute, " * 9 + "Hund" * 40
     texts = translator.translate(["Hund", long, LINE], first_line=11, split=split)
     assert len(texts) == 3 and texts[0] == translator.translate(["Hund"])[0]
-    (record,) = caplog.records
+    (record,) = [record for record in caplog.records if "cut into" in record.msg]
     assert record.args[1] == 12 and record.args[3] == 59 < record.args[2]
     pieces = cut(Part(0, "", long), lambda text: len(tiny.subwords.encode_source([text])[0]) <= 59)
     assert record.args[4] == len(pieces) > 2
     translations = translator.translate([piece.text for piece in pieces], split=False)
     assert texts[1].replace(" ", "") == "".join(translations).replace(" ", "")
+
+
+@pytest.mark.parametrize("family", ["transformer", "score", "nat"])
+def test_a_sentence_that_is_longer_than_those_of_training_is_named(translators, tiny, family, caplog):
+    translator = translators[family]
+    assert translator.longest_trained == tiny.train.source_lengths.max()
+    trained, size = (
+        tiny.pairs[int(tiny.train.source_lengths.argmax())][0],
+        lambda text: len(tiny.subwords.encode_source([text])[0]),
+    )
+    translator.translate([trained], split=False)
+    assert not caplog.records
+    longer = [f"{trained} und", "der Hund", f"{trained} und dann"]
+    translator.translate(longer, split=False, first_line=7)
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert f"line 7 has a sentence of {size(longer[0])} subwords" in message and "first of 2 " in message
+    assert f"at most {size(trained)}" in message
 
 
 @pytest.mark.parametrize(("family", "settings"), SEVERAL, ids=str)
@@ -207,7 +225,8 @@ def test_the_files_of_a_folder_are_translated_each_as_a_whole(bundles, translato
     for name in ("a.txt", "deep/b.txt"):
         lines = (folder / name).read_text().splitlines()
         assert (out / name).read_text().splitlines() == translators["lvm"].translate(lines)
-    assert caplog.records[0].args[:2] == (f"{folder / 'deep/b.txt'}, ", 2)
+    record, *_ = [record for record in caplog.records if "cut into" in record.msg]
+    assert record.args[:2] == (f"{folder / 'deep/b.txt'}, ", 2)
     # Translations of earlier files are complete; there are none of the unreadable file and later ones.
     shutil.rmtree(out)
     (folder / "b.txt").write_bytes(b"der Hund\n\xff\n")
@@ -245,6 +264,7 @@ def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypa
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
     # Forced colours do not make a pipe a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")
+    text.write_text(f"{SENTENCES[1]}\n")
     run(bundles["lvm"], "--input", text, "--output", tmp_path / "out.txt")
     assert capfd.readouterr() == ("", "")
 

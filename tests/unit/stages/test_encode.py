@@ -5,6 +5,7 @@ import json
 import pytest
 
 from workflow_src import jobs
+from workflow_src.config import sizes
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.drops import left_out
@@ -144,6 +145,56 @@ def test_a_max_length_that_is_more_than_models_can_read_is_reported(models, text
     message = refused(models, texts, "train", capsys, 20, max_length=60)
     assert "which recipe.max_length, 60, allows" in message and "lower recipe.max_length to 20" in message
     assert run(models, texts, "train", max_length=20, more=["--longest", "20"]).summary["pairs"] >= 1
+
+
+def pairs_of_lengths(folder, lengths):
+    """A parallel text whose German sides have words, and so subwords, in these numbers."""
+    (folder / "de").write_text("".join("ja " * (number - 1) + "ja\n" for number in lengths), encoding="utf-8")
+    (folder / "en").write_text("it\n" * len(lengths), encoding="utf-8")
+
+
+def subwords_of(models, words):
+    return len(subwords.Subwords.load(models).encode_source([" ".join(["ja"] * words)])[0])
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_max_length_auto_keeps_almost_all_pairs(models, tmp_path, monkeypatch, capsys, every):
+    monkeypatch.setattr(encode, "MEASURED", 1000 // every)
+    # 995 of 1,000 pairs have up to 100 words; the others are spread evenly and longer.
+    lengths = [300 if row % 200 == 199 else 1 + row % 100 for row in range(1000)]
+    pairs_of_lengths(tmp_path, lengths)
+    corpus = run(models, tmp_path, "train", "auto")
+    limit = corpus.summary["max_length"]
+    # Of every third pair, the longest that stay have 97 words.
+    assert limit == subwords_of(models, 100 if every == 1 else 97) > 64
+    assert len(corpus) == sum(subwords_of(models, words) <= limit for words in lengths) >= 965
+    message = capsys.readouterr().err
+    assert f"max_length is auto: {limit} subwords" in message and ("warning" in message) == (every == 3)
+
+
+def test_max_length_auto_has_bounds(models, tmp_path):
+    pairs_of_lengths(tmp_path, [1, 2, 3])
+    assert run(models, tmp_path, "train", "auto").summary["max_length"] == sizes.LOWEST_MAX_LENGTH
+    pairs_of_lengths(tmp_path, [1, 5000])
+    corpus = run(models, tmp_path, "train", "auto")
+    assert (corpus.summary["max_length"], len(corpus)) == (sizes.HIGHEST_MAX_LENGTH, 1)
+
+
+def test_other_texts_take_the_max_length_that_follows_the_raw_pairs(models, tmp_path, capsys):
+    pairs_of_lengths(tmp_path, [80] * 9)
+    raw = run(models, tmp_path, "train", "auto")
+    pairs_of_lengths(tmp_path, [200, *[80] * 9])
+    capsys.readouterr()
+    corpus = run(models, tmp_path, "train", "auto", more=["--measured", f"{raw.prefix}.json"])
+    assert corpus.summary["max_length"] == raw.summary["max_length"] == subwords_of(models, 80)
+    assert corpus.summary["dropped"] == {"source-too-long": 1}
+    # More than 2 % are lost, where the user did not ask for it.
+    assert "warning: 10.0 % of the pairs" in capsys.readouterr().err
+
+
+def test_max_length_auto_leaves_it_to_trainings_what_models_can_read(models, tmp_path):
+    pairs_of_lengths(tmp_path, [1, 90])
+    assert len(run(models, tmp_path, "train", "auto", more=["--longest", "63"])) == 2
 
 
 def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):

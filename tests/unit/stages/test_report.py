@@ -345,7 +345,8 @@ def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
     assert f"(p = 0.2, of {VALID} = 0.3)" in markdown
     assert f"- {beaten_words(1, 2)}" in markdown
     assert "over fastest as good" in markdown and "on the same kind of engine (PyTorch, or others" in markdown
-    assert markdown.split("## Quality")[0].count("\n- ") == 3
+    summary = markdown.split("## Quality")[0]
+    assert summary.count("\n- ") == 4 and "- 1 of the 1,000 pairs of test (0.1 %) are in train too" in summary
 
 
 @pytest.mark.usefixtures("undrawn")

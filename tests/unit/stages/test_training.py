@@ -599,6 +599,28 @@ def test_a_sentence_beyond_the_positions_is_refused_before_training(training_wor
     assert "the model has 4 positions" in error.problem and "model.max_positions" in error.fix
 
 
+def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
+    training_words, refused, run_stage, tiny, tmp_path, caplog
+):
+    lengths = [3, 4, 4, 30] * 10
+    sentences = [list(range(4, 4 + count)) for count in lengths]
+    summary = {"subwords_digest": tiny.subwords.digest}
+    encoded.write(tmp_path / "train", sentences, sentences, summary, tiny.sizes["source"])
+    longest = max(int(tiny.dev.source_lengths.max()), int(tiny.dev.target_lengths.max()))
+    assert longest < 30
+    words = training_words("transformer", tmp_path / "out", model={"max_positions": longest + 1}, max_steps=1)
+    words[words.index("--train") + 1] = str(tmp_path / "train")
+    run_stage("train", words)
+    description = json.loads((tmp_path / "out/config.json").read_text())
+    assert description["without_positions"] == 10
+    assert description["longest_source"] == 4
+    (warning,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert "warning: 25.0 % " in warning and "model.max_positions" in warning
+    encoded.write(tmp_path / "train", sentences[3::4], sentences[3::4], summary, tiny.sizes["source"])
+    error = refused("train", [*words[:-1], "1", "--state", str(tmp_path / "other")])
+    assert error.path == str(tmp_path / "train") and "model.max_positions" in error.fix
+
+
 def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
     training_words, refused, run_stage, tiny, tmp_path
 ):

@@ -11,6 +11,7 @@ from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
 from workflow_src.spec import Frozen
@@ -74,7 +75,12 @@ class Graph(Paths):
     def encoded_texts(self) -> list[str]:
         """Training texts that are encoded: all but likely pairs, which are kept of the encoded raw ones."""
         texts = [text for text in self.texts if not ((origin := kind_and_system(text)) and origin.kind == LIKELY)]
-        return [RAW, *texts] if self.scorers and RAW not in texts else texts
+        needs_raw = self.scorers or any(self.awaits_raw(text, "train") for text in texts)
+        return [RAW, *texts] if needs_raw and RAW not in texts else texts
+
+    def awaits_raw(self, text: str, split: str) -> bool:
+        """Whether encoding a text needs the encoded raw pairs, which fix `max_length` where it is auto."""
+        return split == "train" and text != RAW and self.recipe.max_length == AUTO
 
     @property
     def scoring(self) -> list[str]:

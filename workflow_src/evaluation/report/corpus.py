@@ -12,10 +12,12 @@ from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Mon
 from workflow_src.evaluation.report.page import language
 
 
-def table(corpus: CorpusSummary, monolingual: Monolingual | None) -> list[dict[str, str]]:
+def table(
+    corpus: CorpusSummary, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]
+) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. Pairs that splitting train leaves out count for train.
 
-    Text of the source language, if any, comes last.
+    Text of the source language, if any, and encoded training `texts` by name come last.
     """
     rows = []
     for split in sorted(corpus.pairs, key=lambda name: (name != "train", name != "dev")):
@@ -37,7 +39,49 @@ def table(corpus: CorpusSummary, monolingual: Monolingual | None) -> list[dict[s
                 "dropped": drops.words(monolingual.dropped),
             }
         )
+    rows += [
+        {
+            "split": f"trained on: {name}",
+            "pairs": f"{text.pairs:,}",
+            "words": "–",
+            "dropped": drops.words(text.dropped),
+        }
+        for name, text in texts.items()
+    ]
     return rows
+
+
+def warnings(
+    corpus: CorpusSummary, texts: Mapping[str, EncodedText], unread: Mapping[str, int], test_sets: Sequence[str]
+) -> list[str]:
+    """Points for the summary: a notable share of training pairs that is left out, and test pairs that are in train.
+
+    `unread` has the training pairs, by system, that it has no positions for.
+    """
+    points = [
+        f"Training text {name} lacks {100 * sum(unusable.values()) / text.read:.1f} % of its pairs, which are left out "
+        f"in subwords: {drops.words(unusable)} (max_length is {text.max_length})."
+        for name, text in texts.items()
+        if drops.notable(unusable := text.unusable, text.read)
+    ]
+    most = max((text.pairs for text in texts.values()), default=0)
+    points += [
+        f"System {system} was trained without {count:,} pairs that are longer than its positions."
+        for system, count in unread.items()
+        if drops.notable({"unread": count}, most)
+    ]
+    return points + [words for split in test_sets if (words := repeated_words(corpus, split))]
+
+
+def repeated_words(corpus: CorpusSummary, split: str) -> str:
+    """A sentence about the pairs of a split that are in train too; "" without any."""
+    count = corpus.found_in_train.get(split, {}).get("pair", 0)
+    if not count:
+        return ""
+    return (
+        f"{count:,} of the {corpus.pairs[split]:,} pairs of {split} ({100 * count / corpus.pairs[split]:.1f} %) are in "
+        "train too, compared without case, punctuation and spaces."
+    )
 
 
 def cleaning(
@@ -138,7 +182,7 @@ def _encoded(texts: Mapping[str, EncodedText]) -> list[str]:
     sentences = []
     for name, text in texts.items():
         # Likely pairs are chosen after pairs that are too long were left out.
-        likelihood, in_subwords = text.likelihood, {**text.dropped, "unlikely": 0}
+        likelihood, in_subwords = text.likelihood, text.unusable
         pair_count = f"the {text.pairs:,} likeliest of {likelihood.read:,}" if likelihood else f"{text.pairs:,}"
         sentences.append(
             f"Training text {name} has {pair_count} pairs; left out {'before, ' if likelihood else ''}in subwords "

@@ -68,6 +68,16 @@ class EncodedText(Lenient):
     placeholders: dict[str, int] | None = None
     augmented: dict[str, int] | None = None
 
+    @property
+    def read(self) -> int:
+        """Pairs before any was left out."""
+        return self.pairs + sum(self.dropped.values())
+
+    @property
+    def unusable(self) -> dict[str, int]:
+        """Pairs that were left out in encoding, by reason, without those that a system found unlikely."""
+        return {reason: count for reason, count in self.dropped.items() if reason != "unlikely"}
+
 
 class FollowedSearch(Lenient):
     system: str

@@ -55,9 +55,10 @@ def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[st
 
 def read_systems(
     manifest: Manifest,
-) -> tuple[list[figures_learning.Log], list[TrainedSystem], dict[str, dict[str, dict[str, float]]]]:
-    """Training logs for the curves, descriptions of the trained systems, and counts of texts of mixtures by system."""
-    logs, systems, mixtures = [], [], {}
+) -> tuple[list[figures_learning.Log], list[TrainedSystem], dict[str, dict[str, dict[str, float]]], dict[str, int]]:
+    """Training logs for the curves, descriptions of the trained systems, and by system counts of texts of mixtures and
+    of pairs that it has no positions for."""
+    logs, systems, mixtures, unread = [], [], {}, {}
     for entry in manifest.training:
         system = manifest.system(entry.system)
         config, history = read_json(entry.config), read_log(Path(entry.log))
@@ -65,7 +66,8 @@ def read_systems(
         systems.append(describe_system(system, entry.seed, config, history))
         if "texts" in config:
             mixtures[entry.system] = config["texts"]
-    return logs, systems, mixtures
+        unread[entry.system] = config.get("without_positions", 0)
+    return logs, systems, mixtures, unread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Inputs:
     encoded: dict[str, EncodedText]
     # By system, if it learns from several texts: pairs of each text, and their number in an epoch.
     mixtures: dict[str, dict[str, dict[str, float]]]
+    # By system: training pairs that are longer than its positions.
+    unread: dict[str, int]
     files: dict[str, Any]
 
     @property
@@ -132,7 +136,7 @@ def load(
     qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest)
-    logs, systems, mixtures = read_systems(manifest)
+    logs, systems, mixtures, unread = read_systems(manifest)
     timed = read_speed(speed) if speed else None
     return Inputs(
         manifest=manifest,
@@ -149,6 +153,7 @@ def load(
         monolingual=read_file(Monolingual, monolingual) if monolingual else None,
         encoded={path.parent.name: read_file(EncodedText, path) for path in encoded},
         mixtures=mixtures,
+        unread=unread,
         files=files,
     )
 

@@ -28,7 +28,7 @@ def encoded(**entries) -> EncodedText:
 
 
 def test_the_table_counts_pairs_words_and_drops_by_reason():
-    assert corpus.table(CONTENT, None) == [
+    assert corpus.table(CONTENT, None, {}) == [
         {
             "split": "train",
             "pairs": "12,355",
@@ -38,14 +38,14 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
         {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
         {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
     ]
-    assert corpus.table(CorpusSummary(), None) == []
+    assert corpus.table(CorpusSummary(), None, {}) == []
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
     counts = Monolingual(
         language="ro", lines=5, read=9, dropped={"cleaning": 3, "held_out": 1}, cleaning=[cleaning_step()]
     )
-    assert corpus.table(CorpusSummary(), counts) == [
+    assert corpus.table(CorpusSummary(), counts, {}) == [
         {
             "split": "monolingual, Romanian",
             "pairs": "5 of 9 lines",
@@ -158,3 +158,26 @@ def test_placeholders_are_counted_in_sentences():
         "Translations of test by a (greedy, seed 1): of 20 placeholders, 2 are missing and 1 is surplus; 1 symbol "
         "without any was dropped."
     ]
+
+
+def test_the_table_has_the_pairs_that_systems_were_trained_on():
+    texts = {"raw": encoded(pairs=24_053, dropped={"source-too-long": 5_418, "target-too-long": 997})}
+    trained = corpus.table(CONTENT, None, texts)[-1]
+    assert (trained["split"], trained["pairs"]) == ("trained on: raw", "24,053")
+    assert trained["dropped"] == "5,418 source over max_length, 997 target over max_length"
+
+
+def test_the_summary_warns_of_training_pairs_that_are_left_out_and_of_test_pairs_in_train():
+    shared = {"dev": {"source": 9, "target": 9, "pair": 9}, "test": {"source": 60, "target": 70, "pair": 50}}
+    leaking = CONTENT.model_copy(update={"found_in_train": shared})
+    texts = {
+        "raw": encoded(pairs=977, dropped={"source-too-long": 23}),
+        "few": encoded(pairs=981, dropped={"source-too-long": 19}),
+        # Unlikely pairs are left out because the user asks for it.
+        "likely": encoded(pairs=500, dropped={"source-too-long": 9, "unlikely": 491}),
+    }
+    lost, unread, repeated = corpus.warnings(leaking, texts, {"small": 100, "large": 3}, ["test"])
+    assert "text raw lacks 2.3 % of its pairs" in lost and "23 source over max_length" in lost and "is 64" in lost
+    assert "System small was trained without 100 pairs" in unread
+    assert repeated.startswith("50 of the 500 pairs of test (10.0 %) are in train too")
+    assert corpus.warnings(CONTENT, {"few": texts["few"]}, {"large": 3}, ["test"]) == []
