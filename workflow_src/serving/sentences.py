@@ -12,6 +12,7 @@ import sentencex
 
 from workflow_src.config.languages import spaced, two_letters
 from workflow_src.data.placeholders import Placeholders, put_back
+from workflow_src.serving.sentence_ends import join_protected
 
 log = logging.getLogger("continuum")
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
@@ -55,7 +56,8 @@ def split_lines(lines: Sequence[str], language: str) -> list[Part]:
         if len(segments) > 1:
             text_of_line, spans = SPANS.mask(line)
             next_spans = iter(spans)
-            segments = [put_back(segment, next_spans) for segment in _segments(code, text_of_line)]
+            segments = join_protected(_segments(code, text_of_line), code)
+            segments = [put_back(segment, next_spans) for segment in segments]
         for segment in segments:
             text = segment.strip()
             leading, trailing = segment[: len(segment) - len(segment.lstrip())], segment[len(segment.rstrip()) :]
