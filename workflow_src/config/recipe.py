@@ -79,6 +79,9 @@ class RecipeConfig(Frozen):
     monolingual: tuple[MonolingualPart, ...] = Field(
         (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
+    held_out: Literal["keep", "remove"] = Field(
+        "keep", description="training pairs that dev or a test set has too; remove: they are left out"
+    )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     placeholders: PlaceholdersConfig | None = Field(
         None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"

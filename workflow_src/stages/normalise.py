@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,13 +16,13 @@ from workflow_src.config.languages import spaced
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.data.drops import left_out, words
+from workflow_src.data.drops import left_out, notable, words
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
-from workflow_src.data.splits import EveryNth, connected_groups
+from workflow_src.data.splits import EveryNth, connected_groups, key
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
@@ -36,6 +37,7 @@ class NormaliseSettings(Frozen):
     limits: dict[str, int] = Field({}, description="pairs of train, dev and test sets; none: all")
     normalisation: NormalisationConfig
     split: Split | None = Field(description="null where the dataset has dev and test of its own")
+    held_out: Literal["keep", "remove"] = Field("keep", description="training pairs that dev or test sets have too")
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
 
 
@@ -173,18 +175,56 @@ def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origin
     return count
 
 
+def held_out_keys(
+    texts: Mapping[str, Sequence[Path]],
+    normalisers: tuple[Normaliser, Normaliser],
+    split: Split | None,
+    limits: Mapping[str, int],
+) -> set[tuple[str, str]]:
+    """Keys of source and target, or of source and further reference, of all pairs of dev and test sets.
+
+    Connected groups have no sentence in common with train.
+    """
+    languages = normalisers[0].language, normalisers[1].language
+    keys: set[tuple[str, str]] = set()
+    for name, paths in texts.items():
+        rows = normalised(_zipped(*paths), normalisers, name == "train", Counter())
+        part = name
+        if name == "train":
+            if split is None or split.method != "every-nth":
+                continue
+            rows = (row for part, row in divided(rows, split, languages, Counter()) if part != "train")
+            part = "dev"
+        for row in itertools.islice(rows, limits.get(part)):
+            targets = (row.target, *map(normalisers[1].line, row.further_references))
+            keys.update((key(row.source), key(target)) for target in targets)
+    return keys
+
+
+def without_held_out(
+    assigned: Iterable[tuple[str, Row]], keys: Container[tuple[str, str]], dropped: Counter[str]
+) -> Iterator[tuple[str, Row]]:
+    """Assigned rows without training pairs whose keys are among `keys`; these are counted in `dropped`."""
+    for split, row in assigned:
+        if split == "train" and (key(row.source), key(row.target)) in keys:
+            dropped["held_out"] += 1
+        else:
+            yield split, row
+
+
 def found_in_train(
     folder: Path, codes: tuple[str, str], further_references: Mapping[str, Sequence[Sequence[str]]]
 ) -> dict[str, dict[str, int]]:
     """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
 
-    `further_references` has those of each pair by split; with several references, any of them counts as target.
+    Sentences are compared by `key`, as splits do. `further_references` has those of each pair by split; with several
+    references, any of them counts as target.
     """
     paths = {split: [folder / f"{split}.{code}" for code in codes] for split in ("train", *further_references)}
     # (source, its references)
     held_out = {
         split: [
-            (source, (target, *further))
+            (key(source), tuple(map(key, (target, *further))))
             for (source, target), further in zip(_zipped(*paths[split]), lines, strict=True)
         ]
         for split, lines in further_references.items()
@@ -195,7 +235,7 @@ def found_in_train(
     train_sources: set[str] = set()
     train_targets: set[str] = set()
     train_pairs: set[tuple[str, str]] = set()
-    for source, target in _zipped(*paths["train"]):
+    for source, target in (map(key, pair) for pair in _zipped(*paths["train"])):
         # Only sentences of train that dev and test have too are kept: train is large.
         if source in sources:
             train_sources.add(source)
@@ -241,6 +281,16 @@ def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> 
         )
 
 
+def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
+    """Warn where a notable share of the pairs of dev or a test set is in train."""
+    if notable({"repeated": repeated}, pairs):
+        log.warning(
+            "warning: %.1f %% of the pairs of %s are in train too: scores on it are too high for new text; "
+            "set recipe.held_out: remove to leave them out of train.",
+            *(100 * repeated / pairs, split),
+        )
+
+
 def run(inputs: Inputs) -> str:
     settings, folder = inputs.settings, inputs.output_folder
     rules, split, limits = settings.normalisation, settings.split, settings.limits
@@ -278,6 +328,8 @@ def run(inputs: Inputs) -> str:
                 # Pairs that models cannot be trained on are not for the dev and test of a split either.
                 assigned = divided(rows, split, codes, unusable)
                 open_writers = {part: writer for part, writer in writers.items() if part not in texts or part == name}
+            if name == "train" and settings.held_out == "remove":
+                assigned = without_held_out(assigned, held_out_keys(texts, normalisers, split, limits), unusable)
             origins = Places(raw["places"][name]) if name in raw["places"] else None
             count = fill(open_writers, assigned, origins)
             read_counts[name] = lines + earlier.total()
@@ -291,6 +343,7 @@ def run(inputs: Inputs) -> str:
     for name, writer in writers.items():
         spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
         log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)
+        warn_of_repeated(name, in_train.get(name, {}).get("pair", 0), writer.pairs)
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     files = {path.name: path for paths in texts.values() for path in paths}
     write_json(

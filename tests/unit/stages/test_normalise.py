@@ -44,9 +44,10 @@ def raw(tmp_path):
     return write_raw(tmp_path / "raw", RAW)
 
 
-def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), **settings):
+def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), held_out="keep", **settings):
     source, target = languages
     content = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
+    content["held_out"] = held_out
     words = ["--settings", json.dumps(content), "--raw-folder", str(tmp_path / "raw")]
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
@@ -235,6 +236,50 @@ def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dro
     message = capsys.readouterr().err
     assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in message
     assert "test: 1 pairs\n" in message
+
+
+LEAKING = {
+    "train.ro": "Casa e roșie!\nda\ncasa e rosie\nBună ziua\nce faci\nnu știu\n",
+    "train.en": "The house is red.\nyes\nthe house is red\nGood day\nhow are you\nno idea\n",
+    "dev.ro": "nu știu\nbine\n",
+    "dev.en": "I do not know\nwell\n",
+    # As train has them but for case, punctuation and spaces; with another translation; not within the limit.
+    "test.ro": "casa e roșie .\nbună  ziua\nda\nce faci\n",
+    "test.en": "the house is red .\ngood day !\nsure\nhow are you\n",
+}
+
+
+def test_pairs_of_test_that_are_in_train_in_another_form_are_counted_and_can_be_removed(tmp_path, capsys):
+    write_raw(tmp_path / "raw", LEAKING)
+    kept = normalise(tmp_path, limits={"test": 3})
+    assert kept["found_in_train"]["test"] == {"source": 3, "target": 2, "pair": 2}
+    assert "warning: 66.7 % of the pairs of test are in train too" in capsys.readouterr().err
+    assert kept["pairs"]["train"] == 6
+    removed = normalise(tmp_path, limits={"test": 3}, held_out="remove")
+    assert removed["found_in_train"]["test"] == {"source": 1, "target": 1, "pair": 0}
+    assert removed["dropped"]["train"] == {"held_out": 2} and removed["read"]["train"] == 6
+    # Other translations of a source of dev or test, and what a limit leaves out of test, stay.
+    remaining = (tmp_path / "corpus/train.ro").read_text().splitlines()
+    assert remaining == ["da", "casa e rosie", "ce faci", "nu știu"]
+    message = capsys.readouterr().err
+    assert "2 in dev or test" in message and "warning" not in message
+
+
+def test_removal_looks_at_every_reference_and_at_the_dev_set_of_a_split(tmp_path):
+    lines = ["unu", "doi", "trei", "Doi!", "patru", "cinci"]
+    texts = {"train.ro": lines, "train.en": ["one", "two", "three", "two", "four", "five"]}
+    texts |= {"test.ro": ["patru"], "test.en": ["vier"], "test.reference-2.en": ["FOUR"]}
+    raw = write_raw(tmp_path / "raw", {name: "".join(f"{line}\n" for line in text) for name, text in texts.items()})
+    content = json.loads((raw / "raw.json").read_text())
+    content["pairs"] = {"train": 6, "test": 1}
+    content |= {"references": {"test": 2}, "dropped": {"train": {}, "test": {}}}
+    (raw / "raw.json").write_text(json.dumps(content))
+    summary = normalise(tmp_path, split={"method": "every-nth", "every": 4}, held_out="remove")
+    # The fourth pair is dev, so that the second one is no longer for train.
+    assert (tmp_path / "corpus/dev.ro").read_text() == "Doi!\n"
+    assert (tmp_path / "corpus/train.ro").read_text().splitlines() == ["unu", "trei", "cinci"]
+    assert summary["dropped"]["train"] == {"held_out": 2}
+    assert all(counts["pair"] == 0 for counts in summary["found_in_train"].values())
 
 
 CONNECTED = {"method": "connected-groups", "dev": 20, "test": 20, "key_language": "ro"}

@@ -64,6 +64,7 @@ class Settings(Graph):
                 "limits": self._limits(),
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
                 "split": split,
+                **({"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}),
                 **self._placeholders(),
             }
         )
