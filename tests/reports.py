@@ -156,18 +156,18 @@ def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Ev
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
-PROTOCOL |= {"name": "cpu-1-thread", "engines": {}, "left_out": {}}
+PROTOCOL |= {"name": "cpu-1-thread", "engines": {}, "not_timed": []}
 PROTOCOL |= {"device": "cpu", "device_name": None, "precision": "float32", "other_load_cores": [0.1]}
 PROTOCOL |= {"disturbed_rounds": 0, "redone_rounds": 0, "disturbed_above_cores": 0.25}
 
 
-NO_COSTS = StepCosts(costs=(), ratios=())
+NO_COSTS = StepCosts(failure=None, costs=(), ratios=())
 
 
 def timed(system: str, name: str, milliseconds: float, **fields) -> TimedRow:
     """A row of speed.json."""
     figures = {"latency_ms": milliseconds, "latency_mean": milliseconds, "latency_std": 0.0, "speedup": None}
-    figures |= {"latency_rounds": [milliseconds], "subword_share": None, "by_length": []}
+    figures |= {"latency_rounds": [milliseconds], "subword_share": None, "by_length": [], "failed_batch": None}
     throughput = {"sentences_per_second": 1000 / milliseconds, "batch": 64}
     return TimedRow.model_validate({"system": system, "name": name} | figures | throughput | fields)
 
@@ -179,7 +179,7 @@ def measurement(*rows: TimedRow, **protocol) -> Measurement:
 
 def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, **protocol) -> Speed:
     """The content of speed.json."""
-    of_steps = StepCosts.model_validate(costs) if costs else NO_COSTS
+    of_steps = StepCosts.model_validate({"failure": None} | costs) if costs else NO_COSTS
     conditions = MeasuredProtocol.model_validate(PROTOCOL | protocol)
     return Speed(rows=rows, protocol=conditions, protocols=protocols, step_costs=of_steps, provenance={})
 

@@ -50,6 +50,20 @@ def _with_sentence(kind: type[InputError], sentence: str) -> InputError:
     return kind.__new__(kind, sentence)
 
 
+class TimingFailed(RuntimeError):
+    """A process that measures speed failed: the row and the batch that it was at, where they are known."""
+
+    def __init__(
+        self, engine: str, reason: str, trace: str = "", row: tuple[str, str] | None = None, batch: int | None = None
+    ) -> None:
+        self.engine, self.reason, self.trace, self.row, self.batch = engine, reason, trace, row, batch
+        place = [engine, " ".join(row) if row else "", f"batch {batch:,}" if batch else ""]
+        super().__init__(f"{', '.join(filter(None, place))}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.engine, self.reason, self.trace, self.row, self.batch)
+
+
 class DeclarationError(InputError):
     """A declaration that cannot be used, or a member that is not declared."""
 

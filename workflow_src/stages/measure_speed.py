@@ -7,6 +7,7 @@ one sentence at a time and in batches.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,11 @@ from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
-from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
+from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow, Timing, own_engine
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
@@ -31,6 +32,7 @@ from workflow_src.serving.folders import bundle_files
 from workflow_src.spec import Frozen
 
 OWN = own_engine()
+NO_GPU = "there is no GPU here, or runtime.device is cpu; remove gpu from speed.protocols"
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
 Folders = dict[str, dict[str, Path]]
 
@@ -78,19 +80,16 @@ def gpu(requested: str) -> str | None:
 
 
 def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
-    """The protocols to measure under; an available GPU comes first.
+    """The protocols to measure under; the GPU `device` comes first. One that is requested and not there is not usable.
 
-    Raises ConfigError when a GPU is requested and `device` is None. With one core, all threads are one thread: both are
-    measured once.
+    With one core, all threads are one thread: both are measured once.
     """
-    if "gpu" in requested and device is None:
-        problem = "there is no GPU here, or runtime.device is cpu"
-        raise ConfigError("speed.protocols", list(requested), problem=problem, hint="remove gpu")
     names = [name for name in dict.fromkeys(requested) if name != "gpu"]
     if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
         names.remove("cpu-all-threads")
     on_cpu = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
-    return ([Protocol("gpu", device, 1)] if device else []) + on_cpu
+    on_gpu = [Protocol("gpu", device or "cuda", 1, usable=device is not None)] if device or "gpu" in requested else []
+    return on_gpu + on_cpu
 
 
 def runs_on(row: SpeedRow, device: str) -> bool:
@@ -141,34 +140,34 @@ def _weights(network: bundle.Network) -> dict[str, int]:
 
 
 def start_workers(
-    rows: Sequence[SpeedRow],
-    folders: Folders,
-    protocol: Protocol,
-    precision: str,
-    lines: list[str],
-    stack: contextlib.ExitStack,
-) -> tuple[dict[str, Worker], dict[str, str]]:
-    """A process for each engine, which ends with `stack`; and the reasons of engines that were left out.
+    protocol_name: str, engine_orders: Mapping[str, Order], stack: contextlib.ExitStack
+) -> tuple[dict[str, Worker], dict[str, TimingFailed]]:
+    """A process for each engine, which ends with `stack`; and why other engines do not start.
 
-    On a GPU, an engine may lack libraries that it needs: its rows are left out there, with the reason.
+    On a GPU, an engine may lack libraries that it needs.
     """
     timers: dict[str, Worker] = {}
-    left_out: dict[str, str] = {}
+    failures: dict[str, TimingFailed] = {}
     started: dict[str, Worker] = {}
-    for engine, order in orders(rows, folders, protocol, precision).items():
+    for engine, order in engine_orders.items():
         started[engine] = Worker(worker.make, order)
         stack.callback(started[engine].close)
     for engine, timer in started.items():
         try:
             timer.wait()
-            timer.warm(next(row for row in rows if row.engine == engine), lines)
             timers[engine] = timer
-        except ValueError as failure:
-            if engine == OWN or protocol.device == "cpu":
-                raise
-            log.warning("%s leaves out %s: %s", protocol.name, engine, failure)
-            left_out[engine] = str(failure)
-    return timers, left_out
+        except (InputError, TimingFailed) as failure:
+            failures[engine] = timing.timing_failed(failure, engine)
+            log.warning("%s does not start: %s\n%s", protocol_name, failure, failures[engine].trace)
+    return timers, failures
+
+
+def lengths_of(lines: list[str], timers: Mapping[str, Worker]) -> list[int]:
+    """Source subwords of every line by the first process that can count them; empty where none can."""
+    for timer in timers.values():
+        with contextlib.suppress(TimingFailed):
+            return timer.lengths(lines)
+    return []
 
 
 def measure(
@@ -179,17 +178,28 @@ def measure(
     folders: Folders,
     precision: str,
 ) -> dict[str, Any]:
-    """All figures under one protocol, and its conditions."""
+    """All figures under one protocol, its conditions, and the rows that could not be timed, with the reasons."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
+    measured = timing.Measured({}, [], 0)
+    lengths: list[int] = []
+    device_infos: dict[str, DeviceInfo] = {}
     with contextlib.ExitStack() as stack:
-        timers, left_out = start_workers(rows, folders, protocol, precision, lines, stack)
-        rows = [row for row in rows if row.engine in timers]
-        how_often = Timing(speed.warmup, speed.repeats, speed.batch)
-        measured = timing.measure(timers, rows, lines, how_often, lambda text: log.info("%s: %s", protocol.name, text))
-        device_infos = {engine: timer.device for engine, timer in timers.items()}
-        lengths = next(iter(timers.values())).lengths(lines)
+        engine_orders = orders(rows, folders, protocol, precision)
+        if protocol.usable:
+            timers, failures = start_workers(protocol.name, engine_orders, stack)
+        else:
+            timers, failures = {}, {engine: TimingFailed(engine, NO_GPU) for engine in engine_orders}
+        not_timed = {row.key: failures[row.engine] for row in rows if row.engine in failures}
+        if timers:
+            device_infos = {engine: timer.device for engine, timer in timers.items()}
+            lengths = lengths_of(lines, timers)
+            how_often = Timing(speed.warmup, speed.repeats, speed.batch)
+            usable_rows = [row for row in rows if row.engine in timers]
+            report = functools.partial(log.info, "%s: %s", protocol.name)
+            measured = timing.measure(timers, usable_rows, lines, how_often, report)
     figures = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
-    device_info = device_infos.get(OWN) or next(iter(device_infos.values()))
+    absent = DeviceInfo(protocol.device.split(":")[0], None, precision)
+    device_info = device_infos.get(OWN) or next(iter(device_infos.values()), absent)
     conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
         "name": protocol.name,
         "sentences": len(lines),
@@ -197,7 +207,7 @@ def measure(
         "device_name": device_info.device_name,
         "threads": protocol.threads,
         "precision": device_info.precision,
-        "left_out": left_out,
+        "not_timed": summary.not_timed(rows, not_timed | measured.failures),
         "engines": {engine: answer.precision for engine, answer in device_infos.items()},
         "baseline": figures.pop("baseline"),
         "other_load_cores": measured.load,
@@ -228,19 +238,23 @@ def run(inputs: Inputs) -> str:
     if not lines:
         raise ArtifactError(inputs.source, "has no sentences to measure speed with", "give a text that is not empty")
     folders = read_folders(inputs.bundles, inputs.exports)
+    # Before anything is timed: this reads the bundles, and refuses what is none.
+    files = {"source": inputs.source, **files_of(rows, folders)}
+    record = provenance(recorded(inputs.settings) | {"rows": decodes}, files)
     measured = [
         measure(protocol, rows, speed, lines, folders, machine.precision)
         for protocol in protocols(speed.protocols, gpu(machine.device), cores())
     ]
-    files = {"source": inputs.source, **files_of(rows, folders)}
-    record = provenance(recorded(inputs.settings) | {"rows": decodes}, files)
     # The first protocol's figures are those of the table.
-    content = measured[0] | {"format": FORMAT, "protocols": measured, "provenance": record}
+    main = next((figures for figures in measured if figures["rows"]), measured[0])
+    content = main | {"format": FORMAT, "protocols": measured, "provenance": record}
     check(content, inputs.output)
     write_json(inputs.output, content)
     names = ", ".join(figures["protocol"]["name"] for figures in measured)
     redone = sum(figures["protocol"]["redone_rounds"] for figures in measured)
-    return f"{inputs.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
+    failed = sum(len(figures["protocol"]["not_timed"]) for figures in measured)
+    failures = f", {failed} rows not timed" if failed else ""
+    return f"{inputs.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone{failures}"
 
 
 if __name__ == "__main__":

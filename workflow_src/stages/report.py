@@ -202,7 +202,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "unmatched": tables.unmatched_expected(table, report.expected)
         | unmatched(measured, report.expected_reference_lengths),
         "grids": grids.tables(manifest, measured, table, rows, data, notes),
-        "protocol": page.protocol_words(speed),
+        "protocol": " ".join([page.protocol_words(speed), *speed_page.failure_sentences(speed, manifest)]),
         "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(material.traces, manifest),

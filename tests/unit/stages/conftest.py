@@ -143,7 +143,9 @@ def _timed(name, decode, settings):
         "sentences_per_second": 4000 / ms,
     }
     return (
-        {"system": name, "name": decode, "speedup": 10.5 / ms, "batch": 64, "subword_share": 0.05} | figures | settings
+        {"system": name, "name": decode, "speedup": 10.5 / ms, "batch": 64, "failed_batch": None, "subword_share": 0.05}
+        | figures
+        | settings
     )
 
 
@@ -151,7 +153,7 @@ def _speed(rows):
     protocol = {
         "name": "cpu-1-thread",
         "engines": {},
-        "left_out": {},
+        "not_timed": [],
         "sentences": 200,
         "warmup": 10,
         "repeats": 5,
@@ -170,9 +172,9 @@ def _speed(rows):
         {"system": system, "search": system.replace("lvm", "delta"), "ms_per_step": cost}
         for system, cost in (("lvm", 1.8), ("score", 0.6))
     ]
-    step_costs = {"costs": costs, "ratios": []}
+    step_costs = {"failure": None, "costs": costs, "ratios": []}
     provenance = {"hardware": {"processor": "A CPU"}}
-    measurement = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
+    measurement = {"format": 2, "rows": rows, "protocol": protocol, "step_costs": step_costs}
     return measurement | {"protocols": [measurement], "provenance": provenance}
 
 

@@ -4,18 +4,22 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import psutil
 import pytest
 import torch
+from pretended_cuda import environment
 from refusals import fields_of
 
 from workflow_src import jobs
-from workflow_src.errors import ArtifactError, ConfigError, InputError
+from workflow_src.errors import ArtifactError, TimingFailed
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
-from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow
+from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow
+from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import measure_speed
 
@@ -36,7 +40,7 @@ class InProcess:
         self.orders.append(order)
         self.timer, self.device = make(order)
         self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
-        self.time_alternating = self.timer.time_alternating
+        self.time_alternating, self.restart = self.timer.time_alternating, self.timer.restart
 
     def wait(self):
         pass
@@ -150,7 +154,7 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
 
         def wait(self):
             if self.engine == refusing:
-                raise ValueError("Library libcublas.so.12 is not found")
+                raise TimingFailed(self.engine, "RuntimeError: Library libcublas.so.12 is not found")
 
     monkeypatch.setattr(measure_speed, "Worker", Refuses)
     monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")
@@ -158,10 +162,40 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
     refusing = "ctranslate2-int8"
     speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **options)
     assert [row["name"] for row in speed["rows"]] == ["beam-4", "prior-mean"]
-    assert speed["protocol"]["left_out"] == {"ctranslate2-int8": "Library libcublas.so.12 is not found"}
+    (left_out,) = speed["protocol"]["not_timed"]
+    assert "libcublas.so.12" in left_out.pop("reason")
+    assert left_out == {"system": "teacher", "name": INT8["name"], "engine": "ctranslate2-int8", "batch": None}
     refusing = "continuum"
-    with pytest.raises(SystemExit):
-        _run(tmp_path, "a\n", "teacher=t", "lvm=l", **options)
+    speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **options)
+    assert [row["name"] for row in speed["rows"]] == [INT8["name"]] and speed["protocol"]["baseline"] is None
+    assert [row["name"] for row in speed["protocol"]["not_timed"]] == ["beam-4", "prior-mean"]
+
+
+def test_a_gpu_that_is_not_there_is_said_and_the_other_protocol_is_measured(tmp_path, in_process):
+    speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", protocols=["gpu", "cpu-1-thread"])
+    assert speed["protocol"]["name"] == "cpu-1-thread" and len(speed["rows"]) == 2
+    on_gpu = speed["protocols"][0]
+    assert on_gpu["rows"] == [] and [row["name"] for row in on_gpu["protocol"]["not_timed"]] == ["beam-4", "prior-mean"]
+    assert all("no GPU" in row["reason"] for row in on_gpu["protocol"]["not_timed"])
+
+
+def test_a_row_that_fails_is_said_and_the_others_are_timed(tmp_path, in_process, monkeypatch, capsys):
+    """Its error names engine, row and batch; the log has its traceback."""
+    search = Translator.search_ids
+
+    def failing(self, sources, settings, *words, **more):
+        if isinstance(settings, BeamSettings):
+            raise KeyError("a fault")
+        return search(self, sources, settings, *words, **more)
+
+    monkeypatch.setattr(Translator, "search_ids", failing)
+    speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l")
+    assert [row["name"] for row in speed["rows"]] == ["prior-mean"]
+    (row,) = speed["protocol"]["not_timed"]
+    reason = "KeyError: 'a fault'"
+    assert row == {"system": "teacher", "name": "beam-4", "engine": "continuum", "batch": 1, "reason": reason}
+    log = capsys.readouterr().err
+    assert f"continuum, teacher beam-4, batch 1: {reason}" in log and 'raise KeyError("a fault")' in log
 
 
 def test_protocols_follow_the_machine():
@@ -171,10 +205,7 @@ def test_protocols_follow_the_machine():
     assert names(protocols, None, 1) == [("cpu-1-thread", "cpu", 1)]
     assert names(["cpu-all-threads"], "cuda:1", 4) == [("gpu", "cuda:1", 1), ("cpu-all-threads", "cpu", 4)]
     assert names(["cpu-1-thread", "gpu"], "cuda", 4)[0] == ("gpu", "cuda", 1)
-    with pytest.raises(ConfigError) as refused:
-        measure_speed.protocols(["gpu"], None, 4)
-    fields = {"setting": "speed.protocols", "value": ["gpu"]}
-    assert fields_of(refused.value, fields) == fields
+    assert [protocol.usable for protocol in measure_speed.protocols(["gpu", "cpu-1-thread"], None, 4)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -208,14 +239,63 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     assert cost["search"] == "delta" and cost["operations_a_position"] > 0
 
 
+def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path, tiny_bundles):
+    """On a pretended GPU whose memory holds tensors of 64 KB, by processes that really start."""
+    (tmp_path / "test.de").write_text("der Hund ruht\nein Baum\n", encoding="utf-8")
+    settings = {"speed": SPEED | {"protocols": ["gpu"], "repeats": 1, "batch": 4}, "rows": ROWS}
+    words = ["--settings", json.dumps(settings), "--source", "test.de", "--output", "speed.json", "--device", "cuda"]
+    words += ["--bundles", f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
+    command = [sys.executable, "-m", "workflow_src.stages.measure_speed", *words]
+    variables = os.environ | environment(1, 2**16) | {"CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
+    process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    speed = json.loads((tmp_path / "speed.json").read_text())
+    assert [row["name"] for row in speed["rows"]] == ["beam-4", "prior-mean"]
+    assert all(row["failed_batch"]["size"] > row["batch"] for row in speed["rows"])
+    assert all("memory" in row["failed_batch"]["reason"] for row in speed["rows"])
+
+
+def ends(_order):
+    os._exit(1)
+
+
 def test_a_worker_that_refuses_or_dies_says_so():
     with pytest.raises(ArtifactError) as refused:
         Worker(worker.make, _order("/nowhere/at/all")).wait()
     assert refused.value.path == "/nowhere/at/all"
-    with pytest.raises(InputError) as ended:
-        Worker(os._exit, _order("x")).wait()
-    fields = {"subject": "the process that measures continuum", "mentions": ("exit code 1",)}
-    assert fields_of(ended.value, fields) == fields
+    with pytest.raises(TimingFailed) as ended:
+        Worker(ends, _order("x")).wait()
+    assert ended.value.engine == "continuum" and "exit code 1" in ended.value.reason
+
+
+class Faulty:
+    """Stands for a timer that ends its process, or fails."""
+
+    def time_row(self, row, lines, speed):
+        if lines == ["end"]:
+            os._exit(3)
+        return {}[lines[0]]
+
+
+def faulty(order):
+    return Faulty(), DeviceInfo("cpu", None, "float32")
+
+
+def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its_place():
+    timing_worker, row = Worker(faulty, _order("x")), SpeedRow.of(ROWS[0])
+    try:
+        timing_worker.wait()
+        with pytest.raises(TimingFailed) as failed:
+            timing_worker.time_row(row, ["a word"], None)
+        assert "KeyError: 'a word'" in failed.value.reason and "return {}[lines[0]]" in failed.value.trace
+        with pytest.raises(TimingFailed) as ended:
+            timing_worker.time_row(row, ["end"], None)
+        assert ended.value.row == row.key and "exit code 3" in ended.value.reason
+        timing_worker.restart()
+        with pytest.raises(TimingFailed, match="KeyError"):
+            timing_worker.time_row(row, ["a word"], None)
+    finally:
+        timing_worker.close()
 
 
 def slow(order):

@@ -85,6 +85,27 @@ def page_of():
     return lambda folder: Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
+def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_path):
+    """Here nothing was, under any protocol."""
+    words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
+    content = json.loads((tmp_path / "speed.json").read_text())
+    failed = [
+        {"system": row["system"], "name": row["name"], "engine": "continuum", "batch": 64, "reason": "a fault"}
+        for row in content["rows"]
+    ]
+    nothing = {
+        "rows": [],
+        "protocol": content["protocol"] | {"not_timed": failed, "baseline": None, "other_load_cores": []},
+        "step_costs": {"failure": None, "costs": [], "ratios": []},
+    }
+    (tmp_path / "speed.json").write_text(json.dumps(content | nothing | {"protocols": [nothing]}))
+    folder = _build(words)
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    assert "No row could be timed." in markdown and "continuum, batch 64: a fault" in markdown
+    assert "continuum, batch 64: a fault" in (folder / "index.html").read_text(encoding="utf-8")
+    assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
+
+
 def test_full_report(report_inputs, page_of, tmp_path):
     folder = _build(report_inputs(expected={"score-4": 29.1}))
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -382,7 +403,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
             {"mentions": ("no without_repeated_subwords.bleu",)},
         ),
         ("speed.json", lambda f: f.write_text("{"), {"mentions": ("damaged",)}),
-        ("speed.json", lambda f: f.write_text("{}"), {"problem": other_format(None, 1), "fix": "measure speed again"}),
+        ("speed.json", lambda f: f.write_text("{}"), {"problem": other_format(None, 2), "fix": "measure speed again"}),
         (
             "significance.json",
             lambda f: f.write_text('{"rows": []}'),

@@ -179,6 +179,8 @@ def protocol_words(speed: Speed | None) -> str:
     """How speed was measured, in sentences."""
     if not speed:
         return "Speed was not measured in this run."
+    if not speed.rows:
+        return "No row could be timed."
     protocol = speed.protocol
     device = protocol.device_name or speed.processor or protocol.device
     load = protocol.other_load_cores or (0.0,)
@@ -195,8 +197,6 @@ def protocol_words(speed: Speed | None) -> str:
     )
     if protocol.baseline:
         text += f" Speed-ups compare median latencies with {protocol.baseline.system} {protocol.baseline.name}."
-    for engine, reason in protocol.left_out.items():
-        text += f" {engine_info(engine).label} was left out ({reason.rstrip('.')})."
     shares = [row.subword_share for row in speed.rows if row.subword_share is not None]
     if shares:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
@@ -276,9 +276,11 @@ def _batches(speed: Speed) -> str:
 
 def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
     """The time of one refinement step, in sentences; empty when it is unknown."""
-    if speed is None or not speed.step_costs.costs:
+    costs = speed and speed.step_costs
+    if costs and costs.failure:
+        return f"The time of a refinement step was not measured ({costs.failure.rstrip('.')})."
+    if not costs or not costs.costs:
         return ""
-    costs = speed.step_costs
     listed = ", ".join(
         f"{_milliseconds(cost.ms_per_step)} for {manifest.title(cost.search)} ({cost.system})" for cost in costs.costs
     )

@@ -7,7 +7,7 @@ from typing import Any
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.tables import span
-from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, Speed, TimedRow
+from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow
 
 HEADS = (
     *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
@@ -15,8 +15,8 @@ HEADS = (
 )
 
 
-def label(row: TimedRow, manifest: Manifest) -> str:
-    """A timed row in words, with its system; the name of the decode where the experiment no longer has the row."""
+def label(row: TimedRow | NotTimed, manifest: Manifest) -> str:
+    """A row in words, with its system; the name of the decode where the experiment no longer has the row."""
     decode = manifest.find_decode(*row.key)
     return f"{row.system}: {decode.label() if decode else row.name}"
 
@@ -32,6 +32,27 @@ def device_words(protocol: MeasuredProtocol) -> str:
     if protocol.device == "cuda":
         return protocol.device_name or "GPU"
     return f"{protocol.threads} CPU thread{'s' * (protocol.threads != 1)}"
+
+
+def failure_sentences(speed: Speed | None, manifest: Manifest) -> list[str]:
+    """What could not be timed under each protocol, and why; and why batches stopped growing."""
+    sentences = []
+    for measurement in speed.protocols if speed else ():
+        device = device_words(measurement.protocol)
+        rows_by_reason: dict[str, list[str]] = {}
+        for row in measurement.protocol.not_timed:
+            place = f"{row.engine}, batch {row.batch:,}" if row.batch else row.engine
+            rows_by_reason.setdefault(f"{place}: {row.reason}", []).append(label(row, manifest))
+        for reason, labels in rows_by_reason.items():
+            sentences.append(f"Not timed on {device}: {'; '.join(labels)} ({reason.rstrip('.')}).")
+        batches: dict[tuple[int, str], list[str]] = {}
+        for timed in measurement.rows:
+            if failed := timed.failed_batch:
+                batches.setdefault((failed.size, failed.reason), []).append(label(timed, manifest))
+        for (size, reason), labels in batches.items():
+            rows = "; ".join(labels)
+            sentences.append(f"Batches on {device} stayed below {size:,} for {rows} ({reason.rstrip('.')}).")
+    return sentences
 
 
 def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
 
-FORMAT = 1
+FORMAT = 2
 AGAIN = "measure speed again"
 
 
@@ -20,6 +20,27 @@ class LengthGroup(Lenient):
     longest: int
     mean_length: float
     latency_ms: float
+
+
+class FailedBatch(Lenient):
+    """A size at which batches stopped growing because it failed, and why."""
+
+    size: int
+    reason: str
+
+
+class NotTimed(Lenient):
+    """A row that could not be timed, with the size of the batch that failed, if known, and the error's first line."""
+
+    system: str
+    name: str
+    engine: str
+    batch: int | None
+    reason: str
+
+    @property
+    def key(self) -> Key:
+        return self.system, self.name
 
 
 class TimedRow(Lenient):
@@ -36,6 +57,7 @@ class TimedRow(Lenient):
     latency_rounds: tuple[float, ...]
     sentences_per_second: float
     batch: int
+    failed_batch: FailedBatch | None
     speedup: float | None
     subword_share: float | None
     by_length: tuple[LengthGroup, ...]
@@ -61,7 +83,7 @@ class MeasuredProtocol(Lenient):
     threads: int
     precision: str
     engines: dict[str, str]
-    left_out: dict[str, str]
+    not_timed: tuple[NotTimed, ...]
     sentences: int
     warmup: int
     repeats: int
@@ -89,6 +111,9 @@ class Ratio(Lenient):
 
 
 class StepCosts(Lenient):
+    """What a step costs; `failure` says why it was not measured, where that failed."""
+
+    failure: str | None
     costs: tuple[StepCost, ...]
     ratios: tuple[Ratio, ...]
 
@@ -102,7 +127,7 @@ class Measurement(Lenient):
 
 
 class Speed(Measurement):
-    """The content of speed.json: `rows` are those of the first protocol."""
+    """The content of speed.json: `rows` are those of the first protocol that has any."""
 
     protocols: tuple[Measurement, ...]
     provenance: dict[str, Any]

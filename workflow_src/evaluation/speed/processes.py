@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workflow_src.errors import InputError
-from workflow_src.evaluation.speed.rows import DeviceInfo, Order, SpeedRow, Timing
-from workflow_src.evaluation.speed.timing import RowTimes
+from workflow_src.errors import InputError, TimingFailed
+from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, SpeedRow, Timing
+from workflow_src.evaluation.speed.timing import RowTimes, timing_failed
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Waiting threads spin, because waking a sleeping one takes longer than a product. They spin for a few milliseconds:
@@ -41,22 +41,13 @@ def _environment(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _refusal(failure: Exception) -> ValueError:
-    """The error that `Worker` raises for `failure`: errors of input keep their fields.
-
-    Others become a ValueError with their text, because not all can be pickled.
-    """
-    return failure if isinstance(failure, InputError) else ValueError(str(failure))
-
-
 def _serve(make: Make, order: Order, connection: Any) -> None:
-    """Run the worker: make the timer, then answer calls until the pipe closes."""
-    # Libraries raise RuntimeError where memory or another library is missing.
+    """Run the worker: make the timer, then answer calls until the pipe closes. An answer is a value or an error."""
     try:
         timer, device = make(order)
-        connection.send(("done", device))
-    except (ValueError, OSError, RuntimeError) as failure:
-        connection.send(("refused", _refusal(failure)))
+        connection.send((device, None))
+    except Exception as failure:
+        connection.send((None, _sent(failure, order.engine)))
         return
     while True:
         try:
@@ -64,26 +55,35 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            connection.send(("done", getattr(timer, method)(*arguments)))
-        except (ValueError, OSError, RuntimeError) as failure:
-            connection.send(("refused", _refusal(failure)))
+            connection.send((getattr(timer, method)(*arguments), None))
+        except Exception as failure:
+            connection.send((None, _sent(failure, order.engine)))
+
+
+def _sent(failure: Exception, engine: str) -> Exception:
+    """The error that `Worker` raises for `failure`: others than our own cannot always be pickled."""
+    return failure if isinstance(failure, InputError) else timing_failed(failure, engine)
 
 
 class Worker:
-    """A process that times rows; `about` describes its device after `wait`.
+    """A process that times rows; `device` describes its device after `wait`.
 
-    `make(order)` runs in the process and must be a function of a module. Methods raise the worker's error, a
-    ValueError, and InputError when the process ends by itself.
+    `make(order)` runs in the process and must be a function of a module. Methods raise the worker's InputError, and
+    TimingFailed for any other error and where the process ends by itself.
     """
 
     device: DeviceInfo
 
     def __init__(self, make: Make, order: Order):
+        self._make, self._order = make, order
+        self._start()
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.name, self._ready = order.engine, False
+        self._ready = False
         self._connection, theirs = context.Pipe()
-        with _environment(order.threads):
-            self._process = context.Process(target=_serve, args=(make, order, theirs), daemon=True)
+        with _environment(self._order.threads):
+            self._process = context.Process(target=_serve, args=(self._make, self._order, theirs), daemon=True)
             self._process.start()
         theirs.close()
 
@@ -92,11 +92,17 @@ class Worker:
         self.device = self._answer()
         self._ready = True
 
+    def restart(self) -> None:
+        """A fresh process in place of this one: after some errors a GPU computes nothing more for a process."""
+        self.close()
+        self._start()
+        self.wait()
+
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
-        self._call("warm", row, lines)
+        self._call("warm", row, lines, row=row.key)
 
     def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
-        return self._call("time_row", row, lines, speed)
+        return self._call("time_row", row, lines, speed, row=row.key)
 
     def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         return self._call("time_alternating", rows, lines, speed)
@@ -113,22 +119,21 @@ class Worker:
         if self._process.is_alive():
             self._process.terminate()
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, row: Key | None = None) -> Any:
         with contextlib.suppress(BrokenPipeError):
             self._connection.send((method, arguments))
-        return self._answer()
+        return self._answer(row)
 
-    def _answer(self) -> Any:
+    def _answer(self, row: Key | None = None) -> Any:
         try:
-            kind, value = self._connection.recv()
+            value, failure = self._connection.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(10)
-            raise InputError(
-                f"the process that measures {self.name}",
-                f"ended by itself (exit code {self._process.exitcode})",
-                "a fault is shown above, a killed process (-9) mostly lacks memory",
-            ) from None
-        if kind == "refused":
-            self.close()
-            raise value
+            reason = (
+                f"its process ended by itself (exit code {self._process.exitcode}); a fault is shown above, a killed "
+                "process (-9) mostly lacks memory"
+            )
+            raise TimingFailed(self._order.engine, reason, row=row) from None
+        if failure is not None:
+            raise failure
         return value

@@ -115,20 +115,25 @@ class DeviceInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Settings of timing: sentences of warm-up for each row and round, number of rounds, and batch size."""
+    """Settings of timing: sentences of warm-up for each row and round, number of rounds, and batch size.
+
+    On a GPU, batches grow from `batch` to `largest_batch`.
+    """
 
     warmup: int
     repeats: int
     batch: int
+    largest_batch: int = 16384
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A device and a number of threads for timing."""
+    """A device and a number of threads for timing; `usable`: whether the device is there."""
 
     name: str
     device: str
     threads: int
+    usable: bool = True
 
 
 def own_engine() -> str:

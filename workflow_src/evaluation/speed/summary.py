@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from workflow_src.config.display import compared_steps
+from workflow_src.errors import TimingFailed
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, step_series
 from workflow_src.evaluation.speed.timing import Measured, RowTimes
 
@@ -27,7 +30,8 @@ def summarise(times: RowTimes) -> dict[str, Any]:
     `latency_ms` is the median, `latency_mean` the mean, `latency_std` the standard deviation (n - 1) over sentences,
     which differ in length; `latency_rounds` (rounds,) the median over sentences of each round by itself, whose range
     shows how well the measurement repeats; `sentences_per_second` uses the median round in batches of `batch`;
-    `subword_share` is the share of time in subwords.
+    `failed_batch` is a larger size of batch that failed, with the reason; `subword_share` is the share of time in
+    subwords.
     """
     sentences = sentence_ms(times.sentences)
     return {
@@ -37,6 +41,7 @@ def summarise(times: RowTimes) -> dict[str, Any]:
         "latency_rounds": [float(1000 * np.median(round_times)) for round_times in times.sentences],
         "sentences_per_second": times.batched / statistics.median(times.batches),
         "batch": times.batch,
+        "failed_batch": None if times.failed_batch is None else dataclasses.asdict(times.failed_batch),
         "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.split_seconds,
     }
 
@@ -96,7 +101,7 @@ def step_costs(
     measured / predicted; None where they are unknown.
     """
     costs = []
-    for group in step_series(rows):
+    for group in step_series(row for row in rows if row.key in alternating):
         steps = [row.value for row in group]
         times = np.stack([sentence_ms(alternating[row.key]) for row in group])
         row = group[0]
@@ -111,6 +116,21 @@ def step_costs(
             }
         )
     return {"costs": costs, "ratios": [_ratios(costs, control, search) for control, search in compared_steps()]}
+
+
+def not_timed(rows: Iterable[SpeedRow], failures: Mapping[Key, TimingFailed]) -> list[dict[str, Any]]:
+    """The rows that failed, with the batch, where one failed, and the reason."""
+    failed = [(row, failures[row.key]) for row in rows if row.key in failures]
+    return [
+        {
+            "system": row.system,
+            "name": row.name,
+            "engine": row.engine,
+            "batch": failure.batch,
+            "reason": failure.reason,
+        }
+        for row, failure in failed
+    ]
 
 
 def _ratios(costs: list[dict[str, Any]], control: str, search: str) -> dict[str, Any]:
@@ -134,7 +154,11 @@ def results(
     lengths: list[int] | None = None,
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
-    """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps."""
+    """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps.
+
+    Rows that could not be timed are left out.
+    """
+    rows = [row for row in rows if row.key in measured.times]
     results_of_rows: list[dict[str, Any]] = []
     for row in rows:
         times = measured.times[row.key]
@@ -146,5 +170,8 @@ def results(
     for figures in results_of_rows:
         figures["speedup"] = None if reference is None else reference["latency_ms"] / figures["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
-    costs = step_costs(rows, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
+    costs = step_costs(rows, measured.alternating, operations) | {
+        "other_load_cores": measured.alternating_load,
+        "failure": measured.steps_failure and str(measured.steps_failure),
+    }
     return {"rows": results_of_rows, "baseline": named, "step_costs": costs}

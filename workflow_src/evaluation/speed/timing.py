@@ -8,18 +8,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import logging
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import psutil
 
-from workflow_src.errors import ConfigError, InputError
+from workflow_src.errors import ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, Timing, own_engine, step_series
 from workflow_src.spec import SearchSettings
+
+log = logging.getLogger("continuum")
 
 # A round counts as disturbed when other processes used more than this share of one core while it ran.
 DISTURBED_SHARE = 0.25
@@ -27,14 +31,14 @@ REDOS = 2
 # Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
-# The largest batch that is tried on a GPU. A larger one is taken where it translates at least GAIN times as many
-# sentences a second.
-LARGEST_BATCH = 16384
+# A larger batch is taken on a GPU where it translates at least GAIN times as many sentences a second.
 GAIN = 1.05
 
 
 class Timer(Protocol):
-    """Times rows, in this or another process."""
+    """Times rows, in this or another process. Raises TimingFailed where that fails."""
+
+    def restart(self) -> None: ...
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None: ...
 
@@ -51,17 +55,26 @@ class Translates(Protocol):
     ) -> list[str]: ...
 
 
+@dataclasses.dataclass(frozen=True)
+class FailedBatch:
+    """The size of a batch at which the search for the fastest one ended because it failed, and why."""
+
+    size: int
+    reason: str
+
+
 @dataclasses.dataclass
 class RowTimes:
     """Times of one row: `sentences` (rounds, N) seconds one at a time, `batches` (rounds,) seconds for `batched`.
 
-    `batched` sentences were decoded in batches of `batch`.
+    `batched` sentences were decoded in batches of `batch`; `failed_batch` is a larger size that failed.
     """
 
     sentences: list[list[float]] = dataclasses.field(default_factory=list)
     batches: list[float] = dataclasses.field(default_factory=list)
     batch: int = 0
     batched: int = 0
+    failed_batch: FailedBatch | None = None
     # Seconds of one-at-a-time calls spent on subwords (None where the translator has no times by part), and the total
     # of these calls.
     subword_seconds: float | None = None
@@ -71,7 +84,7 @@ class RowTimes:
         """Append the rounds of `times`."""
         self.sentences += times.sentences
         self.batches += times.batches
-        self.batch, self.batched = times.batch, times.batched
+        self.batch, self.batched, self.failed_batch = times.batch, times.batched, times.failed_batch
         self.split_seconds += times.split_seconds
         if times.subword_seconds is not None:
             self.subword_seconds = (self.subword_seconds or 0.0) + times.subword_seconds
@@ -81,15 +94,18 @@ class RowTimes:
 class Measured:
     """Times by row key, the load of other processes in cores in each round, and the number of redone rounds.
 
+    `failures` has the errors of rows that could not be timed and are not in `times`.
     `alternating`: seconds (rounds, N) of the rows for the cost of a step, timed in turns at every sentence;
-    `alternating_load` is the load meanwhile.
+    `alternating_load` is the load meanwhile, `steps_failure` the error for which there are none.
     """
 
     times: dict[Key, RowTimes]
     load: list[float]
     redone: int
+    failures: dict[Key, TimingFailed] = dataclasses.field(default_factory=dict)
     alternating: dict[Key, list[list[float]]] = dataclasses.field(default_factory=dict)
     alternating_load: float | None = None
+    steps_failure: TimingFailed | None = None
 
 
 class OtherLoad:
@@ -141,7 +157,10 @@ class Local:
         self.translators = translators
         self.synchronise = synchronise
         self.grow_batch = grow_batch
-        self._batches: dict[Key, int] = {}
+        self._batches: dict[Key, tuple[int, FailedBatch | None]] = {}
+
+    def restart(self) -> None:
+        """Nothing: this process goes on."""
 
     def warm(self, row: SpeedRow, lines: list[str]) -> None:
         """Make an untimed first call of a row. Raises InputError when its system has no translator here."""
@@ -155,7 +174,18 @@ class Local:
         """A function that translates lines with the settings of a row, without splitting them, as in decoding."""
         role_translators = {role: self.translators[name] for role, name in row.others.items()}
         translate = self.translators[row.system].translate
-        return functools.partial(translate, search=row.settings, systems=role_translators, split=False)
+        call = functools.partial(translate, search=row.settings, systems=role_translators, split=False)
+
+        def translated(lines: list[str], batch: int) -> list[str]:
+            """Raises TimingFailed, also for errors of the device, which come late."""
+            try:
+                outputs = call(lines, batch=batch)
+                self.synchronise()
+            except Exception as failure:
+                raise timing_failed(failure, row.engine, row.key, batch) from failure
+            return outputs
+
+        return translated
 
     def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
         """Time one round of one row: untimed warm-up, every line alone, then all lines in batches."""
@@ -173,7 +203,7 @@ class Local:
                 times.split_seconds += elapsed
         batch, batch_lines = speed.batch, lines
         if self.grow_batch:
-            batch = self._best_batch(row, lines, speed.batch)
+            batch, times.failed_batch = self._best_batch(row, lines, speed)
             batch_lines = _repeated(lines, batch)
         # Batches have other shapes than single sentences: warm up one.
         translate(batch_lines[:batch], batch=batch)
@@ -202,10 +232,9 @@ class Local:
         self.synchronise()
         began = time.perf_counter()
         translate(lines, batch=batch)
-        self.synchronise()
         return time.perf_counter() - began
 
-    def _best_batch(self, row: SpeedRow, lines: list[str], start: int) -> int:
+    def _best_batch(self, row: SpeedRow, lines: list[str], speed: Timing) -> tuple[int, FailedBatch | None]:
         if row.key not in self._batches:
             translate = self._call(row)
 
@@ -214,7 +243,7 @@ class Local:
                 # Programs for a new shape are made in the first of two calls.
                 return min(self._seconds(translate, batch_lines, batch) for _ in range(2))
 
-            self._batches[row.key] = best_batch(run, start)
+            self._batches[row.key] = best_batch(run, speed.batch, speed.largest_batch)
         return self._batches[row.key]
 
     def lengths(self, lines: list[str]) -> list[int]:
@@ -228,11 +257,21 @@ def _repeated(lines: list[str], count: int) -> list[str]:
     return list(itertools.islice(itertools.cycle(lines), count))
 
 
-def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATCH) -> int:
-    """The fastest size start * 2 ** k of a batch, up to `most`; `run` gives seconds, and `start` must fit.
+def timing_failed(failure: Exception, engine: str, row: Key | None = None, batch: int | None = None) -> TimingFailed:
+    """The error of a process that measures, with the first line of the message and the traceback of `failure`."""
+    if isinstance(failure, TimingFailed):
+        return failure
+    text = next(iter(str(failure).strip().splitlines()), "")
+    reason = text if isinstance(failure, InputError) else ": ".join(filter(None, (type(failure).__name__, text)))
+    return TimingFailed(engine, reason, "".join(traceback.format_exception(failure)), row, batch)
 
-    The search ends where a size does not fit, or the last two are less than `GAIN` times as fast as the best: searches
-    that compute on the CPU gain nothing from batches that a large GPU has room for, and would take minutes for them.
+
+def best_batch(run: Callable[[int], float], start: int, most: int) -> tuple[int, FailedBatch | None]:
+    """The fastest size start * 2 ** k of a batch, up to `most`, and the size for which memory ran out, if any.
+
+    `run` gives seconds; `start` must fit. The search ends where a size does not fit, or the last two are less than
+    `GAIN` times as fast as the best: searches that compute on the CPU gain nothing from batches that a large GPU has
+    room for, and would take minutes for them. Other errors are raised.
     """
     best = batch = start
     best_rate = start / run(start)
@@ -240,24 +279,97 @@ def best_batch(run: Callable[[int], float], start: int, most: int = LARGEST_BATC
         batch *= 2
         try:
             rate = batch / run(batch)
-        except (RuntimeError, MemoryError) as failure:
-            if not isinstance(failure, MemoryError) and "out of memory" not in str(failure).lower():
+        except TimingFailed as failure:
+            if not (isinstance(failure.__cause__, MemoryError) or "out of memory" in failure.reason.lower()):
                 raise
-            break
+            return best, FailedBatch(batch, "memory ran out")
         if rate >= GAIN * best_rate:
             best, best_rate = batch, rate
-    return best
+    return best, None
+
+
+class Attempts:
+    """Times rows by the timers of their engines. A row that fails is not timed again; `failures` has the errors, and
+    `steps_failure` that of the rows in turns.
+
+    After an error the engine's process is a fresh one, since a GPU may compute nothing more for the one that failed.
+    Where a batch failed on its growth, the row is timed again with smaller ones.
+    """
+
+    def __init__(self, timers: Mapping[str, Timer], speed: Timing) -> None:
+        self.failures: dict[Key, TimingFailed] = {}
+        self.steps_failure: TimingFailed | None = None
+        self._timers, self._speed = timers, speed
+        self._failed_batches: dict[Key, FailedBatch] = {}
+        self._ended: dict[str, TimingFailed] = {}
+
+    def left(self, rows: Iterable[SpeedRow]) -> list[SpeedRow]:
+        """The rows that have not failed."""
+        return [row for row in rows if row.key not in self.failures]
+
+    def warm(self, row: SpeedRow, lines: list[str]) -> None:
+        try:
+            self._timer(row.engine).warm(row, lines)
+        except TimingFailed as failure:
+            self._give_up(row, failure)
+
+    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes | None:
+        """Times of a round; None where the row cannot be timed."""
+        while row.key not in self.failures:
+            failed_batch = self._failed_batches.get(row.key)
+            limited = dataclasses.replace(speed, largest_batch=failed_batch.size // 2) if failed_batch else speed
+            try:
+                times = self._timer(row.engine).time_row(row, lines, limited)
+                times.failed_batch = times.failed_batch or failed_batch
+                return times
+            except TimingFailed as failure:
+                if failure.batch is None or failure.batch <= speed.batch:
+                    self._give_up(row, failure)
+                else:
+                    log.warning("batches stay smaller: %s\n%s", failure, failure.trace)
+                    self._failed_batches[row.key] = FailedBatch(failure.batch, failure.reason)
+                    self._restart(row.engine)
+        return None
+
+    def time_alternating(self, rows: list[SpeedRow], lines: list[str]) -> dict[Key, list[list[float]]]:
+        """Seconds (rounds, N) of rows of our own engine in turns, by key; empty where one fails (`steps_failure`)."""
+        engine = own_engine()
+        try:
+            seconds = self._timer(engine).time_alternating(rows, lines, self._speed)
+            return {row.key: row_seconds for row, row_seconds in zip(rows, seconds, strict=True)}
+        except TimingFailed as failure:
+            log.warning("the cost of a step is not measured: %s\n%s", failure, failure.trace)
+            self.steps_failure = failure
+            return {}
+
+    def _timer(self, engine: str) -> Timer:
+        if engine in self._ended:
+            raise self._ended[engine]
+        return self._timers[engine]
+
+    def _give_up(self, row: SpeedRow, failure: TimingFailed) -> None:
+        log.warning("not timed: %s\n%s", failure, failure.trace)
+        self.failures[row.key] = failure
+        self._restart(row.engine)
+
+    def _restart(self, engine: str) -> None:
+        if engine not in self._ended:
+            try:
+                self._timers[engine].restart()
+            except (InputError, TimingFailed) as failure:
+                self._ended[engine] = timing_failed(failure, engine)
 
 
 def _round(
-    timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing, number: int
+    attempts: Attempts, rows: list[SpeedRow], lines: list[str], speed: Timing, number: int
 ) -> tuple[dict[Key, RowTimes], float]:
     # Each round has a random order, so that no row always follows the same row.
     order = random.Random(number).sample(rows, len(rows))
     times = {}
     with OtherLoad() as load:
         for row in order:
-            times[row.key] = timers[row.engine].time_row(row, lines, speed)
+            if row_times := attempts.time_row(row, lines, speed):
+                times[row.key] = row_times
     return times, load.cores
 
 
@@ -281,11 +393,11 @@ def _in_words(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
 
 
-def _tried(timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
+def _tried(attempts: Attempts, rows: list[SpeedRow], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
     """A short round of every row, on sentences from the shortest to the longest."""
     sample = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
     one_round = dataclasses.replace(speed, warmup=0, repeats=1)
-    return {row.key: timers[row.engine].time_row(row, sample, one_round) for row in rows}
+    return {row.key: times for row in rows if (times := attempts.time_row(row, sample, one_round))}
 
 
 def measure(
@@ -299,29 +411,35 @@ def measure(
 
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
     later rounds are not redone, because the load will stay. Times are wall-clock seconds; `timers` has one timer for
-    each engine. `report` is called with the expected time of all rounds in words before the first one, and with the
-    remaining time after each. Raises InputError when there are no lines, and ConfigError when there are no rows.
+    each engine. A row that fails is left out, and the others are timed. `report` is called with the expected time of
+    all rounds in words before the first one, and with the remaining time after each. Raises InputError when there are
+    no lines, and ConfigError when there are no rows.
     """
     if not lines:
         raise InputError("the source text", "has no sentences to measure speed with", "give one that is not empty")
     if not rows:
         raise ConfigError("decodes", problem="there are no rows to measure", hint="add some")
-    measured = Measured({row.key: RowTimes() for row in rows}, [], 0)
+    attempts = Attempts(timers, speed)
     # The first calls of each row build caches and choose kernels; they belong to no round.
     for row in rows:
-        timers[row.engine].warm(row, lines)
-    stepped = [row for group in step_series(rows) for row in group]
-    seconds = expected_seconds(_tried(timers, rows, lines, speed), stepped, len(lines), speed)
-    size = f"{len(rows)} rows, {len(lines)} sentences, {speed.repeats} rounds"
+        attempts.warm(row, lines)
+    tries = _tried(attempts, attempts.left(rows), lines, speed)
+    measured = Measured({key: RowTimes() for key in tries}, [], 0, attempts.failures)
+    if not tries:
+        return measured
+    stepped = _stepped(attempts.left(rows))
+    seconds = expected_seconds(tries, stepped, len(lines), speed)
+    size = f"{len(tries)} rows, {len(lines)} sentences, {speed.repeats} rounds"
     report(f"{size}: about {_in_words(seconds)}, longer where other work disturbs rounds")
     began = time.perf_counter()
     persistent = False
     for number in range(speed.repeats):
-        tries = [_round(timers, rows, lines, speed, number)]
-        while tries[-1][1] > DISTURBED_SHARE and len(tries) <= REDOS and not persistent:
+        rows = attempts.left(rows)
+        tries_of_round = [_round(attempts, rows, lines, speed, number)]
+        while tries_of_round[-1][1] > DISTURBED_SHARE and len(tries_of_round) <= REDOS and not persistent:
             measured.redone += 1
-            tries.append(_round(timers, rows, lines, speed, number))
-        times, load = min(tries, key=lambda round_times: round_times[1])
+            tries_of_round.append(_round(attempts, rows, lines, speed, number))
+        times, load = min(tries_of_round, key=lambda round_times: round_times[1])
         persistent = persistent or load > DISTURBED_SHARE
         measured.load.append(load)
         for key, row_times in times.items():
@@ -329,13 +447,20 @@ def measure(
         tried = number + 1 + measured.redone
         seconds_left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
         report(
-            f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries) - 1} redone, "
+            f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries_of_round) - 1} redone, "
             f"{_in_words(seconds_left)} of rounds left"
         )
-    if stepped:
+    rows = attempts.left(rows)
+    measured.times = {row.key: measured.times[row.key] for row in rows}
+    if stepped := _stepped(rows):
         with OtherLoad() as other_load:
-            in_turns = timers[own_engine()].time_alternating(stepped, lines, speed)
-        measured.alternating = {row.key: times for row, times in zip(stepped, in_turns, strict=True)}
+            measured.alternating = attempts.time_alternating(stepped, lines)
+        measured.steps_failure = attempts.steps_failure
         measured.alternating_load = other_load.cores
         report(f"steps, rows in turns: other load {other_load.cores:.2f} cores")
     return measured
+
+
+def _stepped(rows: list[SpeedRow]) -> list[SpeedRow]:
+    """The rows that show what a step costs."""
+    return [row for group in step_series(rows) for row in group]

@@ -112,7 +112,7 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
 
 def test_protocol_in_words_is_honest_about_disturbance():
     load = {"other_load_cores": [0.1, 0.8], "disturbed_rounds": 1, "redone_rounds": 2}
-    text = page.protocol_words(reports.speed(threads=2, **load))
+    text = page.protocol_words(reports.speed(reports.timed("score", "score-1", 1.0), threads=2, **load))
     assert re.search(
         r"two CPU threads .* 0.10 to 0.80 of a core .* redone \(two in all\), and one of those kept stayed", text
     )
@@ -166,6 +166,27 @@ def test_engines_predictions_and_protocols_are_reported():
     words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
     assert f"A {DELTA} step takes 3.0 times as long as a {SCORE} step." in words
     assert "predicts 4.00, of which 0.75 was reached." in words
+
+
+def test_what_was_not_timed_is_said_with_its_reason():
+    lost = [
+        {"system": "teacher", "name": name, "engine": "continuum", "batch": 1, "reason": "no memory."}
+        for name in ("greedy", "gone")
+    ]
+    failed_batch = {"size": 16384, "reason": "memory ran out"}
+    row = reports.timed("score", "score-1", 1.0, failed_batch=failed_batch)
+    on_gpu = reports.measurement(row, device="cuda", device_name="A GPU", not_timed=lost[:1])
+    on_cpu = reports.measurement(not_timed=lost)
+    sentences = speed_page.failure_sentences(reports.speed(row, protocols=(on_gpu, on_cpu)), MANIFEST)
+    assert sentences == [
+        f"Not timed on A GPU: teacher: {GREEDY} (continuum, batch 1: no memory).",
+        f"Batches on A GPU stayed below 16,384 for score: {SCORE_1} (memory ran out).",
+        f"Not timed on 1 CPU thread: teacher: {GREEDY}; teacher: gone (continuum, batch 1: no memory).",
+    ]
+    assert speed_page.failure_sentences(None, MANIFEST) == []
+    assert "No row" in page.protocol_words(reports.speed())
+    costs = {"failure": "a fault.", "costs": [], "ratios": []}
+    assert "not measured (a fault)" in page.step_cost_words(reports.speed(row, costs=costs), MANIFEST)
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():

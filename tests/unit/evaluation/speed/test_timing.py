@@ -9,10 +9,11 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.errors import ConfigError, InputError
+from workflow_src.errors import ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing
 from workflow_src.evaluation.speed.rows import SpeedRow, Timing, step_series
 from workflow_src.nn.settings import StackConfig, decoder_layer
@@ -334,27 +335,123 @@ def test_batches_are_doubled_while_that_is_faster(fits, saturated_at, gain, most
     def run(batch):
         tried.append(batch)
         if batch > fits:
-            raise RuntimeError("CUDA error: out of memory")
+            raise TimingFailed("continuum", "CUDA error: out of memory", batch=batch)
         doublings = max(0.0, math.log2(batch / saturated_at))
         return (2.0 if batch == 128 else 1.0) * max(1.0, batch / saturated_at) / (1 + gain) ** doublings
 
-    assert timing.best_batch(run, 64, most) == expected
+    batch, failed = timing.best_batch(run, 64, most)
+    assert batch == expected and (failed and failed.size) == (None if max(tried) <= fits else max(tried))
     assert max(tried) <= min(most, 4 * expected) and len(set(tried)) == len(tried)
 
 
 def test_other_faults_are_no_lack_of_memory():
     def run(batch):
         if batch > 64:
-            raise RuntimeError("device-side assert")
+            raise TimingFailed("continuum", "device-side assert", batch=batch)
         return 1.0
 
-    with pytest.raises(RuntimeError, match="assert"):
-        timing.best_batch(run, 64)
+    with pytest.raises(TimingFailed, match="batch 128: device-side assert"):
+        timing.best_batch(run, 64, 1024)
+
+
+class Fails(Recorder):
+    """A translator that fails for batches above `most`, and then for every call until its process is a fresh one."""
+
+    def __init__(self, most, error, lasting=False):
+        super().__init__([])
+        self.most, self.error, self.lasting, self.broken = most, error, lasting, False
+
+    def translate(self, lines, search, batch, systems, split):
+        if self.broken or len(lines) > self.most:
+            self.broken = self.lasting
+            raise self.error
+        return super().translate(lines, search, batch, systems, split)
+
+
+class Restarted(timing.Local):
+    """A timer of translators that are sound again in a fresh process."""
+
+    def restart(self):
+        for translator in self.translators.values():
+            translator.broken = False
+
+
+INVALID = RuntimeError("CUDA error: invalid argument\nCUDA kernel errors might be reported at some other call")
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    [
+        (INVALID, False),
+        (INVALID, True),
+        (torch.OutOfMemoryError("CUDA out of memory."), False),
+        (MemoryError(), False),
+    ],
+)
+@pytest.mark.usefixtures("quiet")
+def test_a_size_of_batch_that_fails_ends_its_growth_and_is_said(error, lasting, caplog, monkeypatch):
+    """A GPU may compute nothing more for the process in which a kernel failed."""
+    monkeypatch.setattr(timing, "GAIN", 0.0)
+    timer = Restarted({"lvm": Fails(most=20, error=error, lasting=lasting)}, grow_batch=True)
+    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["1", "2"], SPEED)
+    assert measured.failures == {}
+    times = measured.times[("lvm", "delta-1")]
+    assert times.batch == 16 and times.failed_batch.size == 32 and len(times.batches) == SPEED.repeats
+    figures = summary.results(ROWS[1:2], measured)["rows"][0]
+    assert figures["failed_batch"]["size"] == 32
+    if error is INVALID:
+        assert "invalid argument" in figures["failed_batch"]["reason"]
+        assert "continuum, lvm delta-1, batch 32" in caplog.text and "raise self.error" in caplog.text
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.usefixtures("quiet")
+def test_a_row_that_fails_is_left_out_and_the_others_are_timed(clock, lasting, caplog):
+    failing = Fails(most=1, error=KeyError("words"), lasting=lasting)
+    timer = Restarted({"teacher": Recorder([], clock), "lvm": failing})
+    measured = timing.measure({"continuum": timer}, ROWS, ["1", "2"], SPEED)
+    assert list(measured.times) == [("teacher", "beam-4")] and measured.alternating == {}
+    assert {key: (failure.row, failure.batch) for key, failure in measured.failures.items()} == {
+        row.key: (row.key, SPEED.batch) for row in ROWS[1:]
+    }
+    assert "continuum, lvm delta-2, batch 2: KeyError: 'words'" in caplog.text and "raise self.error" in caplog.text
+    results = summary.results(ROWS, measured, [1, 2])
+    assert [row["name"] for row in results["rows"]] == ["beam-4"] and results["step_costs"]["costs"] == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_row_that_fails_in_a_later_round_is_left_out(clock):
+    calls = []
+
+    class FailsLater(Recorder):
+        def translate(self, *arguments, **options):
+            if len(calls) > 30:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return super().translate(*arguments, **options)
+
+    translators = {"teacher": Recorder([], clock), "lvm": FailsLater(calls, clock)}
+    measured = timing.measure(own(translators), ROWS, ["1", "2"], SPEED)
+    assert list(measured.times) == [("teacher", "beam-4")] and len(measured.load) == SPEED.repeats
+    assert len(measured.times[("teacher", "beam-4")].batches) == SPEED.repeats
+
+
+@pytest.mark.usefixtures("quiet")
+def test_rows_in_turns_that_fail_leave_the_rounds_as_they_are(clock, monkeypatch):
+    timer = timing.Local({name: Recorder([], clock) for name in ("teacher", "lvm")})
+
+    def failing(*_):
+        raise TimingFailed("continuum", "a fault")
+
+    monkeypatch.setattr(timer, "time_alternating", failing)
+    measured = timing.measure({"continuum": timer}, ROWS, ["1", "2"], SPEED)
+    results = summary.results(ROWS, measured, [1, 2])
+    assert len(results["rows"]) == 3 and results["step_costs"]["costs"] == []
+    assert "a fault" in results["step_costs"]["failure"]
 
 
 @pytest.mark.usefixtures("quiet")
 def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
-    monkeypatch.setattr(timing, "best_batch", lambda run, start: 5)
+    monkeypatch.setattr(timing, "best_batch", lambda run, start, most: (5, None))
     calls = []
     timer = timing.Local({"lvm": Recorder(calls)}, grow_batch=True)
     measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SPEED)
@@ -366,7 +463,7 @@ def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
 def test_a_batch_is_timed_by_the_faster_of_two_calls(clock, monkeypatch):
     """In the first, a GPU's program may be made: here it takes 5 seconds."""
     seconds, first = [], [5.0]
-    monkeypatch.setattr(timing, "best_batch", lambda run, start: (seconds.append(run(3)), 3)[1])
+    monkeypatch.setattr(timing, "best_batch", lambda run, start, most: (seconds.append(run(3)), (3, None))[1])
     recorder = Recorder([], clock)
     translate = recorder.translate
 
