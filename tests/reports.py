@@ -9,6 +9,7 @@ from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import FORMAT, Row, row_type
 from workflow_src.evaluation.report.trained import TrainedSystem
@@ -142,17 +143,19 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     return row_type(default_metrics()).model_validate(content | fields)
 
 
-def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Evidence:
-    """Evidence about rows: p = 0.5 for every pair with an autoregressive one, and 0.001 for pairs of names that are
-    `different`; `figures` are further ones with their p."""
+def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evidence:
+    """Evidence about rows: differences of their figures, with the standard `error` in points, for every pair with an
+    autoregressive row of its seed; in validity where rows have it."""
     pairs = {}
     for row in rows:
         for rival in rows:
             if rival.family == "transformer" and rival.seed == row.seed and rival.name != row.name:
-                differs = {(row.name, rival.name), (rival.name, row.name)} & set(different)
                 key = ((row.system, row.name, row.seed), (rival.system, rival.name, rival.seed))
-                pairs[key] = {"bleu": 0.001 if differs else 0.5} | figures
-    return Evidence.of(rows, pairs, unfinished, sentences)
+                pairs[key] = {"bleu": PairedDifference(row.quality - rival.quality, error, 0.0)}
+                validity = getattr(row, "validity", None), getattr(rival, "validity", None)
+                if None not in validity:
+                    pairs[key]["validity"] = PairedDifference(validity[0] - validity[1], error / 100, 0.0)
+    return Evidence.of(rows, pairs, margin, unfinished, 1000, metrics)
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}

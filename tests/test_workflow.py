@@ -438,6 +438,7 @@ CHANGES = {
     "who computes the distillation": ("distillation: {teacher: {engine: continuum}}", {}),
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
+    "margin": ("report: {margin: 1.0}", {"report": 1}),
     "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
     "how repetitions are removed": (
         "report: {remove_repetitions: words}",
@@ -897,7 +898,11 @@ ROWS = {
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
     "number of distillation shards": ["number of shards"],
     "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
-    "title of the report, published figures and their convention": ["title of the report", "what was published"],
+    "title of the report, report.margin, published figures and their convention": [
+        "title of the report",
+        "margin",
+        "what was published",
+    ],
     "how repetitions are removed (`report.remove_repetitions`)": ["how repetitions are removed"],
     "metrics and their settings (`metrics`)": ["metrics"],
     "a metric with a program, its model, or that model's files": ["a metric that a program computes"],

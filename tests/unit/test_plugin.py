@@ -20,6 +20,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
 from workflow_src.evaluation.report.results import read_results
@@ -252,7 +253,7 @@ def report_files(plan, folder):
         write_json(folder / entry["config"], {"steps": 2})
     content = {"format": 1, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
     write_json(folder / "speed.json", content | {"step_costs": {"costs": [], "ratios": []}})
-    significance = {"format": 1, "test": TEST, "sentences": 9, "rows": compared}
+    significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "rows": compared}
     significance |= {"against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)
     _shown_files(manifest["usage"])

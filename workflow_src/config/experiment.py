@@ -295,6 +295,12 @@ class ReportConfig(Frozen):
         description="of non-autoregressive outputs, in the main table and wherever settings are chosen; default: "
         "subwords, and none from outputs of models with alignments",
     )
+    margin: float = Field(
+        0.5,
+        gt=0,
+        allow_inf_nan=False,
+        description="points of BLEU (of validity: percent) that a row may lose and still be as good as another one",
+    )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
     expected_reference_lengths: dict[str, float] = Field(
         {}, description='published BLEU at the references\' lengths, by "system/decode"'

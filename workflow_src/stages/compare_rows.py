@@ -1,5 +1,5 @@
-"""Compare the test translations of every row with its baseline's, with every autoregressive row's, and of networks with
-their control's: p-values."""
+"""Compare the test translations of every row with its baseline's, and of networks with their control's: p-values; and
+with every autoregressive row's: differences and their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import sentence_counts
-from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, pairwise_test, randomisation_test
+from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, paired_differences, randomisation_test
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
@@ -124,9 +124,10 @@ def compared(
 def against_autoregressive(
     rows: Sequence[Row], metrics: Sequence[Measured], counts_of: SentenceCounts
 ) -> list[dict[str, Any]]:
-    """p-values of every row against each autoregressive row of its seed, repetitions removed as in the main table.
+    """Differences of every row from each autoregressive row of its seed, repetitions removed as in the main table.
 
-    A row has one entry a rival in `against`: its system and name, and a p-value of each of the metrics by name.
+    A row has one entry a rival in `against`: its system and name, and by the name of each of the metrics the fields of
+    a `PairedDifference`.
     """
     entries = []
     for seed in dict.fromkeys(row.seed for row in rows):
@@ -135,16 +136,16 @@ def against_autoregressive(
         if not rivals:
             continue
         lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
-        p_values = {}
+        differences = {}
         for metric in metrics:
             counted = [counts_of(metric, outputs) for outputs in lines]
-            p_values[metric.metric.name] = pairwise_test(
-                np.stack([counts for counts, _ in counted]), rivals, counted[0][1]
+            differences[metric.metric.name] = paired_differences(
+                [counts for counts, _ in counted], rivals, counted[0][1]
             )
         for number, row in enumerate(of_seed):
             against = [
                 {"system": of_seed[rival].system, "name": of_seed[rival].name}
-                | {name: float(table[index, number]) for name, table in p_values.items()}
+                | {name: dataclasses.asdict(table[index][number]) for name, table in differences.items()}
                 for index, rival in enumerate(rivals)
                 if rival != number
             ]

@@ -140,6 +140,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     proof = evidence.Evidence.of(
         tables.variant_rows(rows, manifest, removed),
         tested.pairs if tested else {},
+        report.margin,
         (log.system.name for log in material.logs if evidence.cut_short(log.entries)),
         tested.sentences if tested else 0,
         manifest.metrics,
@@ -154,7 +155,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     column_notes = {
         "Metrics": captions.scored_words(material.corpus.normalisation, manifest.metrics, record["signatures"]),
         "p": significance_page.compared_words(tested, comparisons, manifest),
-        "Over fastest as good": captions.rival_words(table, manifest.metrics),
+        "As good": captions.rival_words(table, proof),
         "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
         "Energy": energy_words(measured.scorer) if measured else "",
         "Training": carried.training(material.systems, {row.system for row in rows}),

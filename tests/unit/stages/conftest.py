@@ -8,6 +8,7 @@ from reports import bundle_description
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
+from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.types import BOS, PAD
@@ -204,7 +205,8 @@ CORPUS = {
 
 
 ENCODED = {"pairs": 23_990, "max_length": 64, "dropped": {"source-too-long": 10}}
-RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.2, "validity": 0.3}
+DIFFERENCE = {"difference": 0.0, "error": 0.001, "sentence": 0.0}
+RIVAL = {"system": "teacher", "name": "beam-4", "bleu": DIFFERENCE, "validity": DIFFERENCE}
 
 
 def _significance(rows):
@@ -214,7 +216,7 @@ def _significance(rows):
     p_value = by_variant(0.2, 0.1, 0.0123)
     network = {"difference": by_variant(-0.5, 0.125, 0.25), "p_value": by_variant(0.0004, 0.75, 0.5)}
     return {
-        "format": 1,
+        "format": SIGNIFICANCE_FORMAT,
         "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
         "sentences": 1000,
         "against_autoregressive": [key | {"against": [RIVAL]} for key in keys],

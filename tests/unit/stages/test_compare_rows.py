@@ -127,7 +127,7 @@ def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_
 
 
 def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, run_stage, tmp_path):
-    """Repetitions removed as in the main table: BLEU as in `rows`, and validity by its own test."""
+    """Repetitions removed as in the main table: the difference in BLEU is that of `rows`."""
     listed, _references = rows
     output = tmp_path / "significance.json"
     words = ["--settings", json.dumps(SCORING | {"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
@@ -139,11 +139,13 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
     assert against.keys() == {(row["name"], 1) for row in listed[:4]} and against["beam-4", 1] == []
     (rival,) = against["prior-mean", 1]
     (prior,) = (row for row in content["rows"] if row["name"] == "prior-mean")
-    assert rival == {"system": "teacher", "name": "beam-4", "bleu": prior["p_value"]["without_repeated_subwords"]}
+    assert rival.keys() == {"system", "name", "bleu"} and (rival["system"], rival["name"]) == ("teacher", "beam-4")
+    assert rival["bleu"]["difference"] == pytest.approx(prior["difference"]["without_repeated_subwords"])
+    assert rival["bleu"]["difference"] < 0 < rival["bleu"]["error"]
 
 
-def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, monkeypatch):
-    """Of 40 outputs, 12 are valid in one row only and 3 in the other only: McNemar's exact p over 15 sentences."""
+def test_the_error_of_a_difference_in_validity_is_that_of_two_paired_shares(rows, run_stage, tmp_path, monkeypatch):
+    """Of 40 outputs, 12 are valid in one row only and 3 in the other only: (15 − 9² / 40) / 39 is the variance."""
     listed, _ = rows
     beam, _prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
     joined = [json.loads(line)["without_repeated_subwords"] for line in open(listed[1]["details"])]
@@ -158,8 +160,8 @@ def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, m
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
     against = json.loads(output.read_text())["against_autoregressive"]
     ((rival,),) = (row["against"] for row in against if row["name"] == "prior-mean")
-    exact = 2 * sum(math.comb(15, k) for k in range(4)) / 2**15
-    assert rival["validity"] == pytest.approx(exact, abs=0.006) and exact < 0.05
+    assert rival["validity"]["difference"] == pytest.approx((3 - 12) / 40)
+    assert rival["validity"]["error"] == pytest.approx(math.sqrt((15 - 9**2 / 40) / 39 / 40))
 
 
 def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp_path):

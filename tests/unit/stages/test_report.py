@@ -13,6 +13,7 @@ from reports import assert_tables_fit, squeezed
 from titles import BLEU, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
 from workflow_src import jobs
+from workflow_src.evaluation.quality.significance import FORMAT
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.figures_latencies import latencies
 from workflow_src.evaluation.report.results import AGAIN_COMPARED, read_results
@@ -360,11 +361,12 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
-    """p = 0.2 against beam 4 for every row: 35 BLEU beside 41.6 is not lower. Greedy search was not compared."""
+    """The file says that every row is as good as beam 4, whatever its BLEU. Greedy search was not compared."""
     markdown = squeezed((_build(report_inputs(significance=True)) / "results.md").read_text(encoding="utf-8"))
     assert f"- The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 33.2 {BLEU}" in markdown
-    assert f"(p = 0.2, of {VALID} = 0.3)" in markdown
-    assert f"- {beaten_words(1, 2)}" in markdown
+    assert f"(difference between −0.0 and +0.0 {BLEU} and between −0.3 and +0.3 % {VALID})" in markdown
+    assert f"- {beaten_words(1, 1, 2)}" in markdown
+    assert f"is shown to lose less than 0.5 {BLEU} and 0.5 % {VALID}" in markdown
     assert "over fastest as good" in markdown and "on the same kind of engine (PyTorch, or others" in markdown
     summary = markdown.split("## Quality")[0]
     assert summary.count("\n- ") == 4 and "- 1 of the 1,000 pairs of test (0.1 %) are in train too" in summary
@@ -407,11 +409,11 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (
             "significance.json",
             lambda f: f.write_text('{"rows": []}'),
-            {"problem": other_format(None, 1), "fix": AGAIN_COMPARED},
+            {"problem": other_format(None, FORMAT), "fix": AGAIN_COMPARED},
         ),
         (
             "significance.json",
-            lambda f: f.write_text('{"format": 1}'),
+            lambda f: f.write_text(json.dumps({"format": FORMAT})),
             {"mentions": ("no pairs",), "fix": AGAIN_COMPARED},
         ),
     ],

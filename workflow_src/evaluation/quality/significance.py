@@ -1,11 +1,14 @@
-"""p-values of differences between rows, and intervals of figures: two-sided paired approximate randomisation (Riezler &
-Maxwell 2005) and the bootstrap, for any metric with figures of sentences.
+"""p-values and intervals of differences between rows, and intervals of figures: two-sided paired approximate
+randomisation (Riezler & Maxwell 2005), the jackknife and the bootstrap, for any metric with figures of sentences.
 
 A metric's sentences are counts (N, C) with a function `combine` from sums of them (..., C) to figures (...).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +17,10 @@ import numpy as np
 from workflow_src.spec import Segments
 
 # Format of significance.json.
-FORMAT = 1
+FORMAT = 2
 TRIALS = 10_000
 SEED = 12345
-# A difference with a smaller p-value is significant.
+# A difference with a smaller p-value is significant; intervals leave out the true difference with this probability.
 LEVEL = 0.05
 # The test as results describe it.
 TEST: dict[str, Any] = {"name": "paired approximate randomisation", "two_sided": True, "trials": TRIALS, "seed": SEED}
@@ -68,29 +71,63 @@ def randomisation_test(
     return real, (larger + 1) / (trials + 1)
 
 
-def pairwise_test(
-    counts: np.ndarray, rivals: Sequence[int], combine: Combine, trials: int = TRIALS, seed: int = SEED
-) -> np.ndarray:
-    """p-values (R, K) of the difference in a figure between each of K rows and each of R `rivals`, numbers of rows.
+@dataclasses.dataclass(frozen=True)
+class PairedDifference:
+    """The difference of two rows in a figure, with what its interval needs; all in units of the figure.
 
-    `counts` are (K, N, C). Test, exchanges and p-values are those of `randomisation_test`; sums of exchanges are
-    computed once for all pairs.
+    `error` is its standard error over sentences. `sentence` is how much the figure changes where one sentence is lost.
     """
-    rows, sentences, size = counts.shape
-    sums = counts.sum(axis=1)
-    real = np.stack([combine(sums) - combine(sums[rival]) for rival in rivals])
-    columns = counts.transpose(1, 0, 2).reshape(sentences, rows * size)
-    generator = np.random.default_rng(seed)
-    larger = np.zeros((len(rivals), rows), dtype=int)
-    for start in range(0, trials, _CHUNK):
-        shape = (min(_CHUNK, trials - start), sentences)
-        exchanged = generator.integers(0, 2, shape, dtype=np.int8).astype(float)
-        sums_exchanged = (exchanged @ columns).reshape(-1, rows, size)
-        for number, rival in enumerate(rivals):
-            moved = sums_exchanged - sums_exchanged[:, [rival]]
-            differences = combine(sums - moved) - combine(sums[rival] + moved)
-            larger[number] += (np.abs(differences) >= np.abs(real[number]) - _ROUNDING).sum(axis=0)
-    return (larger + 1) / (trials + 1)
+
+    difference: float
+    error: float
+    sentence: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The two-sided interval that leaves the true difference out with probability `level` at most.
+
+        With z the normal quantile and s = `sentence`, it is difference ± (z² s / 2 + √(z² error² + z⁴ s² / 4)). Without
+        s it is the interval of a mean; without the error, the score interval of a Poisson count whose events cost s
+        each. The terms with s keep the level where rows differ in few sentences: a test set may hold none of those that
+        one of them gets wrong.
+        """
+        quantile = statistics.NormalDist().inv_cdf(1 - level / 2)
+        rare = quantile**2 * self.sentence / 2
+        half = rare + math.hypot(quantile * self.error, rare)
+        return self.difference - half, self.difference + half
+
+    def reversed(self) -> PairedDifference:
+        """The difference of the second row from the first."""
+        return dataclasses.replace(self, difference=-self.difference)
+
+
+def sentence_values(counts: np.ndarray, combine: Combine) -> np.ndarray:
+    """What each sentence of counts (N, C) says the figure is, (N,): jackknife pseudo-values, whose mean is close to it.
+
+    A sentence is left out by putting the mean of all in its place, which is right for means and for ratios of sums.
+    """
+    sums = counts.sum(axis=0)
+    figure = combine(sums)
+    return figure + len(counts) * (figure - combine(sums - counts + sums / len(counts)))
+
+
+def paired_differences(
+    counts: Sequence[np.ndarray], rivals: Sequence[int], combine: Combine
+) -> list[list[PairedDifference]]:
+    """The difference in a figure of each of K rows from each of `rivals`, numbers of rows: [rival][row].
+
+    `counts` has (N, C) of each row.
+    """
+    sentences = len(counts[0])
+    figures = [float(combine(row.sum(axis=0))) for row in counts]
+    values = [sentence_values(row, combine) for row in counts]
+    sizes = [float(np.sqrt(np.mean(row_values**2))) / sentences for row_values in values]
+
+    def difference(row: int, rival: int) -> PairedDifference:
+        deviation = float(np.std(values[row] - values[rival], ddof=1)) if sentences > 1 else 0.0
+        error = deviation / math.sqrt(sentences)
+        return PairedDifference(figures[row] - figures[rival], error, max(sizes[row], sizes[rival]))
+
+    return [[difference(row, rival) for row in range(len(counts))] for rival in rivals]
 
 
 def bootstrap_interval(

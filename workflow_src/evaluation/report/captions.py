@@ -11,6 +11,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions
+from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import bold, paragraph, plain
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.evaluation.report.tables import Group
@@ -112,19 +113,28 @@ def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], 
     return " ".join([*sentences, text])
 
 
-def rival_words(table: Sequence[Group], metrics: Sequence[Metric]) -> str:
-    """A note on the column of speed-ups over the fastest row that is as good; empty without that column."""
-    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
+def rival_words(table: Sequence[Group], evidence: Evidence) -> str:
+    """A note on rows that are as good as others, and on the column of speed-ups over the fastest of them; empty where
+    rows were not compared."""
+    if not evidence.pairs:
         return ""
-    deciding = " or in ".join(metric.title for metric in metrics if metric.decides)
+    deciding = " and ".join(
+        f"{evidence.margin:g}{metric.unit and f' {metric.unit}'} {metric.title}" for metric in evidence.metrics
+    )
     limits = [
         f"{'below' if metric.better == 'higher' else 'above'} {metric.least:g} {metric.title}"
-        for metric in metrics
+        for metric in evidence.metrics
         if metric.least is not None
     ]
     empty = [*limits, "where a training ended while it was still improving much"]
+    text = (
+        f"A row is as good as another one where it is shown to lose less than {deciding}: the lower end of the paired "
+        f"interval of their difference ({100 * (1 - LEVEL):g} % for all rows of the table together) lies above that "
+        "margin."
+    )
+    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
+        return text
     return (
-        "Compared with the fastest autoregressive row on the same kind of engine (PyTorch, or others of one compute "
-        f"type) that is as good: the test does not find it worse (p < {LEVEL:g}) in {deciding}. It is empty "
-        f"{', and '.join(empty)}."
+        f"{text} The column compares with the fastest autoregressive row that is as good, on the same kind of engine "
+        f"(PyTorch, or others of one compute type). It is empty {', and '.join(empty)}."
     )

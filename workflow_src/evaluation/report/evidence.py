@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workflow_src.config.manifest import DecodeInfo
-from workflow_src.evaluation.quality.significance import LEVEL
+from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
+from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.progress import still_improving
 from workflow_src.evaluation.report.results import Pairs, Row
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
-
-# With fewer sentences, a test hardly distinguishes rows, so rows without a significant difference are not called equal.
-LEAST_SENTENCES = 100
 
 
 class Line(Protocol):
@@ -41,21 +39,24 @@ def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
 class Evidence:
     """The evidence for comparisons of rows of a table.
 
-    `rows` are those of the table, every seed by itself; `pairs` the p-values of rows against autoregressive ones;
-    `unfinished` the systems with a training that was cut short; `sentences` the size of the test set.
+    `rows` are those of the table, every seed by itself; `pairs` the differences of rows from autoregressive ones;
+    `unfinished` the systems with a training that was cut short; `sentences` the size of the test set; `margin` the
+    points, as tables show them, that a row may lose and still be as good as another one.
     """
 
     rows: Mapping[tuple[str, str], Mapping[int, Row]]
     pairs: Pairs
-    unfinished: frozenset[str] = frozenset()
-    sentences: int = 0
-    metrics: tuple[Metric, ...] = dataclasses.field(default_factory=default_metrics)
+    margin: float
+    unfinished: frozenset[str]
+    sentences: int
+    metrics: tuple[Metric, ...]
 
     @classmethod
     def of(
         cls,
         rows: Iterable[Row],
         pairs: Pairs,
+        margin: float,
         unfinished: Iterable[str] = (),
         sentences: int = 0,
         metrics: Sequence[Metric] | None = None,
@@ -67,36 +68,65 @@ class Evidence:
             by_key.setdefault((row.system, row.name), {})[row.seed] = row
         measured = default_metrics() if metrics is None else metrics
         deciding = tuple(metric for metric in measured if metric.decides)
-        return cls(by_key, pairs, frozenset(unfinished), sentences, deciding)
+        return cls(by_key, pairs, margin, frozenset(unfinished), sentences, deciding)
 
-    def p_values(self, line: Line, other: Line, seed: int) -> Mapping[str, float] | None:
-        """p-values of two lines' difference by figure, or None where they were not compared."""
+    @property
+    def level(self) -> float:
+        """The probability that an interval leaves out the true difference: by Bonferroni's correction for the rows of
+        the table that are looked at beside one row, it is LEVEL for all of them together."""
+        return LEVEL / max(1, len(self.rows) - 1)
+
+    def differences(self, line: Line, other: Line) -> list[Mapping[str, PairedDifference]] | None:
+        """Differences of two lines by figure, one for each seed; None where a seed of `line` was not compared."""
+        by_seed = [self._of_seed(line, other, seed) for seed in self.rows[line.decode.key]]
+        compared = [differences for differences in by_seed if differences is not None]
+        return compared if len(compared) == len(by_seed) else None
+
+    def _of_seed(self, line: Line, other: Line, seed: int) -> Mapping[str, PairedDifference] | None:
         ours, theirs = (*line.decode.key, seed), (*other.decode.key, seed)
-        return self.pairs.get((ours, theirs)) or self.pairs.get((theirs, ours))
+        if (ours, theirs) in self.pairs:
+            return self.pairs[ours, theirs]
+        opposite = self.pairs.get((theirs, ours))
+        return opposite and {figure: difference.reversed() for figure, difference in opposite.items()}
+
+    def interval(self, metric: Metric, difference: PairedDifference) -> tuple[float, float]:
+        """The corrected interval of a difference in points as tables show them; positive is better."""
+        ends = [metric.sign * metric.factor * end for end in difference.interval(self.level)]
+        return min(ends), max(ends)
 
     def as_good(self, line: Line, other: Line) -> bool:
-        """Whether no test finds `line` worse than `other`, in any metric that decides and any seed.
+        """Whether `line` is shown to be at most the margin below `other`, in every metric that decides and every seed:
+        the lower end of the corrected interval of their difference lies above the negative margin.
 
-        False where they were not compared, or on too few sentences.
+        A figure that the corpus has and that was not compared shows nothing.
         """
         if line.decode.key == other.decode.key:
             return True
-        ours, theirs = self.rows[line.decode.key], self.rows[other.decode.key]
-        return self.sentences >= LEAST_SENTENCES and all(
-            self._as_good(ours[seed], theirs.get(seed), self.p_values(line, other, seed)) for seed in ours
+        differences = self.differences(line, other)
+        return differences is not None and all(
+            self.interval(metric, of_seed[metric.name])[0] > -self.margin if metric.name in of_seed else False
+            for of_seed in differences
+            for metric in self._measured(line)
         )
 
-    def _as_good(self, row: Row, other: Row | None, p_values: Mapping[str, float] | None) -> bool:
-        if other is None or p_values is None:
-            return False
-        for metric in self.metrics:
-            ours, theirs = row.figure(metric), other.figure(metric)
-            if ours is None or theirs is None or metric.sign * ours >= metric.sign * theirs:
-                continue
-            # An untested difference counts as significant.
-            if p_values.get(metric.name, 0.0) < LEVEL:
-                return False
-        return True
+    def lower(self, line: Line, other: Line) -> bool:
+        """Whether `line` is shown to lose more than the margin in a metric that decides and a seed: the upper end of
+        the corrected interval lies below the negative margin."""
+        return any(
+            self.interval(metric, of_seed[metric.name])[1] < -self.margin
+            for of_seed in self.differences(line, other) or ()
+            for metric in self.metrics
+            if metric.name in of_seed
+        )
+
+    def cannot_tell(self, line: Line, other: Line) -> bool:
+        """Whether the test set shows neither that `line` is as good as `other` nor that it is lower."""
+        return not self.as_good(line, other) and not self.lower(line, other)
+
+    def _measured(self, line: Line) -> list[Metric]:
+        """Metrics that decide and that the corpus has a figure of."""
+        rows = self.rows[line.decode.key].values()
+        return [metric for metric in self.metrics if any(row.figure(metric) is not None for row in rows)]
 
     def why_inconclusive(self, line: Line) -> str | None:
         """Why nothing is concluded about a line: its figures or its training are too bad; None otherwise."""
@@ -112,13 +142,15 @@ class Evidence:
                 return f"“{name}” was still learning when its training ended"
         return None
 
-    def p_words(self, line: Line, other: Line) -> str:
-        """p-values of two lines' difference in words: of one seed, or the smallest of several."""
-        seeds = self.rows[line.decode.key]
-        tested = [values for seed in seeds if (values := self.p_values(line, other, seed))]
-        relation = "≥" if len(tested) > 1 else "="
-        return ", ".join(
-            f"{f'of {metric.title}' if number else 'p'} {relation} {min(values[metric.name] for values in tested):.2g}"
-            for number, metric in enumerate(self.metrics)
-            if tested and all(metric.name in values for values in tested)
-        )
+    def interval_words(self, line: Line, other: Line) -> str:
+        """The corrected intervals of two lines' difference in words, of several seeds from the lowest to the highest
+        end; empty where they were not compared."""
+        differences = self.differences(line, other) or ()
+        parts = []
+        for metric in self._measured(line):
+            ends = [self.interval(metric, of_seed[metric.name]) for of_seed in differences if metric.name in of_seed]
+            if ends:
+                low, high = min(low for low, _ in ends), max(high for _, high in ends)
+                unit = f" {metric.unit}" if metric.unit else ""
+                parts.append(f"between {signed(low, 1)} and {signed(high, 1)}{unit} {metric.title}")
+        return " and ".join(parts)

@@ -17,6 +17,7 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
+from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
@@ -164,8 +165,8 @@ class Results(Strict):
 
 
 RowKey = tuple[str, str, int]
-# p-values by metric, for pairs of a row (system, name, seed) and an autoregressive one.
-Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, float]]
+# Differences by metric, of a row (system, name, seed) from an autoregressive one.
+Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +218,7 @@ def read_significance(path: str | Path) -> Significance:
     networks = [row for name in controls() for row in content.get(f"against_{name}", [])]
     pairs = {
         ((row["system"], row["name"], row["seed"]), (rival["system"], rival["name"], row["seed"])): {
-            figure: value for figure, value in rival.items() if figure not in ("system", "name")
+            figure: PairedDifference(**value) for figure, value in rival.items() if figure not in ("system", "name")
         }
         for row in content["against_autoregressive"]
         for rival in row["against"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from workflow_src.evaluation.report.evidence import LEAST_SENTENCES, Evidence
+from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.page import in_words
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.evaluation.speed.measured import Reference
@@ -20,45 +21,60 @@ def summary(table: list[Group], evidence: Evidence, reference: Reference | None)
     return [*_trade(lines, evidence), *_refined(table, lines, evidence, reference)]
 
 
-# The best trade where there is none.
-NO_TRADE = "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
-
-
 def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
-    """The best trade among rows that were timed on the same kind of engine, and the number of autoregressive rows with
-    a faster row that is as good; or why nothing is concluded."""
-    timed = [line for line in lines if line.figures["latency_ms"] is not None]
-    rivals = [line for line in timed if line.decode.system.autoregressive]
-    candidates = [line for line in timed if not line.decode.system.autoregressive]
-    if not rivals or not candidates or not evidence.pairs:
+    """What the table shows about the trade of quality and speed, and what may be concluded from it.
+
+    Rows are compared that were timed on the same kind of engine; where there are none, all rows.
+    """
+    rivals = [line for line in lines if line.decode.system.autoregressive]
+    candidates = [line for line in lines if not line.decode.system.autoregressive]
+    timed_rivals, timed_candidates = ([line for line in some if _timed(line)] for some in (rivals, candidates))
+    if not rivals or not candidates:
         return []
-    if evidence.sentences < LEAST_SENTENCES:
-        return [
-            f"Nothing is concluded about equal quality: {evidence.sentences:,} test sentences hardly tell rows apart."
-        ]
-    usable = [line for line in candidates if not evidence.why_inconclusive(line)]
-    reasons = [reason for line in rivals if (reason := evidence.why_inconclusive(line))]
-    if reasons or not usable:
-        reasons = reasons or [reason for line in candidates if (reason := evidence.why_inconclusive(line))]
-        return [f"Nothing is concluded about equal quality: {_listed(list(dict.fromkeys(reasons)))}."]
-    beaten = sum(
-        any(_comparable(line, rival) and _faster(line, rival) and evidence.as_good(line, rival) for line in usable)
-        for rival in rivals
-    )
-    return [_best_trade(usable, rivals, evidence), beaten_words(beaten, len(rivals))]
+    if not timed_rivals or not timed_candidates:
+        return [_best_of_both(candidates, rivals, evidence)]
+    usable = [line for line in timed_candidates if not evidence.why_inconclusive(line)]
+    reasons = [reason for line in timed_rivals if (reason := evidence.why_inconclusive(line))]
+    if not usable and not reasons:
+        reasons = [reason for line in timed_candidates if (reason := evidence.why_inconclusive(line))]
+    if reasons or not evidence.pairs:
+        facts = [_best_of_both(timed_candidates, timed_rivals, evidence)]
+        distinct = list(dict.fromkeys(reasons))
+        return [*facts, f"Nothing is concluded about equal quality: {_listed(distinct)}."] if reasons else facts
+    return [_best_trade(usable, timed_rivals, evidence), *_beaten(usable, timed_rivals, evidence)]
 
 
-def beaten_words(beaten: int, rivals: int) -> str:
-    """How many of the autoregressive rows that were timed have a faster one that is as good."""
-    return (
+def _timed(line: Line) -> bool:
+    return line.figures["latency_ms"] is not None
+
+
+def _beaten(usable: list[Line], rivals: list[Line], evidence: Evidence) -> list[str]:
+    """How many of the autoregressive rows that were timed have a faster one that is as good, and of how many the test
+    set cannot tell it."""
+
+    def faster(rival: Line) -> list[Line]:
+        return [line for line in usable if _comparable(line, rival) and _faster(line, rival)]
+
+    beaten = [any(evidence.as_good(line, rival) for line in faster(rival)) for rival in rivals]
+    unknown = [any(evidence.cannot_tell(line, rival) for line in faster(rival)) for rival in rivals]
+    untold = sum(is_unknown and not is_beaten for is_unknown, is_beaten in zip(unknown, beaten, strict=True))
+    return [beaten_words(sum(beaten), untold, len(rivals))]
+
+
+def beaten_words(beaten: int, untold: int, rivals: int) -> str:
+    """How many of the autoregressive rows that were timed have a faster one that is as good; of `untold` further ones
+    the test set cannot tell."""
+    text = (
         f"Of {in_words(rivals)} autoregressive rows that were timed, {in_words(beaten) if beaten else 'none'} "
-        f"{'has' if beaten < 2 else 'have'} a faster non-autoregressive row that is as good on the same kind of engine."
+        f"{'has' if beaten < 2 else 'have'} a faster non-autoregressive row that is shown to be as good on the same "
+        "kind of engine"
     )
+    return f"{text}; of {in_words(untold)} this test set cannot tell." if untold else f"{text}."
 
 
 def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
     """A sentence about the fastest row that is as good as every autoregressive one and faster than the best of them, or
-    else about the largest gain in speed at equal quality."""
+    else about the largest gain in speed at equal quality, or else about the best rows of both sorts."""
     as_good = [
         (line, best)
         for line in usable
@@ -81,13 +97,38 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
             f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
             f"{_beside(chosen, rival, evidence)}; {rival.milliseconds / chosen.milliseconds:.1f} times as fast."
         )
-    return NO_TRADE
+    return _best_of_both(usable, rivals, evidence)
+
+
+def _best_of_both(candidates: list[Line], rivals: list[Line], evidence: Evidence) -> str:
+    """The best row of both sorts by the table: their distance in the main metric, and whether the test set can tell
+    that the candidate is as good."""
+    pairs = [(line, best) for line in candidates if (best := _best_peer(line, rivals))]
+    if not pairs:
+        pairs = [(line, max(rivals, key=lambda rival: rival.goodness)) for line in candidates]
+    line, rival = max(pairs, key=lambda pair: pair[0].goodness)
+    gap = rival.goodness - line.goodness
+    distance = f"{abs(gap):.1f} {line.main.title} {'above' if gap >= 0 else 'below'}"
+    text = (
+        f"The best autoregressive row, {_named(rival)} ({_figures(rival)}{_in_time(rival)}), is {distance} the best "
+        f"other one, {_named(line)} ({_figures(line)}{_in_time(line)})"
+    )
+    if _timed(line) and _timed(rival):
+        text += f", with {line.decode.engine.kind_words}" if _comparable(line, rival) else ", on other engines"
+    words = evidence.interval_words(line, rival)
+    conclusive = not evidence.why_inconclusive(line) and not evidence.why_inconclusive(rival)
+    if words and conclusive and evidence.cannot_tell(line, rival):
+        text += (
+            f". This test set of {evidence.sentences:,} sentences cannot tell whether the latter is as good: their "
+            f"difference lies {words}"
+        )
+    return f"{text}."
 
 
 def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
     """The autoregressive row on the same kind of engine with the best quality; of equal ones, the fastest."""
     peers = [rival for rival in rivals if _comparable(line, rival)]
-    return max(peers, key=lambda rival: (rival.goodness, -rival.milliseconds), default=None)
+    return max(peers, key=lambda rival: (rival.goodness, -(rival.figures["latency_ms"] or math.inf)), default=None)
 
 
 def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
@@ -132,11 +173,11 @@ def _faster(line: Line, other: Line) -> bool:
 
 
 def _beside(line: Line, other: Line, evidence: Evidence) -> str:
-    """Two lines with their figures, times and p-values, in words."""
-    tested = evidence.p_words(line, other)
+    """Two lines with their figures, times and the interval of their difference, in words."""
+    words = evidence.interval_words(line, other)
     return (
         f"{_named(line)}, {_figures(line)} in {_milliseconds(line)} a sentence, beside {_named(other)}, "
-        f"{_figures(other)} in {_milliseconds(other)}" + (f" ({tested})" if tested else "")
+        f"{_figures(other)} in {_milliseconds(other)}" + (f" (difference {words})" if words else "")
     )
 
 
@@ -148,6 +189,11 @@ def _listed(reasons: list[str]) -> str:
 
 def _named(line: Line) -> str:
     return f"“{line.system}”, {line.label}"
+
+
+def _in_time(line: Line) -> str:
+    """Its time after its figures; empty where it was not timed."""
+    return f" in {_milliseconds(line)}" if _timed(line) else ""
 
 
 def _milliseconds(line: Line) -> str:

@@ -10,6 +10,7 @@ import reports
 from titles import BLEU, CHRF
 
 from workflow_src.errors import InputError
+from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words
 from workflow_src.evaluation.report.evidence import Evidence
@@ -63,17 +64,25 @@ def test_a_column_says_where_the_first_of_several_references_counts():
     assert manifest.on("news").head(alone) == TER.title and captions.reference_words(manifest, "news") == ""
 
 
-@pytest.mark.parametrize(("ter", "p", "as_good"), [(50.0, 0.01, True), (55.0, 0.01, False), (55.0, 0.2, True)])
-def test_where_less_is_better_a_higher_figure_is_worse(ter, p, as_good):
+@pytest.mark.parametrize(
+    ("ter", "error", "as_good", "words"),
+    [
+        (50.0, 0.1, True, "between +1.8 and +2.2"),
+        (55.0, 0.1, False, "between −3.2 and −2.8"),
+        (52.4, 0.5, False, "between −1.4 and +0.6"),
+    ],
+)
+def test_where_less_is_better_a_higher_figure_is_worse(ter, error, as_good, words):
     """Of two rows with the same BLEU, where TER decides: 52 against another figure."""
     deciding = dataclasses.replace(TER, decides=True)
     rows = [row("teacher", "greedy", 40.0, 52.0), row("lvm", "prior-mean", 40.0, ter)]
     keys = [(key_row.system, key_row.name, key_row.seed) for key_row in rows]
     lines = [SimpleNamespace(decode=MANIFEST.decode(*key[:2])) for key in keys]
-    pairs = {(keys[1], keys[0]): {"bleu": 1.0, "ter": p}}
-    proof = Evidence.of(rows, pairs, sentences=1000, metrics=(main_metric(), deciding))
+    difference = PairedDifference(ter - 52.0, error, 0.0)
+    pairs = {(keys[1], keys[0]): {"bleu": PairedDifference(0.0, 0.0, 0.0), "ter": difference}}
+    proof = Evidence.of(rows, pairs, 0.5, metrics=(main_metric(), deciding))
     assert proof.as_good(lines[1], lines[0]) is as_good
-    assert proof.p_words(lines[1], lines[0]) == f"p = 1, of {TER.title} = {p:g}"
+    assert proof.interval_words(lines[1], lines[0]) == f"between +0.0 and +0.0 {BLEU} and {words} {TER.title}"
 
 
 def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
@@ -104,7 +113,9 @@ def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(be
     (group,) = tables.groups([row("lvm", "prior-mean", 30.0, 60.0)], MANIFEST, "none")
     (line,) = group.lines
     line = dataclasses.replace(line, figures=line.figures | {"points": figure, "against_fastest": 1.0})
-    assert Evidence({}, {}, metrics=(metric,)).why_inconclusive(line) == reason
-    words = rival_words([dataclasses.replace(group, lines=(line,))], [metric])
-    assert "does not find it worse (p < 0.05) in points" in words
+    pairs = reports.evidence([row("teacher", "greedy", 30.0, 60.0), row("lvm", "prior-mean", 30.0, 60.0)]).pairs
+    proof = Evidence.of((), pairs, 0.5, metrics=(metric,))
+    assert proof.why_inconclusive(line) == reason
+    words = rival_words([dataclasses.replace(group, lines=(line,))], proof)
+    assert "lose less than 0.5 points" in words
     assert f"empty {'below' if better == 'higher' else 'above'} 60 points" in words

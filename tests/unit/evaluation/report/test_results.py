@@ -10,6 +10,7 @@ from titles import BEAM, DELTA
 from workflow_src.config.display import engine_of
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
 from workflow_src.evaluation.report import results
 from workflow_src.records.checked import other_format
 from workflow_src.registry import default_metrics
@@ -246,12 +247,13 @@ def test_another_format_is_refused():
     assert fields_of(refused.value, fields) == fields
 
 
-RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.01, "validity": 0.5}
+DIFFERENCE = {"difference": 0.3, "error": 0.1, "sentence": 0.02}
+RIVAL = {"system": "teacher", "name": "beam-4", "bleu": DIFFERENCE, "validity": DIFFERENCE}
 
 
 def _significance(tmp_path, tested):
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
-    content = {"format": 1, "test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
+    content = {"format": FORMAT, "test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
     content |= {"sentences": 9, "against_autoregressive": [key | {"against": [RIVAL]}]}
     (tmp_path / "significance.json").write_text(json.dumps(content))
     return results.read_significance(tmp_path / "significance.json")
@@ -268,7 +270,8 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     assert p_values == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
     assert [row.repetitions_removed for row in rows] == ["none", "none", "words", "subwords"]
     pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
-    assert significance.pairs == {pair: {"bleu": 0.01, "validity": 0.5}} and significance.sentences == 9
+    assert significance.pairs == {pair: dict.fromkeys(("bleu", "validity"), PairedDifference(0.3, 0.1, 0.02))}
+    assert significance.sentences == 9
     # They are of test: dev has none.
     manifest_of_both = reports.manifest(DECODES, splits=("dev", "test"))
     dev = results.build_rows(

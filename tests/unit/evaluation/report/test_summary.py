@@ -8,7 +8,7 @@ from reports import manifest, row
 from titles import BEAM, BEAM_4, BLEU, CTRANSLATE2, DELTA, DELTA_1, GREEDY, VALID
 
 from workflow_src.evaluation.report import evidence
-from workflow_src.evaluation.report.summary import NO_TRADE, beaten_words, summary
+from workflow_src.evaluation.report.summary import beaten_words, summary
 from workflow_src.evaluation.report.tables import groups
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -16,12 +16,12 @@ TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
 DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}}
 
 
-def points(*rows, different=(), validity=None, **options) -> list[str]:
+def points(*rows, **options) -> list[str]:
     """The points of rows (system, name, BLEU, milliseconds[, validity])."""
     timed_rows = [
         row(*values[:3], latency_ms=values[3], validity=values[4] if len(values) > 4 else None) for values in rows
     ]
-    proof = reports.evidence(timed_rows, different, **options | ({} if validity is None else {"validity": validity}))
+    proof = reports.evidence(timed_rows, **options)
     return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
 
 
@@ -30,88 +30,122 @@ def summary_text(*rows, **options) -> str:
 
 
 def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
-    # 40.9 is not significantly below 41.0; 36.0 is significantly below both.
+    """40.9 is as good as 41.0 where the standard error is 0.05; 36.0 is lower than both."""
     rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5), ("lvm", "delta-2", 36.0, 1.0)]
-    lower = [("delta-2", "greedy"), ("delta-2", "beam-4")]
-    sentences = points(*rows, different=lower)
+    sentences = points(*rows)
     assert len(sentences) == 3
+    # Four other rows: 0.0125 of each interval are outside, 2.498 standard errors from its middle.
     assert sentences[0] == (
         f"The fastest non-autoregressive row as good as every autoregressive one, with PyTorch: “lvm”, {DELTA_1}, "
-        f"40.9 {BLEU} in 2.5 ms a sentence, beside “teacher”, {BEAM_4}, 41.0 {BLEU} in 11 ms (p = 0.5)."
+        f"40.9 {BLEU} in 2.5 ms a sentence, beside “teacher”, {BEAM_4}, 41.0 {BLEU} in 11 ms (difference between −0.2 "
+        f"and +0.0 {BLEU})."
     )
     assert sentences[1].startswith("Of two autoregressive rows that were timed, two have a faster")
+
+
+def test_few_sentences_make_nothing_equal():
+    """The same figures: with a large error, no row is as good as another, and the summary says what the table shows."""
+    rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5)]
+    text = summary_text(*rows, error=2.0)
+    assert "as good as every autoregressive one" not in text and "equal quality" not in text
+    assert text.startswith(
+        f"The best autoregressive row, “teacher”, {BEAM_4} (41.0 {BLEU} in 11 ms), is 0.5 {BLEU} below the best other "
+        f"one, “lvm”, {PRIOR_MEAN.title} (41.5 {BLEU} in 3 ms), with PyTorch. This test set of 1,000 sentences cannot "
+        "tell whether the latter is as good: "
+    )
+    assert beaten_words(0, 2, 2) in text
+
+
+def test_the_more_rows_are_looked_at_the_more_a_difference_needs():
+    """0.3 below with a standard error of 0.09: 2.2 of them above the margin, which is enough for one row, not for 9."""
+    rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 40.7, 1.0)]
+    others = [("lvm", name, 30.0, 5.0) for name in ("delta-1", "delta-2", "delta-4")]
+    others += [("lvm-raw", name, 30.0, 5.0) for name in ("prior-mean", "delta-1", "delta-2", "delta-4")]
+    assert "as good as every autoregressive one" in points(*rows, error=0.09)[0]
+    assert "cannot tell" in points(*rows, *others, error=0.09)[0]
 
 
 def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
     rows = [("teacher", "greedy", 47.0, 1.0), ("teacher", "beam-4", 48.0, 1.8), ("lvm", "prior-mean", 49.0, 5.0)]
     sentences = points(*rows)
-    assert sentences == [NO_TRADE, beaten_words(0, 2)]
+    assert sentences[0].startswith("The best autoregressive row, ") and f"is 1.0 {BLEU} below" in sentences[0]
+    assert sentences[1:] == [beaten_words(0, 0, 2)]
 
 
-def test_a_row_that_the_test_finds_lower_is_not_as_good():
-    """24.0 beside 28.0 with p = 0.001, though a slower row has no fewer BLEU than greedy search."""
-    rows = [("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0)]
-    sentences = points(*rows, different=[("prior-mean", "greedy")])
-    assert (
-        sentences[0]
-        == "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
-    )
-    assert sentences[1] == beaten_words(0, 1)
+def test_a_row_that_is_lower_is_not_as_good():
+    """24.0 beside 28.0: the table's facts, and no doubt about them."""
+    sentences = points(("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0))
+    assert sentences == [
+        f"The best autoregressive row, “teacher”, {GREEDY} (28.0 {BLEU} in 7 ms), is 4.0 {BLEU} above the best other "
+        f"one, “lvm”, {PRIOR_MEAN.title} (24.0 {BLEU} in 1 ms), with PyTorch.",
+        beaten_words(0, 0, 1),
+    ]
 
 
 def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_first():
     rows = [*TEACHER, ("lvm", "prior-mean", 38.8, 2.0), ("lvm", "delta-1", 38.9, 4.0)]
-    lower = [("prior-mean", "beam-4"), ("delta-1", "beam-4")]
-    text = summary_text(*rows, different=lower)
+    text = summary_text(*rows)
     assert text.startswith(
         f"The largest gain at equal quality, with PyTorch: “lvm”, {PRIOR_MEAN.title}, 38.8 {BLEU} in 2 ms a sentence, "
-        f"beside “teacher”, {GREEDY}, 39.0 {BLEU} in 7 ms (p = 0.5); 3.5 times as fast."
+        f"beside “teacher”, {GREEDY}, 39.0 {BLEU} in 7 ms (difference between −0.3 and −0.1 {BLEU}); 3.5 times as fast."
     )
-    assert beaten_words(1, 2) in text
+    assert beaten_words(1, 0, 2) in text
 
 
 def test_fewer_valid_outputs_are_not_as_good():
     """48.1 against 48.0 BLEU, 44.1 % valid outputs against 50.4 %."""
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
-    assert points(*rows, validity=0.001)[0] == NO_TRADE
-    equal = summary_text(*rows, validity=0.3)
-    assert f"48.1 {BLEU} with 44.1 % valid outputs in 1.8 ms" in equal and f"(p = 0.5, of {VALID} = 0.3)" in equal
+    assert points(*rows)[1] == beaten_words(0, 0, 1)
+    equal = summary_text(rows[0], ("lvm", "prior-mean", 48.1, 1.8, 0.503))
+    assert f"48.1 {BLEU} with 50.3 % {VALID} in 1.8 ms" in equal and "as good as every" in equal
+    # Where the test set cannot tell it of one figure, it cannot tell it of the row.
+    assert beaten_words(0, 1, 1) in points(rows[0], ("lvm", "prior-mean", 49.9, 1.8, 0.503), error=0.5)
+
+
+def test_the_margin_is_the_experiments():
+    rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 40.2, 1.0)]
+    assert beaten_words(0, 0, 1) in points(*rows) and beaten_words(1, 0, 1) in points(*rows, margin=1.0)
 
 
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
-    assert points(*rows)[0] == NO_TRADE
+    facts, beaten = points(*rows)
+    assert facts.endswith("on other engines.") and beaten == beaten_words(0, 0, 1)
     other_engine = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
     text = summary_text(*rows, other_engine)
     assert text.startswith(
         "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
     )
     assert f"{BEAM_4}, {CTRANSLATE2} int8, 41.0 {BLEU} in 2 ms" in text
-    assert beaten_words(1, 2) in text
+    assert beaten_words(1, 0, 2) in text
 
 
-def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sentences():
+def test_nothing_is_concluded_below_5_bleu_and_from_trainings_cut_short_beside_the_tables_facts():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 42.0, 1.0), ("lvm", "delta-1", 42.5, 2.0)]
     start = "Nothing is concluded about equal quality: "
-    assert points(*rows, unfinished=["teacher"]) == [f"{start}“teacher” was still learning when its training ended."]
-    assert points(*rows, unfinished=["lvm"]) == [f"{start}“lvm” was still learning when its training ended."]
-    low = [("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.0, 1.0)]
-    assert points(*low) == [f"{start}“teacher” has less than 5 {BLEU}."]
-    assert summary_text(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
+    for name in ("teacher", "lvm"):
+        facts, nothing = points(*rows, unfinished=[name])
+        assert nothing == f"{start}“{name}” was still learning when its training ended."
+        assert f"is 1.5 {BLEU} below" in facts and "cannot tell" not in facts
+    facts, nothing = points(("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.5, 1.0))
+    assert nothing == f"{start}“teacher” has less than 5 {BLEU}." and f"0.5 {BLEU} below" in facts
 
 
 def test_rows_that_are_beaten_are_counted_in_words():
-    assert beaten_words(0, 2).startswith("Of two autoregressive rows that were timed, none has")
-    assert beaten_words(1, 2).startswith("Of two autoregressive rows that were timed, one has")
+    assert beaten_words(0, 0, 2).startswith("Of two autoregressive rows that were timed, none has")
+    assert beaten_words(1, 1, 2).startswith("Of two autoregressive rows that were timed, one has")
+    assert beaten_words(1, 1, 2).endswith("; of one this test set cannot tell.")
 
 
 def test_a_row_as_slow_as_its_rival_does_not_beat_it():
-    assert beaten_words(0, 2) in points(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
+    assert beaten_words(0, 0, 2) in points(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
 
 
-def test_without_times_there_is_no_trade():
-    assert "autoregressive rows" not in summary_text(
-        ("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 41.5, None)
+def test_without_times_the_summary_says_which_is_better():
+    (facts,) = points(("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 36.0, None))
+    assert facts == (
+        f"The best autoregressive row, “teacher”, {BEAM_4} (41.0 {BLEU}), is 5.0 {BLEU} above the best other one, "
+        f"“lvm”, {PRIOR_MEAN.title} (36.0 {BLEU})."
     )
 
 
@@ -152,17 +186,19 @@ def test_a_training_was_cut_short_where_its_last_fifth_still_added_bleu(history,
     assert evidence.cut_short(history) is cut
 
 
-def test_p_values_of_several_seeds_are_all_asked():
-    """Seed 2 is significantly lower: the line is not as good, whatever its mean."""
+def test_every_seed_must_be_as_good():
+    """Seed 2 is lower: the line is not as good, whatever its mean."""
     rows = [
         row(*key, bleu, seed=seed)
-        for key, bleu in ((("teacher", "beam-4"), 41.0), (("lvm", "prior-mean"), 40.0))
-        for seed in (1, 2)
+        for key, bleus in ((("teacher", "beam-4"), (41.0, 41.0)), (("lvm", "prior-mean"), (42.0, 40.0)))
+        for seed, bleu in enumerate(bleus, 1)
     ]
     proof = reports.evidence(rows)
     lines = {line.name: line for group in groups(rows, manifest(seeds=(1, 2)), "none") for line in group.lines}
     prior, beam = lines["prior-mean"], lines["beam-4"]
-    assert proof.as_good(prior, beam) and proof.as_good(beam, prior)
-    spoiled = {key: {"bleu": 0.04} if key[0][2] == 2 else value for key, value in proof.pairs.items()}
-    proof = evidence.Evidence.of(rows, spoiled, (), 1000)
-    assert not proof.as_good(prior, beam) and proof.as_good(beam, prior)
+    assert not proof.as_good(prior, beam) and not proof.as_good(beam, prior)
+    level = [values.model_copy(update={"bleu": 41.0}) for values in rows]
+    assert reports.evidence(level).as_good(prior, beam)
+    # A seed that was not compared shows nothing.
+    some = {key: value for key, value in reports.evidence(level).pairs.items() if key[0][2] == 1}
+    assert not evidence.Evidence.of(level, some, 0.5).as_good(prior, beam)
