@@ -898,7 +898,7 @@ ROWS = {
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
     "number of distillation shards": ["number of shards"],
     "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
-    "title of the report, report.margin, published figures and their convention": [
+    "title of the report, `report.margin`, published figures and their convention": [
         "title of the report",
         "margin",
         "what was published",
