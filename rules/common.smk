@@ -35,6 +35,7 @@ garbage.collect_rarely()
 
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
+from workflow_src.config.compose import read_yaml
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
@@ -56,6 +57,10 @@ os.environ[guard.VARIABLE] = guard.identity()
 AWAITED = 10
 
 try:
+    # Snakemake takes the last of two equal keys without a word. A workflow that includes this one may have other files.
+    if not workflow.modifier.skip_configfile:
+        for configuration in workflow.overwrite_configfiles:
+            read_yaml(Path(configuration))
     plan = Plan(load(config))
     costs.check(plan)
 except InputError as error:

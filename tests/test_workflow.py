@@ -55,6 +55,14 @@ def test_every_experiment_plans_the_jobs_that_the_estimate_counts(name, tmp_path
     assert scheduled("--configfile", configuration, folder=tmp_path) == jobs(Plan(load_experiment(name)))
 
 
+def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text("experiment: smoke\nseeds: [1]\nseeds: [2]\n")
+    process = dry_run("--configfile", str(path), folder=tmp_path)
+    assert process.returncode == 1 and f"{path} " in process.stdout + process.stderr
+    assert '"seeds" twice' in process.stdout + process.stderr
+
+
 def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
     # A module of that name which cannot be imported makes any attempt fail.
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')")

@@ -239,12 +239,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("configuration", nargs="?", help=f"{accepted}; without it, what config/config.yaml says")
     sub.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, over EXPERIMENT")
     sub.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
-    sub.add_argument("--directory", type=Path, help="as for snakemake: the folder of results/")
+    sub.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
     sub.add_argument(
         "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
     )
     sub.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
-    sub.add_argument("--output", type=Path, help="a file for a picture too, ending in .svg or .html")
+    sub.add_argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html")
     sub.add_argument(
         "--calibrate", action="store_true", help="measure one core of this machine where it was not, for half a minute"
     )
@@ -262,7 +262,10 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("compare", help="compare finished experiments on one page")
     sub.add_argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files")
     sub.add_argument(
-        "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
+        "--output",
+        type=console.user_path,
+        default=Path("results/comparison.html"),
+        help="page; .md is written beside it",
     )
     sub.add_argument(
         "--remove-repetitions",
@@ -279,10 +282,10 @@ def parser() -> argparse.ArgumentParser:
         help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
         "experiment that comes twice, the last counts",
     )
-    sub.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
+    sub.add_argument("--output", type=console.user_path, default=Path("results/leaderboard.csv"), help="the CSV file")
     sub.add_argument(
         "--pages",
-        type=Path,
+        type=console.user_path,
         nargs="+",
         default=[],
         metavar="FILE",
@@ -296,11 +299,11 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
     sub.add_argument(
         "--bundle",
-        type=Path,
+        type=console.user_path,
         required=True,
         help="folder of an exported language model, or of a system that carries one",
     )
-    sub.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
+    sub.add_argument("--output", type=console.user_path, required=True, help="file; gzipped where its name ends in .gz")
     sub.set_defaults(run=export_arpa)
     return command
 

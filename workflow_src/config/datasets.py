@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
@@ -41,12 +42,17 @@ def _path(value: str) -> str:
     braces = "{" in value or "}" in value
     if not value or braces or any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
         raise ConfigError("", allowed="a path without { or }, line breaks and other control characters")
-    return value
+    return os.path.expanduser(value)
 
 
 # A path of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
 FileName = Annotated[str, matching(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a name without /, { or }, and not . or ..")]
+
+
+def file_and_members(text: str) -> list[str]:
+    """The file of a text `FILE!MEMBER!…`, and the members that lead to it; `!!` is a `!` of a name."""
+    return [part.replace("\0", "!") for part in text.replace("!!", "\0").split("!")]
 
 
 def _as_list(value: Any) -> Any:
@@ -95,7 +101,8 @@ class Part(Frozen):
     """Lines of one split, from one place.
 
     Texts are `FILE` or `FILE!MEMBER` (or `FILE!MEMBER!MEMBER` for archives inside archives), where FILE is a key of
-    the dataset's `files` or a path of the user's; gzip, bzip2, xz and Zstandard are decompressed.
+    the dataset's `files` or a path of the user's, and a `!` of a name is written `!!`. gzip, bzip2, xz and Zstandard
+    are decompressed.
     """
 
     texts: dict[str, TextPaths] | None = Field(
@@ -301,7 +308,7 @@ class DatasetFiles(Frozen):
         for part in (part for parts in self.parts.values() for part in parts):
             texts = [text for code in languages for text in (part.texts or {}).get(code, ())]
             texts = [part.table] if part.table is not None else texts
-            names.update({text.split("!")[0]: None for text in texts})
+            names.update({file_and_members(text)[0]: None for text in texts})
         own_names = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own_names] if self.kind == "folder" and folder else own_names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import itertools
 import logging
 from collections import Counter, defaultdict
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
-from workflow_src.config.datasets import DatasetFiles, Part
+from workflow_src.config.datasets import DatasetFiles, Part, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, compression
 from workflow_src.data.lines import count_lines
@@ -197,7 +198,7 @@ def text_lines(text: str, locate: Callable[[str], Path], archives: Archives) -> 
 
     Raises ArtifactError for a text without lines, and for one that cannot be read.
     """
-    name, *members = text.split("!")
+    name, *members = file_and_members(text)
     with archives.open(locate(name), *members) as stream:
         yield nonempty(reading(decoded(stream, text), text), text)
 
@@ -208,6 +209,8 @@ def own_path(name: str, files: Iterable[str]) -> Path:
     if not path.is_file():
         similar = nearest(name, files)
         fix = "correct its path, which starts from the working directory"
+        if any(path.parent.glob(f"{glob.escape(path.name)}!*")):
+            fix += ", and write a ! of its name as !!"
         raise ArtifactError(
             name,
             "does not exist and is no file of the dataset",

@@ -369,7 +369,7 @@ def mirror_folders(configured: Sequence[str]) -> list[Path]:
     """Mirrors of the environment, then those of the configuration; missing folders are left out with a warning."""
     names = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
     folders = []
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(map(os.path.expanduser, names)):
         if Path(name).is_dir():
             folders.append(Path(name))
         else:

@@ -40,7 +40,7 @@ LIBRARIES = ("torch", "onnx", EXPORTER, "onnxruntime")
 def cache_folder() -> Path:
     """The folder of cached graphs."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "continuum"
-    return Path(os.environ.get("CONTINUUM_CACHE") or default) / "graphs"
+    return Path(os.path.expanduser(os.environ.get("CONTINUUM_CACHE") or default)) / "graphs"
 
 
 @dataclasses.dataclass(frozen=True)

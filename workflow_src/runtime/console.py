@@ -6,12 +6,18 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 from workflow_src.errors import InputError
 
 # The exit code of a command that Ctrl-C ended, as in shells.
 INTERRUPTED = 130
+
+
+def user_path(text: str) -> Path:
+    """The path that a user writes: shells do not expand ~ in `--output=~/FILE`."""
+    return Path(os.path.expanduser(text))
 
 
 @contextlib.contextmanager

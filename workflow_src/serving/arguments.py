@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from workflow_src.errors import ConfigError
+from workflow_src.runtime.console import user_path
 from workflow_src.spec import Search, SearchSettings
 
 # More sentences than fit into any memory, more threads than any machine has: typing errors.
@@ -79,4 +80,4 @@ def check_folder(folder: Any) -> Path:
     """The path of a bundle. Raises InputError unless `folder` is a path."""
     if not isinstance(folder, (str, Path)) or not str(folder):
         raise ConfigError("folder", folder, allowed="the path of an exported bundle")
-    return Path(folder)
+    return user_path(str(folder))

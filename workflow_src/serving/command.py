@@ -101,7 +101,12 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
     parser.add_argument("--threads", type=_number, help="CPU threads")
     parser.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     parser.add_argument(
-        "--input", type=Path, nargs="+", default=[], metavar="FILE", help="files or folders instead of standard input"
+        "--input",
+        type=console.user_path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files or folders instead of standard input",
     )
     parser.add_argument(
         "--output",
@@ -298,7 +303,7 @@ def _parse(words: list[str] | None) -> Options:
     description = failure = None
     if early.bundle:
         try:
-            description = bundle.read_bundle(Path(early.bundle))
+            description = bundle.read_bundle(console.user_path(early.bundle))
         except ArtifactError as error:
             failure = error
     if early.search and early.search not in registry.searches() and description:
@@ -318,7 +323,7 @@ def _parse(words: list[str] | None) -> Options:
         # The path "" would be the folder where the command runs.
         if not values["output"]:
             raise ConfigError("--output", "", problem="it names no file", hint="name one, or remove it")
-        values["output"] = Path(values["output"])
+        values["output"] = console.user_path(values["output"])
     settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
     return Options(**values, settings=settings)
 

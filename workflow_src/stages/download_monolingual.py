@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import RemoteFile
+from workflow_src.config.datasets import RemoteFile, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.corpus import own_path, text_lines
 from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
@@ -51,7 +51,7 @@ def run(inputs: Inputs) -> str:
                 for line in lines:
                     out.write(line.strip() + "\n")
                     counts[text] += 1
-    names = {text.split("!")[0] for text in settings.texts}
+    names = {file_and_members(text)[0] for text in settings.texts}
     sums = digests(folder, [name])
     record = provenance(
         without_passwords(recorded(settings)), {path: path for path in names if path not in settings.files}, sums

@@ -282,6 +282,29 @@ def test_own_texts_tables_and_archives_follow_each_other(tmp_path, monkeypatch):
     assert settings.own_files(("de", "en")) == ["a.de", "a.en.gz", "b.tsv", "c.zip"]
 
 
+def test_a_name_may_have_the_sign_before_members(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a!!.de").write_text("eins\n")
+    with zipfile.ZipFile("b!.zip", "w") as archive:
+        archive.writestr("in!side.en", "one\n")
+    part = {"texts": {"de": "a!!!!.de", "en": "b!!.zip!in!!side.en"}}
+    settings = own(train=[part], dev=[part], test=[part])
+    assert collected(settings, ("de", "en"))["train"] == [("eins", "one")]
+    assert settings.own_files(("de", "en")) == ["a!!.de", "b!.zip"]
+    part = {"texts": {"de": "b!.zip!in!!side.en", "en": "a!!!!.de"}}
+    with pytest.raises(ArtifactError, match=r"^b does not exist.* as !!"):
+        collected(own(train=[part], dev=[part], test=[part]), ("de", "en"))
+
+
+def test_a_path_in_the_home_folder_may_be_written_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    part = {"texts": {"de": "~/a.de", "en": ["~/a.en"]}}
+    assert own(train=[part], dev=[part], test=[part]).own_files(("de", "en")) == [
+        f"{tmp_path}/a.de",
+        f"{tmp_path}/a.en",
+    ]
+
+
 def failing(tmp_path, german: bytes, english: bytes, **part) -> str:
     (tmp_path / "x.de").write_bytes(german)
     (tmp_path / "x.en").write_bytes(english)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
+from workflow_src.config.datasets import file_and_members
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
@@ -220,7 +221,7 @@ class Graph(Paths):
         """Files of the user's with text of the source language, by setting. They count by their contents too."""
         source = self.recipe.source
         names = {
-            f"recipe.monolingual[{number}].texts.{source}": text.split("!")[0]
+            f"recipe.monolingual[{number}].texts.{source}": file_and_members(text)[0]
             for number, text in enumerate(self.monolingual_texts)
         }
         return {setting: name for setting, name in names.items() if name not in self.loaded.dataset.files}

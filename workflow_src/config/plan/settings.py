@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from workflow_src.config.datasets import TEST, DatasetFiles
+from workflow_src.config.datasets import TEST, DatasetFiles, file_and_members
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
@@ -34,7 +34,7 @@ class Settings(Graph):
         """Texts of the source language and the files of the dataset that they lie in."""
         texts, files = self.monolingual_texts, self.loaded.dataset.files
         needed_files = {
-            name: files[name].model_dump(mode="json") for text in texts if (name := text.split("!")[0]) in files
+            name: files[name].model_dump(mode="json") for text in texts if (name := file_and_members(text)[0]) in files
         }
         return _json({"language": self.recipe.source, "texts": texts, "files": needed_files})
 
