@@ -14,6 +14,8 @@ from pathlib import Path
 from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
@@ -21,6 +23,7 @@ from workflow_src.data.augment import Augmented, Augmenter
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.normalise import Normaliser
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
@@ -41,9 +44,18 @@ class AugmentSettings(AugmentConfig):
     target: str = Field(description="code of the target language")
 
 
+class OwnText(Frozen):
+    """How a user's own text is brought to the form of references."""
+
+    language: str
+    normalisation: NormalisationConfig
+    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
+
+
 class EncodingSettings(Frozen):
     max_length: MaxLength = Field(description="subwords of a training sentence; longer ones are left out")
     augment: AugmentSettings | None = Field(None, description="shares of training pairs that are changed")
+    own_target: OwnText | None = Field(None, description="the target is the user's own text, to be normalised")
 
 
 class Inputs(JobInputs):
@@ -57,6 +69,23 @@ class Inputs(JobInputs):
     measured: Path | None = Field(None, description="description of the encoded raw pairs, which fixed max_length")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = 1
+
+
+def target_lines(inputs: Inputs) -> Iterator[str]:
+    """The lines of the target, normalised and counted in the log where they are the user's own."""
+    own = inputs.settings.own_target
+    if own is None or inputs.split != "train":
+        yield from read_lines(inputs.target)
+        return
+    normaliser = Normaliser(own.normalisation, own.language, own.placeholders)
+    changed = count = 0
+    for text in read_lines(inputs.target, own=True):
+        # Text that a teacher of this pipeline wrote may be tokenised already.
+        line = normaliser.line(normaliser.detokenise(text))
+        count += 1
+        changed += line != text
+        yield line
+    log.info("%s: %d of %d lines were changed by normalisation", inputs.target, changed, count)
 
 
 def augmented_pairs(
@@ -86,7 +115,7 @@ def resolved_max_length(subwords: Subwords, inputs: Inputs) -> int:
     if inputs.measured is not None:
         return int(read_json(inputs.measured)["max_length"])
     every = -(-check_parallel(inputs.source, inputs.target) // MEASURED)
-    lines = zip(read_lines(inputs.source), read_lines(inputs.target), strict=True)
+    lines = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
     sample = (pair for pair in itertools.islice(lines, 0, None, every) if all(pair))
     lengths: list[int] = []
     while block := list(itertools.islice(sample, CHUNK)):
@@ -105,12 +134,12 @@ def encoded_pairs(
 
     In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
-    source, target, training, settings = inputs.source, inputs.target, inputs.split == "train", inputs.settings
+    training, settings = inputs.split == "train", inputs.settings
     augment = None
     if settings.augment:
         languages = settings.augment.source, settings.augment.target
         augment = Augmenter(settings.augment, languages, subwords.placeholders)
-    lines = zip(read_lines(source), read_lines(target), strict=True)
+    lines = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
     while block := list(itertools.islice(lines, CHUNK)):
         sources, targets = zip(*block, strict=True)
         if not training:

@@ -294,3 +294,24 @@ def test_placeholders_of_training_pairs_need_a_partner_and_those_of_dev_do_not(t
     summary, rows = pieces("dev")
     assert rows[0] == [f"der {first}Hund{second} {third}", f"the {first}dog{second}"] and "placeholders" not in summary
     assert rows[2] == ["ja", "yes %3"]
+
+
+def test_a_users_own_target_is_brought_to_the_form_of_references(models, tmp_path, capsys):
+    lines = ["the dog reads", "so was it", "who will be"]
+    (tmp_path / "de").write_text("der Hund\nja\nwer\n", encoding="utf-8")
+    own = {"own_target": {"language": "en", "normalisation": {"moses_tokenise": True}}}
+    expected = None
+    for forms in (
+        lines,
+        ["the dog\u200b  reads ", "\tso was it", "who\u00a0will be"],
+        [f"\ufeff{lines[0]}", *lines[1:]],
+    ):
+        (tmp_path / "en").write_text("\n".join(forms) + "\n", encoding="utf-8")
+        corpus = run(models, tmp_path, "train", **own)
+        targets = [corpus.target(row).tolist() for row in range(3)]
+        expected = expected or targets
+        assert targets == expected
+    assert "3 of 3 lines were changed" in capsys.readouterr().err
+    # Dev and test are normalised when the corpus is.
+    (tmp_path / "en").write_text("the \u0301dog reads\nso was it\nwho will be\n", encoding="utf-8")
+    assert run(models, tmp_path, "dev", **own).target(0).tolist() != expected[0]

@@ -11,7 +11,7 @@ from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
-from workflow_src.config.texts import MONOLINGUAL, RAW
+from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
@@ -88,6 +88,13 @@ class Settings(Graph):
         augment = self.augmentations.get(text)
         languages = {"source": self.recipe.source, "target": self.recipe.target}
         changes = {"augment": languages | augment.model_dump(mode="json")} if augment else {}
+        if base_of(text) in self.own_distilled:
+            normalisation = self.loaded.normalisation.model_dump(mode="json")
+            changes["own_target"] = {
+                "language": self.recipe.target,
+                "normalisation": normalisation,
+                **self._placeholders(),
+            }
         return _json({"max_length": self.recipe.max_length} | changes)
 
     def settings_training(self, system: str) -> str:
