@@ -78,12 +78,9 @@ class _File(io.FileIO):
 
 
 def copy_file(source: str | Path, target: str | Path) -> None:
-    """Copy a file's content. Raises ArtifactError where there is no room for it."""
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    # A new file: the old one may have other names too (`link_file`), and keeps its content there.
-    Path(target).unlink(missing_ok=True)
-    with room_for(target):
-        shutil.copyfile(source, target)
+    """Copy a file's content, as `atomic` writes: another name of the old file (`link_file`) keeps the old content."""
+    with open(source, "rb") as content, atomic(target, "wb") as copy:
+        shutil.copyfileobj(content, copy, 1 << 20)
 
 
 def link_file(source: str | Path, target: str | Path) -> None:

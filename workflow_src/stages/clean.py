@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
-from workflow_src.records.atomic import atomic, read_json, write_json
+from workflow_src.records.atomic import atomic, copy_file, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
 from workflow_src.spec import SCORES, Frozen, Pair
@@ -74,7 +73,7 @@ def run(inputs: Inputs) -> str:
                 "change its settings, or remove it",
             )
     for name in (name for split, names in texts.items() if split != "train" for name in names):
-        shutil.copyfile(raw_folder / name, folder / name)
+        copy_file(raw_folder / name, folder / name)
     for step in steps:
         report(step)
     files = {name: raw_folder / name for names in texts.values() for name in names}

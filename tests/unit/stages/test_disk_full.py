@@ -11,7 +11,8 @@ import torch
 from stage_server import python_module
 
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.records.atomic import atomic, load_tensors
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import atomic, copy_file, load_tensors
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -125,9 +126,16 @@ def test_training_state(disk, training_words, run_stage, tmp_path):
     )
 
 
-def test_a_full_disk_is_reported_by_the_file_that_did_not_fit(disk):
-    from workflow_src.errors import ArtifactError
+def test_a_copy_is_whole_or_the_old_file_stays(disk, tmp_path):
+    (tmp_path / "large").write_bytes(bytes(100_000))
+    (disk.folder / "old").write_text("whole")
+    for name in ("old", "new"):
+        with pytest.raises(ArtifactError, match=f"^{disk.folder}/{name} "):
+            copy_file(tmp_path / "large", disk.folder / name)
+    assert disk.files() == ["old"] and (disk.folder / "old").read_text() == "whole"
 
+
+def test_a_full_disk_is_reported_by_the_file_that_did_not_fit(disk):
     (disk.folder / "old").write_text("whole")
     with pytest.raises(ArtifactError, match=f"^{disk.folder}/big cannot be written: no space left .0.0 of 0.1 MB"):
         with atomic(disk.folder / "old") as small, atomic(disk.folder / "big", "wb") as big:
