@@ -19,7 +19,8 @@ METADATA = "url|keywords|speaker|talkid|title|description|reviewer|translator"
 ONLY_TAGS = re.compile(r"(?:\s*<(?:/?[A-Za-z]|[?!])[^<>]*>)+\s*")
 ELEMENT = re.compile(rf"\s*<({METADATA})\b[^<>]*>.*</\1\s*>\s*", re.IGNORECASE)
 
-SEGMENT = re.compile(r"<doc\b([^>]*)>|<seg\b([^>]*?)(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
+# No attribute holds a <, so that text with many tags that do not end is read in one pass.
+TAG = re.compile(r"<(/?)(doc|seg)\b([^<>]*?)(/?)>", re.IGNORECASE)
 DOCUMENT_ID = re.compile(r"\b(?:doc)?id\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
 SEGMENT_ID = re.compile(r"\bid\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
 SET = re.compile(r"<(src|ref|tst)set\b", re.IGNORECASE)
@@ -71,25 +72,49 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
     sets = [f"{kind.lower()}set" for kind in SET.findall(text)]
     if len(sets) > 1:
         raise ArtifactError(name, f"has several sets ({', '.join(sets)})", "give a file with one of them")
-    segments_read = _sgml_segments(text)
+    segments_read = _sgml_segments(text, name)
     if not segments_read:
         raise ArtifactError(name, "has no <seg> elements", "check the file, or remove markup from its part")
     return segments_read
 
 
-def _sgml_segments(text: str) -> list[Segment]:
-    """The segments of SGML, each with the id of the document that it stands in."""
+def _sgml_segments(text: str, name: str) -> list[Segment]:
+    """The segments of SGML, each with the id of the document that it stands in.
+
+    Raises ArtifactError for a segment that does not end before the next one or the end of its document.
+    """
     pairs: list[Segment] = []
-    document = None
-    for element in SEGMENT.finditer(text):
-        attributes, segment_attributes, content = element.groups()
-        if segment_attributes is None:
-            document = DOCUMENT_ID.search(attributes)
-            continue
-        ids = (document, SEGMENT_ID.search(segment_attributes))
-        document_id, segment_id = (match.group(1) if match else None for match in ids)
-        pairs.append(((document_id, segment_id), _one_line(html.unescape(content or ""))))
+    document_id = None
+    # The tag of the segment that is read.
+    begun: re.Match[str] | None = None
+    for tag in TAG.finditer(text):
+        ends, kind, attributes, empty = tag.groups()
+        is_segment = kind.lower() == "seg"
+        if begun is not None and not (is_segment and ends):
+            raise _endless(begun, name)
+        if is_segment and ends and begun is not None:
+            content = _one_line(html.unescape(text[begun.end() : tag.start()]))
+            pairs.append(((document_id, _id(SEGMENT_ID, begun[3])), content))
+            begun = None
+        elif is_segment and empty:
+            pairs.append(((document_id, _id(SEGMENT_ID, attributes)), ""))
+        elif is_segment and not ends:
+            begun = tag
+        elif not is_segment and not ends:
+            document_id = _id(DOCUMENT_ID, attributes)
+    if begun is not None:
+        raise _endless(begun, name)
     return pairs
+
+
+def _id(pattern: re.Pattern[str], attributes: str) -> str | None:
+    match = pattern.search(attributes)
+    return match[1] if match else None
+
+
+def _endless(tag: re.Match[str], name: str) -> ArtifactError:
+    line = tag.string.count("\n", 0, tag.start()) + 1
+    return ArtifactError(name, "has a <seg> without </seg>", "correct the file", line=line)
 
 
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:

@@ -162,3 +162,19 @@ def test_entities_that_would_fill_the_memory_are_refused_at_once(tmp_path):
     laughs = f"<!DOCTYPE dataset [{layers}]><dataset><doc><src lang='de'><seg id='1'>&l19;</seg></src></doc></dataset>"
     with pytest.raises(ArtifactError, match=r"t.de is refused: .* entities"):
         pairs(tmp_path, laughs, "", same=True, markup="sgm")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('<doc>\n<seg id="1">eins\n<seg id="2">zwei</seg>\n</doc>', 2),
+        ('<doc>\n<seg id="1">eins</seg>\n<seg id="2">zwei\n</doc>\n<doc><seg id="1">drei</seg></doc>', 3),
+        ('<seg id="1">eins</seg>\n\n<seg id="2">zwei', 3),
+        ("<seg id=1>\n" * 50_000, 1),
+        ("<seg id=1></seg>\n" + "<seg " * 200_000 + ">", 2),
+    ],
+)
+def test_a_segment_without_an_end_is_refused_and_not_joined_with_the_next(text, line):
+    with pytest.raises(ArtifactError) as refused:
+        segments(text, "test.sgm", "de")
+    assert (refused.value.path, refused.value.line) == ("test.sgm", line)
