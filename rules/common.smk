@@ -8,6 +8,7 @@ from pathlib import Path
 
 from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 # Jobs import `workflow_src` from here, wherever Snakemake was started. Without PYTHONSAFEPATH a folder of that name in
 # the working directory would come first.
@@ -72,6 +73,9 @@ onstart:
         check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_inputs])
     except InputError as error:
         raise WorkflowError(str(error)) from None
+    # Not before, because Snakemake sets its own handlers after it has read the rules. On a cluster it cancels jobs.
+    if workflow.local_exec:
+        guard.stop_jobs_at_signals(logger)
 
 
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.

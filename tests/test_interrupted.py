@@ -124,3 +124,34 @@ def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
     assert second_run.returncode == 0, second_run.stderr
     assert re.search(rf"resumed\D+{stopped[1]} ", log.read_text())
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_a_snakemake_in_the_background_ends_its_training(number, tmp_path, smoke_run):
+    """No terminal sends it to the jobs. The training saves its state; no error of a job is shown."""
+    copy_of_run(smoke_run, DATA, tmp_path)
+    words, environment = command_and_environment(
+        *WORDS, "--config", "systems={teacher: {training: {max_steps: 100000, save_every: 100000}}}"
+    )
+    log, output = tmp_path / LOG, tmp_path / "output.txt"
+    with output.open("w") as file:
+        running = subprocess.Popen(
+            words, cwd=tmp_path, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
+    try:
+        wait_for(lambda: log_contains(log, "step 100/100000"), 200, running)
+        jobs = psutil.Process(running.pid).children(recursive=True)
+        shown_before = len(output.read_text())
+        running.send_signal(number)
+        assert running.wait(timeout=60) == 1
+        assert jobs and not psutil.wait_procs(jobs, timeout=10)[1]
+    finally:
+        running.kill()
+        running.wait()
+    stopped = re.search(r"SIGTERM[^\d\n]+(\d+)[^\d\n]+(\d+)[^\n]* work/", log.read_text())
+    assert stopped and stopped[1] == stopped[2]
+    lines = output.read_text()[shown_before:].splitlines()
+    shown = [line for line in lines if not re.search(r"\] step \d+", line)]
+    assert [name in line for line, name in zip(shown, (number.name, "SIGTERM", number.name), strict=True)] == [True] * 3
+    assert shown[1].startswith("[teacher, seed 1] ")

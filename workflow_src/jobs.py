@@ -42,6 +42,11 @@ class JobInputs(Options):
 
     log: Path | None = Field(None, description="file that also gets what is logged")
 
+    @property
+    def title(self) -> str:
+        """What begins the lines on the screen, where several jobs write side by side for long."""
+        return ""
+
 
 class Machine(Options):
     """The device, precision and threads that a job computes with, apart from its `settings`."""
@@ -194,16 +199,35 @@ class _LogFile(logging.FileHandler):
         pass
 
 
+def _line_form() -> str:
+    """The format of a line, with the number of the process of several unless it is the first."""
+    rank = torchrun.rank()
+    return f"[process {rank}] %(message)s" if rank else "%(message)s"
+
+
+class _Titled(logging.Formatter):
+    """Lines that begin with a title, except for the sentence of an error, whose "error:" comes first."""
+
+    def __init__(self, title: str):
+        super().__init__(_line_form())
+        self.title = title
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        return line if record.levelno >= logging.ERROR else f"[{self.title}] {line}"
+
+
 def _built_for_gpus() -> bool:
     import torch
 
     return torch.version.cuda is not None or torch.version.hip is not None
 
 
-def _set_up_log(path: Path | None) -> None:
+def _set_up_log(path: Path | None) -> logging.Handler:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
 
-    Of several processes of one job only the first logs progress; all log errors, with their number.
+    Of several processes of one job only the first logs progress; all log errors, with their number. Returns the
+    handler of the screen.
     """
     several, rank = torchrun.started(), torchrun.rank()
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -215,10 +239,10 @@ def _set_up_log(path: Path | None) -> None:
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
-    form = f"[process {rank}] %(message)s" if rank else "%(message)s"
     # Not the remarks of libraries, which are for developers.
-    logging.basicConfig(level=logging.WARNING, format=form, handlers=handlers, force=True)
+    logging.basicConfig(level=logging.WARNING, format=_line_form(), handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
+    return screen
 
 
 def start(
@@ -238,11 +262,13 @@ def start(
     # Before the other options, so that errors of these are in the log too.
     log_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     log_parser.add_argument("--log", type=Path)
-    _set_up_log(log_parser.parse_known_args(words)[0].log)
+    screen = _set_up_log(log_parser.parse_known_args(words)[0].log)
     guard.watch()
     began = time.perf_counter()
     try:
         inputs = parse_options(kind, words, description)
+        if inputs.title:
+            screen.setFormatter(_Titled(inputs.title))
         # torchrun's processes share: the first one takes GPUs for all.
         if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
             lease_devices(inputs.machine.device)

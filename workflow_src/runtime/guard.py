@@ -1,21 +1,32 @@
-"""Orderly ends: a job whose workflow was killed does not go on, and a job that is terminated cleans up.
+"""Orderly ends: jobs end with their workflow, killed or stopped, and a job that is terminated cleans up.
 
 A job that went on by itself would write the same files as the one that the next start of the workflow runs.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
 import os
 import select
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import psutil
+
+ENDING = (signal.SIGTERM, signal.SIGUSR1)
 # The process of Snakemake that runs the job, as `identity` writes it; the rules set it.
 VARIABLE = "CONTINUUM_WORKFLOW_PROCESS"
+# Modules of jobs, as their commands name them.
+STAGES = "workflow_src.stages."
+# Seconds in which jobs end that a terminal has sent SIGINT, as Snakemake itself.
+OF_TERMINAL = 5.0
 log = logging.getLogger("continuum")
 
 
@@ -48,9 +59,11 @@ def watch() -> None:
     A stage that handles the signals itself, as training does, keeps its handlers.
     """
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        for number in ENDING:
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, _terminated)
+        if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupted)
     machine, process = [*os.environ.get(VARIABLE, "").split(":"), ""][:2]
     try:
         if not process.isdigit() or machine != _machine():
@@ -72,8 +85,20 @@ def watch() -> None:
 
 
 def _terminated(number: int, _: FrameType | None) -> None:
+    _ignore_further()
     log.error("terminated")
     sys.exit(128 + number)
+
+
+def _interrupted(*_: object) -> None:
+    _ignore_further()
+    raise KeyboardInterrupt
+
+
+def _ignore_further() -> None:
+    """A second signal, to a group of processes say, must not interrupt the clean-up after the first."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _follow(handle: int) -> None:
@@ -87,3 +112,49 @@ def _follow(handle: int) -> None:
 def _end() -> None:
     log.error("error: Snakemake, which started this job, has ended; the job ends too, so that it does not run twice.")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def stop_jobs_at_signals(snakemake_log: logging.Logger) -> None:
+    """Let SIGTERM and SIGINT of this process, a Snakemake, also end its jobs on this machine.
+
+    By itself Snakemake starts no more jobs and waits for those that run, for hours if need be. After a signal its
+    messages, which are about jobs that failed, go to its log file alone. Signals that are ignored stay so.
+    """
+    received: list[str] = []
+
+    def handler(before: Callable[[int, FrameType | None], object]) -> Callable[[int, FrameType | None], None]:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if not received:
+                received.append(signal.Signals(number).name)
+                print(f"{received[0]}: jobs end, and trainings save their states", file=sys.stderr, flush=True)
+                wait = OF_TERMINAL if number == signal.SIGINT else 0.0
+                threading.Thread(target=_terminate_jobs, args=(wait,), daemon=True).start()
+            before(number, frame)
+
+        return handle
+
+    def report() -> None:
+        if received:
+            print(f"stopped by {received[0]}; the same command goes on from here", file=sys.stderr, flush=True)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        if callable(before):
+            signal.signal(number, handler(before))
+    for output in snakemake_log.handlers:
+        if not isinstance(output, logging.FileHandler):
+            output.addFilter(lambda _: not received)
+    atexit.register(report)
+
+
+def _terminate_jobs(wait: float) -> None:
+    """Send SIGTERM, once, to each job that runs or that is just being started, until this process ends."""
+    time.sleep(wait)
+    terminated: set[psutil.Process] = set()
+    while True:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process not in terminated and any(word.startswith(STAGES) for word in process.cmdline()):
+                    process.terminate()
+                    terminated.add(process)
+        time.sleep(0.5)

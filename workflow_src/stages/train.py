@@ -77,6 +77,10 @@ class Inputs(DeviceJobInputs):
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
 
     @property
+    def title(self) -> str:
+        return f"{self.settings.system}, seed {self.seed}"
+
+    @property
     def files(self) -> dict[str, Path]:
         """Input files by the names that records give them."""
         names = ["train"] if len(self.train) == 1 else [f"train {name}" for name in weights_of(self.settings.data)]
@@ -140,7 +144,7 @@ def _count(family: Family, inputs: Inputs) -> str:
         "precision": "float32",
     }
     _write(inputs, model, description, [{"step": 0, **figures}])
-    return f"{settings.system}: {', '.join(f'{name} {value:.6g}' for name, value in figures.items())}"
+    return ", ".join(f"{name} {value:.6g}" for name, value in figures.items())
 
 
 def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | None:
@@ -218,7 +222,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     }
     _write(inputs, model, description, progress.history)
     states.finish(trained_on)
-    return _summary(inputs, validation, progress)
+    return _summary(validation, progress)
 
 
 def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
@@ -230,14 +234,14 @@ def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], histor
     )
 
 
-def _summary(inputs: Inputs, validation: Validation, progress: Progress) -> str:
+def _summary(validation: Validation, progress: Progress) -> str:
     """Summary of a training in a line; a fault that its last figures show is logged."""
     last_figures = progress.history[-1] if progress.history else {}
     if validation.fault and last_figures and (fault := validation.fault(last_figures)):
         log.warning("warning: %s", fault)
     figures = {name: round(value, 3) for name, value in last_figures.items() if name.startswith("dev_")}
     minutes = _minutes(progress.seconds)
-    return f"{inputs.settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
+    return f"{progress.step} updates in {minutes} minutes, {figures}"
 
 
 def _minutes(seconds: float) -> float:

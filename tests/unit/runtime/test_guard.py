@@ -130,3 +130,37 @@ def test_a_process_is_distinguished_from_all_others():
     own_identity, parent = guard.identity(), guard.identity(os.getppid())
     assert own_identity == guard.identity(os.getpid()) and own_identity != parent
     assert own_identity.split(":")[0] == parent.split(":")[0] and own_identity.count(":") == 2
+
+
+CLEANING = """
+import sys, time
+from pathlib import Path
+from workflow_src import jobs
+
+def run(inputs):
+    try:
+        print("writing", flush=True)
+        time.sleep(60)
+    finally:
+        print("cleaning", flush=True)
+        for _ in range(10):
+            time.sleep(0.1)
+        Path(sys.argv[1]).touch()
+
+jobs.start(run, jobs.JobInputs, words=[])
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_interrupt_the_clean_up(first, tmp_path):
+    """A group of processes and Snakemake may both send one."""
+    words = [sys.executable, "-c", CLEANING, str(tmp_path / "clean")]
+    running = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout.readline() == "writing\n"
+    running.send_signal(first)
+    assert running.stdout.readline() == "cleaning\n"
+    running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate(timeout=20)
+    assert (running.returncode, (tmp_path / "clean").exists()) == (143 if first == signal.SIGTERM else 130, True), (
+        stderr
+    )

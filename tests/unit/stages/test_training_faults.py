@@ -53,7 +53,7 @@ class Job:
         """Read its output until it has done this update; False when it ends before."""
         for line in self.process.stderr:
             self.lines.append(line)
-            update = re.match(r"step (\d+)/", line)
+            update = re.match(r"\S+, seed \d+\] step (\d+)/", line)
             if update and int(update[1]) >= step:
                 return True
         return False
@@ -72,7 +72,7 @@ class Job:
 
 
 def resumed_at(job):
-    match = re.search(r"^resumed\D+(\d+)", job.log, re.MULTILINE)
+    match = re.search(r"resumed\D+(\d+)", job.log)
     return int(match[1]) if match else 0
 
 
