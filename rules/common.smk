@@ -36,8 +36,10 @@ garbage.collect_rarely()
 
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
-from workflow_src.config.compose import read_yaml
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
+from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
+from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
@@ -62,10 +64,20 @@ try:
     if not workflow.modifier.skip_configfile:
         for configuration in workflow.overwrite_configfiles:
             read_yaml(Path(configuration))
+    check_own_name(config)
     plan = Plan(load(config))
     costs.check(plan)
 except InputError as error:
     raise WorkflowError(str(error)) from None
+
+# The user's configuration files, or that of the shipped experiment. The report names them.
+CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolve().parent != CONFIG_FOLDER]
+if not CONFIGURATION and plan.experiment in experiment_names():
+    CONFIGURATION = [experiment_file(plan.experiment)]
+if workflow.is_main_process:
+    os.environ[FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
+    if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
+        logger.warning(f"warning: {warning}")
 
 
 onstart:

@@ -63,6 +63,16 @@ def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(tmp_pa
     assert '"seeds" twice' in process.stdout + process.stderr
 
 
+def test_a_report_of_another_configuration_is_not_replaced_without_a_word(tmp_path):
+    report = tmp_path / "results/smoke/report/results.json"
+    report.parent.mkdir(parents=True)
+    for files, warned in (({"other.yaml": "0" * 64}, True), ({os.path.relpath(SMOKE, tmp_path): "0" * 64}, False)):
+        report.write_text(json.dumps({"provenance": {"configuration": files, "created": "2026-01-31T12:00:00+00:00"}}))
+        process = dry_run("--configfile", SMOKE, folder=tmp_path)
+        assert process.returncode == 0
+        assert ("made from other.yaml on 2026-01-31" in process.stdout + process.stderr) == warned
+
+
 def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
     # A module of that name which cannot be imported makes any attempt fail.
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')")

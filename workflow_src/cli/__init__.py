@@ -18,7 +18,7 @@ from workflow_src.cli.calibration import calibrate
 from workflow_src.config import Plan, costs, load
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.config.load import load_experiment
+from workflow_src.config.load import check_own_name, load_experiment
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.resources import gpus
 from workflow_src.errors import ArtifactError, ConfigError
@@ -46,7 +46,9 @@ def read_configuration(name: str) -> Loaded:
     if path.is_dir() and name not in experiment_names():
         raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False))
+        merged = merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False)
+        check_own_name(merged)
+        return load(merged)
     return load_experiment(name)
 
 

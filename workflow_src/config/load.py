@@ -11,6 +11,7 @@ from workflow_src.config.compose import (
     check_new_systems,
     dataset_names,
     experiment,
+    experiment_file,
     experiment_names,
     extended,
     laid_over,
@@ -57,9 +58,7 @@ def load(raw: dict[str, Any]) -> Loaded:
 
     Raises ConfigError with one sentence for the first thing that is wrong.
     """
-    recipe = raw.get("recipe", {})
-    partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
-    if raw.get("extends") is not None or (not partial and "recipe" in raw):
+    if _is_complete(raw):
         raw = extended(raw)
     else:
         if "experiment" not in raw:
@@ -102,6 +101,31 @@ def load(raw: dict[str, Any]) -> Loaded:
     _check_choices(decodes, measured, corpus)
     _check_ranked_text(config, systems, decodes)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
+
+
+def _is_complete(raw: dict[str, Any]) -> bool:
+    """True for settings of an experiment, false for those that are laid over a shipped one."""
+    recipe = raw.get("recipe", {})
+    partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
+    return raw.get("extends") is not None or (not partial and "recipe" in raw)
+
+
+def check_own_name(raw: dict[str, Any]) -> None:
+    """Raises ConfigError for an experiment of the user's with the name of a shipped one, whose report it would replace.
+
+    The shipped one itself, with other settings laid over it, is no other experiment.
+    """
+    name = raw.get("experiment")
+    if name not in experiment_names() or not _is_complete(raw):
+        return
+    shipped = read_yaml(experiment_file(str(name)))
+    if merge(shipped, raw, null_removes=False) != raw:
+        raise ConfigError(
+            "experiment",
+            name,
+            problem="the name of a shipped experiment, whose report this one would replace",
+            hint="add experiment: with a name of its own",
+        )
 
 
 def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:

@@ -40,6 +40,7 @@ from workflow_src.evaluation.report.inputs import load, signatures
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
+from workflow_src.records.configuration import configuration_files
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Frozen
@@ -86,6 +87,7 @@ def facts(
     """Provenance as (name, value) pairs for reading."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
     hardware = record["hardware"]
+    files = [f"{path} (SHA-256 {digest})" if digest else path for path, digest in record["configuration"].items()]
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in manifest.rows}))
     terms = manifest.dataset_terms
     dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
@@ -94,6 +96,7 @@ def facts(
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
         *([("downloads", downloads)] if downloads else []),
         ("command", record["command"]),
+        *([("configuration", ", ".join(files))] if files else []),
         ("code", f"commit {record['commit']}" if record["commit"] else "not in version control"),
         ("made", record["created"]),
         ("seeds", seeds),
@@ -117,6 +120,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
         material.files,
         command=command_line,
+        configuration=configuration_files(),
         seeds=sorted({row.seed for row in manifest.rows}),
         signatures=signatures(quality_on(material, results.table_split(manifest)), manifest.metrics),
         corpus=texts,

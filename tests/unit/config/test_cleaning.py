@@ -99,7 +99,8 @@ def test_what_cannot_be_used_is_one_sentence(clean, dataset, sentence):
         (("xqz", "en"), {"language": {}}, "recipe.clean.language: it does not know source xqz (py3langid)"),
         (("de", "en"), {"language": {"others": ["fra", "qq"]}}, "recipe.clean.language: it does not know others qq"),
         (("nob", "cmn"), {"language": {"others": ["nb", "deu", "cmn"]}, "script": {}}, None),
-        (("ber", "en"), {"script": {}}, None),
+        (("xqz", "en"), {"script": {}}, "recipe.clean.script: it does not know the script of xqz "),
+        (("xqz", "en"), {"script": {"scripts": {"xqz": ["THAI"]}}}, None),
     ],
 )
 def test_filters_are_checked_for_the_languages(languages, clean, reason):

@@ -11,6 +11,7 @@ from refusals import fields_of
 from workflow_src.config import Plan, compose, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.load import check_own_name
 from workflow_src.errors import ConfigError
 
 SAID = {
@@ -34,6 +35,21 @@ def shipped(monkeypatch, tmp_path):
     for name, content in (("parent", parent), ("child", child)):
         (tmp_path / "experiments" / f"{name}.yaml").write_text(json.dumps(content))
     monkeypatch.setattr(compose, "CONFIG_FOLDER", tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{"extends": "smoke"}, {"recipe": {"name": "own", "dataset": "toy"}}])
+@pytest.mark.parametrize("name", ["demo", "smoke"])
+def test_an_experiment_of_the_users_has_a_name_of_its_own(name, settings):
+    """Without one it would have that of config/config.yaml."""
+    with pytest.raises(ConfigError) as caught:
+        check_own_name({"experiment": name, **settings})
+    assert (caught.value.setting, caught.value.value) == ("experiment", name)
+
+
+def test_a_shipped_experiment_with_other_settings_over_it_keeps_its_name():
+    content = read_yaml(experiment_file("smoke"))
+    check_own_name(content | {"seeds": [1, 2]})
+    check_own_name({"experiment": "smoke", "recipe": {"subwords": {"vocabulary_size": 250}}})
 
 
 def own_words(loaded):

@@ -35,7 +35,9 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
         return f"has scripts of {others[0]}, which is neither source nor target"
     configured = set(map(two_letters, settings.scripts))
     unknown = [code for code in languages if two_letters(code) not in configured and scripts_of(code) is None]
-    return f"does not know the script of {unknown[0]}; name it: scripts: {{{unknown[0]}: [LATIN]}}" if unknown else None
+    return (
+        f"does not know the script of {unknown[0]} (scripts: {{{unknown[0]}: [LATIN]}} names one)" if unknown else None
+    )
 
 
 FILTER = Filter(
