@@ -126,7 +126,8 @@ def manifest(
                 rows.append(row)
     content = {"experiment": "e", "description": "", "recipe": "toy", "dataset": "toy", "source": "de", "target": "en"}
     content |= {"report": ReportConfig(**report).model_dump(mode="json")}
-    content |= {"systems": systems, "rows": rows, "training": []}
+    reference = ("teacher", "beam-4") if ("teacher", "beam-4") in decodes else None
+    content |= {"systems": systems, "rows": rows, "training": [], "reference": reference}
     return build(content, files.__getitem__)
 
 
@@ -197,4 +198,5 @@ def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
 def results(experiment: str, dataset: str, rows: list[dict]) -> dict:
     """The content of results.json without provenance or systems."""
     fields = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
+    fields["reference"] = ("teacher", "beam-4")
     return {"experiment": experiment, "dataset": dataset, **fields, "rows": rows}

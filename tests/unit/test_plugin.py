@@ -24,6 +24,7 @@ from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
 from workflow_src.evaluation.report.results import read_results
+from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -244,15 +245,15 @@ def report_files(plan, folder):
         ]
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         times |= {"latency_rounds": [1.0 + number], "subword_share": None}
-        speed.append(of | times | {"speedup": 1.0, "batch": 8, "by_length": bins})
+        speed.append(of | times | {"speedup": 1.0, "batch": 8, "failed_batch": None, "by_length": bins})
         compared.append(of | {"seed": row["seed"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
     for entry in manifest["training"]:
         (folder / entry["log"]).parent.mkdir(parents=True, exist_ok=True)
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
         (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(folder / entry["config"], {"steps": 2})
-    content = {"format": 1, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
-    write_json(folder / "speed.json", content | {"step_costs": {"costs": [], "ratios": []}})
+    content = {"format": SPEED_FORMAT, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
+    write_json(folder / "speed.json", content | {"step_costs": {"failure": None, "costs": [], "ratios": []}})
     significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "rows": compared}
     significance |= {"against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)

@@ -99,6 +99,7 @@ def build(content: Mapping[str, Any], read_chosen: ReadChosen = lambda _path: {}
     rows_by_key: dict[Key, list[RowInfo]] = {}
     for row in rows:
         rows_by_key.setdefault(row.key, []).append(row)
+    reference = tuple(content.get("reference") or ())
     common = {key: content[key] for key in ("experiment", "description", "recipe", "dataset", "source", "target")}
     return Manifest(
         **common,
@@ -106,7 +107,9 @@ def build(content: Mapping[str, Any], read_chosen: ReadChosen = lambda _path: {}
         report=ReportConfig.model_validate(content["report"]),
         systems=tuple(systems.values()),
         searches=tuple(map(search_info, searches().values())),
-        decodes=tuple(_decode(systems[key[0]], group, systems.values()) for key, group in rows_by_key.items()),
+        decodes=tuple(
+            _decode(systems[key[0]], group, systems.values(), key == reference) for key, group in rows_by_key.items()
+        ),
         rows=tuple(rows),
         training=tuple(TrainingInfo(**fields) for fields in content["training"]),
         metrics=tuple(entry.metric for entry in measured(content.get("metrics"))),
@@ -135,7 +138,9 @@ def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
     )
 
 
-def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[SystemInfo]) -> DecodeInfo:
+def _decode(
+    system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[SystemInfo], reference: bool
+) -> DecodeInfo:
     """A decode from its rows, one for each seed and split, whose settings differ in those that dev chose."""
     settings = [settings_of(row.settings) for row in rows]
     values, first = settings[0], rows[0]
@@ -162,7 +167,7 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
         curve=_curve(system, search, values, first, engine),
         tuned=bool(picked),
         twin=sum(o.base is not None and (o.base, o.family) == (system.base, system.family) for o in systems) > 1,
-        reference=tuple(map(float, search.reference(values))) if search.reference else None,
+        reference=reference,
         candidates=search.width(values) if search.width is not single and not search.series else None,
         control=refining.control if refining else None,
         look=resolved(search.look, system.look, engine.marker),

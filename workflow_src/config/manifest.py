@@ -115,8 +115,8 @@ class DecodeInfo:
     """A decode as tables and figures show it.
 
     `head` is its label without `notes`, which stand in brackets: what dev chose, and `own`, its settings one by one.
-    `value` is that of its search's series. Decodes of equal `curve` differ in that value only. `reference` is the key
-    that orders the rows which others are compared with, None for other rows. `candidates` are those that are ranked for
+    `value` is that of its search's series. Decodes of equal `curve` differ in that value only. `reference`: others
+    are compared with it. `candidates` are those that are ranked for
     a sentence. `twin`: another system of the family refines the same model, so that labels name the system. `aligned`:
     its outputs are read off alignments.
     """
@@ -132,7 +132,7 @@ class DecodeInfo:
     curve: str
     tuned: bool
     twin: bool
-    reference: tuple[float, ...] | None
+    reference: bool
     candidates: int | None
     control: str | None
     look: Look
@@ -310,12 +310,7 @@ class Manifest:
     @property
     def reference(self) -> DecodeInfo | None:
         """The decode that others are compared with; None where the experiment has none."""
-        ranked = [
-            ((decode.engine.own, *decode.reference, decode.system.name == "teacher"), decode)
-            for decode in self.decodes
-            if decode.reference is not None
-        ]
-        return max(ranked, key=lambda pair: pair[0], default=(None, None))[1]
+        return next((decode for decode in self.decodes if decode.reference), None)
 
     @property
     def start(self) -> SearchInfo | None:

@@ -21,7 +21,7 @@ from workflow_src.errors import ArtifactError, ConfigError, InputError, TimingFa
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow, Timing, own_engine
+from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Protocol, SpeedRow, Timing, own_engine
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
@@ -39,6 +39,7 @@ Folders = dict[str, dict[str, Path]]
 
 class SpeedSettings(Frozen):
     speed: SpeedConfig
+    reference: Key | None = Field(None, description="system and name of the row that speed-ups refer to")
     rows: tuple[dict[str, Any], ...] = Field(description="decodes: system, name, search, settings, engine, chosen")
 
 
@@ -177,6 +178,7 @@ def measure(
     lines: list[str],
     folders: Folders,
     precision: str,
+    reference: Key | None,
 ) -> dict[str, Any]:
     """All figures under one protocol, its conditions, and the rows that could not be timed, with the reasons."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
@@ -197,7 +199,7 @@ def measure(
             usable_rows = [row for row in rows if row.engine in timers]
             report = functools.partial(log.info, "%s: %s", protocol.name)
             measured = timing.measure(timers, usable_rows, lines, how_often, report)
-    figures = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
+    figures = summary.results(rows, measured, reference, lengths, operations(rows, folders[OWN]))
     absent = DeviceInfo(protocol.device.split(":")[0], None, precision)
     device_info = device_infos.get(OWN) or next(iter(device_infos.values()), absent)
     conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
@@ -242,7 +244,7 @@ def run(inputs: Inputs) -> str:
     files = {"source": inputs.source, **files_of(rows, folders)}
     record = provenance(recorded(inputs.settings) | {"rows": decodes}, files)
     measured = [
-        measure(protocol, rows, speed, lines, folders, machine.precision)
+        measure(protocol, rows, speed, lines, folders, machine.precision, inputs.settings.reference)
         for protocol in protocols(speed.protocols, gpu(machine.device), cores())
     ]
     # The first protocol's figures are those of the table.

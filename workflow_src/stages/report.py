@@ -186,7 +186,7 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
         "palette": page.palette(manifest),
         "start_title": manifest.start.title if manifest.start else "",
         "summary": [
-            *summary.summary(table, proof, speed.protocol.baseline if speed else None),
+            *summary.summary(table, proof),
             *corpus.warnings(material.corpus, material.encoded, material.unread, manifest.test_sets),
         ],
         "groups": table,
@@ -352,6 +352,7 @@ def run(inputs: Inputs) -> str:
         "source": manifest.source,
         "target": manifest.target,
         "split": split,
+        "reference": manifest.reference and list(manifest.reference.key),
         "systems": [system.model_dump(mode="json") for system in material.systems],
         "provenance": record,
         "rows": [row.model_dump(mode="json") for row in rows],

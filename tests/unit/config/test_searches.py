@@ -8,6 +8,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
+from workflow_src.config.display import build
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
@@ -229,6 +230,35 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
     assert baselines["score-1"] == ["lvm", "prior-mean"]
     assert baselines["score-1-longer0.1"] == ["lvm", "prior-mean-longer0.1"]
     assert baselines["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
+
+
+BEAM = {"system": "teacher", "search": "beam"}
+CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "reference"),
+    [
+        ([BEAM | {"beam": size} for size in (2, 4, 8)], "beam-4"),
+        ([BEAM | {"beam": size} for size in (2, 5)], "beam-5"),
+        # Settings chosen on dev, another engine, and a system beside it are another row.
+        ([BEAM | {"beam": 4, "tune": {"length_penalty": [0.5, 1.0]}}, BEAM | {"beam": 4}], "beam-4"),
+        ([BEAM | {"beam": 4} | CT2, BEAM | {"beam": 2}], "beam-2"),
+        ([BEAM | {"beam": 4, "rescorer": "teacher"}, BEAM | {"beam": 2}], "beam-2"),
+        # On dev alone it stands in no table of test.
+        ([BEAM | {"beam": 4, "splits": ["dev"]}, BEAM | {"beam": 2}], "beam-2"),
+        ([BEAM | {"beam": 2} | CT2], "beam-2-ctranslate2-int8"),
+        ([BEAM | {"search": "greedy"}], None),
+    ],
+)
+def test_quality_speed_and_the_report_refer_to_one_row(rows, reference):
+    plan = Plan(load_experiment("demo", decodes=[*rows, {"system": "lvm", "search": "prior-mean"}]))
+    expected = reference and ["teacher", reference]
+    report = build(json.loads(plan.settings_report()), lambda _path: {"length_penalty": 1.0})
+    assert json.loads(plan.settings_speed())["reference"] == expected
+    assert (report.reference and list(report.reference.key)) == expected
+    compared = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    assert compared["prior-mean"] == expected and (reference is None or compared[reference] is None)
 
 
 def test_presets_have_an_end_symbol():

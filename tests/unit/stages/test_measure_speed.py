@@ -73,7 +73,7 @@ def exported(tiny_bundles, run_stage, tmp_path):
 def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **settings):
     source = tmp_path / "test.de"
     source.write_text(text, encoding="utf-8")
-    settings = {"speed": SPEED | settings, "rows": rows}
+    settings = {"speed": SPEED | settings, "rows": rows, "reference": ["teacher", "beam-4"]}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
     words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
     jobs.start(measure_speed.run, measure_speed.Inputs, words=words)

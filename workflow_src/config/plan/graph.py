@@ -11,6 +11,7 @@ from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
+from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
@@ -320,15 +321,17 @@ class Graph(Paths):
         return self.config.distillation.get(teacher) or DistillationConfig()
 
     @cached_property
-    def _reference(self) -> Decode | None:
-        """The row on test that others are compared with: the largest one of a reference search; the teacher's.
+    def reference_row(self) -> Decode | None:
+        """The row of the main table that others are compared with, in quality and in speed: the first by the key of its
+        search, without settings chosen on dev and of `teacher` if possible.
 
         Rows of other engines count where our own code computes none.
         """
+        split = main_split(self.loaded)
         keyed = [
-            ((d.own_engine, *search.reference(d.values), d.system == "teacher"), d)
+            ((d.own_engine, *search.reference(d.values), not d.tune, d.system == "teacher"), d)
             for d in self.loaded.decodes
-            if self.test in d.splits and (search := searches()[d.search]).reference
+            if split in d.splits and (search := searches()[d.search]).reference
         ]
         return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
@@ -354,7 +357,7 @@ class Graph(Paths):
             # Prefer a row with the same length settings: else refinement would get credit for better lengths.
             alike = [d for d in rows if _length_settings(d) == _length_settings(decode)]
             compared = next(iter(alike or rows), None)
-        compared = compared or self._reference
+        compared = compared or self.reference_row
         return None if compared is None or compared is decode else [compared.system, compared.name]
 
     def _controls(self, decode: Decode) -> dict[str, list[str] | None]:

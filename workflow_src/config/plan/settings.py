@@ -253,6 +253,7 @@ class Settings(Graph):
         return _json(
             {
                 "speed": self.config.speed.model_dump(mode="json"),
+                "reference": self._reference_key,
                 "rows": [
                     {"system": d.system, "name": d.name}
                     | d.settings
@@ -261,6 +262,12 @@ class Settings(Graph):
                 ],
             }
         )
+
+    @property
+    def _reference_key(self) -> list[str] | None:
+        """System and name of the row that others are compared with."""
+        row = self.reference_row
+        return [row.system, row.name] if row else None
 
     def settings_quality(self) -> str:
         """How a translation is scored; `generator` is set for generated corpora."""
@@ -330,6 +337,7 @@ class Settings(Graph):
                 "report": self.config.report.model_dump(mode="json", exclude={"grids"}),
                 "systems": systems,
                 "rows": rows,
+                "reference": self._reference_key,
                 "training": training,
                 "usage": self._usage(),
                 **({"test_sets": self.loaded.test_sets} if self.loaded.test_sets != (TEST,) else {}),

@@ -93,7 +93,7 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
         "Latency": f"The median over sentences, one at a time, from text to text{whose}. ±: the standard deviation "
         "over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and the "
         "highest, show how well it repeats.",
-        "Speed-up": f"Over our own {reference.search.title} search." if reference and reference.engine.own else "",
+        "Speed-up": f"Of median latency, over {reference.system.name}, {reference.label()}." if reference else "",
     }
 
 

@@ -1,11 +1,10 @@
-"""Comparison of experiments: one column each, means over seeds ± deviation, and the gap to their own teacher."""
+"""Comparison of experiments: one column each, means over seeds ± deviation, and the gap to their reference row."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
@@ -36,12 +35,12 @@ def figures(experiments: Iterable[Results]) -> list[Figure]:
     return [
         Figure(main.axis, lambda row, _: row.quality),
         Figure(
-            f"{main.title} below the teacher's beam search",
+            f"{main.title} below the reference row",
             lambda row, level: None if level is None else level - row.quality,
         ),
         *map(_metric_figure, other_metrics),
         Figure("milliseconds a sentence, one at a time", lambda row, _: row.latency_ms, digits=2),
-        Figure("speed-up against the teacher's beam search", lambda row, _: row.speedup, digits=2),
+        Figure("speed-up over the reference row", lambda row, _: row.speedup, digits=2),
     ]
 
 
@@ -115,9 +114,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     """The comparison of rows of all experiments by `row_key`. `removed`: the removal of repetitions from
     non-autoregressive outputs; by default subwords, and none for outputs that are read off alignments.
 
-    The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
-    largest beam where there is none). Rows with equal keys get their decode's name. Raises InputError without
-    experiments, and for results without rows of this removal.
+    The gap is to the row of the same seed that the experiment's own report compares with. Rows with equal keys get
+    their decode's name. Raises InputError without experiments, and for results without rows of this removal.
     """
     if not experiments:
         raise InputError("the list of experiments", "is empty", "give at least one")
@@ -127,10 +125,7 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     for results in columns:
         _check_removal(results, removed)
         chosen = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
-        levels: dict[int, float] = {}
-        references = [(key, row) for row in chosen if (key := _preference(row)) is not None]
-        for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
-            levels.setdefault(row.seed, row.quality)
+        levels = {row.seed: row.quality for row in chosen if (row.system, row.name) == results.reference}
         rows: dict[Key, dict[int, Row]] = {}
         for row in chosen:
             system, label, data = row_key(row)
@@ -179,11 +174,13 @@ SYSTEM_WORDS = 6
 
 
 def _about(results: Results) -> str:
-    """Data, checksum and seeds of an experiment, and a sentence where its networks were not trained equally long."""
+    """Data, checksum, seeds and reference row of an experiment, and a sentence where its networks were not trained
+    equally long."""
     sums = (results.provenance.get("corpus") or {}).get("sha256")
     data = carried.data(results.dataset, sums, (row.seed for row in results.rows))
     unequal = carried.unequal(results.systems, {row.system for row in results.rows})
-    return f"{results.experiment}: {data} {unequal}".strip()
+    reference = f"Reference row: {' '.join(results.reference)}." if results.reference else ""
+    return " ".join(filter(None, [f"{results.experiment}:", data, reference, unequal]))
 
 
 def _systems(results: Results) -> list[tuple[str, ...]]:
@@ -206,19 +203,6 @@ def _check_removal(results: Results, removed: Removal | None) -> None:
             f"have no rows with --remove-repetitions {lacking[0]}, only {', '.join(variants)}",
             "make its report again, or choose one of these",
         )
-
-
-def _preference(row: Row) -> tuple[Any, ...] | None:
-    """A sorting key for the choice of the reference row, the largest first: the teacher's own plain row if possible.
-
-    None for rows that cannot be the reference.
-    """
-    search = searches().get(row.search)
-    if search is None or search.reference is None:
-        return None
-    settings = search.settings.checked(row.settings, f"{row.system}: ")
-    alone = not any(row.settings.get(name) for name in search.settings.named("role"))
-    return row.system == "teacher", engine_info(row.engine).own, not row.chosen, alone, *search.reference(settings)
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:

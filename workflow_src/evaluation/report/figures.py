@@ -250,7 +250,7 @@ def refinement(groups: list[Group]) -> Figure | None:
     ]
     if not panels:
         return None
-    references = [line for line in lines if line.decode.system.autoregressive and line.decode.reference is not None]
+    references = [line for line in lines if line.decode.reference]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
         labels = []

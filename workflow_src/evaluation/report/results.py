@@ -31,7 +31,7 @@ Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
 AGAIN_COMPARED = "compare the rows again"
 RESULTS = "results.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class Row(Strict):
@@ -160,6 +160,7 @@ class Results(Strict):
     source: str = Field(min_length=1, description="code of the language")
     target: str = Field(min_length=1, description="code of the language")
     split: str = Field(min_length=1, description="split of the rows")
+    reference: tuple[str, str] | None = Field(description="system and name of the row that others are compared with")
     systems: tuple[TrainedSystem, ...] = Field(description="one for each system and seed")
     provenance: dict[str, Any]
 

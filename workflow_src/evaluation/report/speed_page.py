@@ -6,12 +6,12 @@ from typing import Any
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.markdown import markdown_table
-from workflow_src.evaluation.report.tables import span
+from workflow_src.evaluation.report.tables import span, speedup_heading
 from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow
 
 HEADS = (
     *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
-    *("sentences / s", "batch", "speed-up"),
+    *("sentences / s", "batch"),
 )
 
 
@@ -60,7 +60,9 @@ def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, A
     tables = []
     for measurement in speed.protocols if speed else ():
         groups = measurement.rows[0].by_length if measurement.rows else ()
-        heads = [*HEADS, *(f"{_span(group)}, ms" for group in groups)]
+        compared = measurement.protocol.baseline
+        reference = manifest.find_decode(compared.system, compared.name) if compared else None
+        heads = [*HEADS, speedup_heading(reference), *(f"{_span(group)}, ms" for group in groups)]
         rows = []
         for row in measurement.rows:
             cells = [label(row, manifest), _ms(row.latency_ms)]

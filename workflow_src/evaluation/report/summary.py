@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.page import in_words
 from workflow_src.evaluation.report.tables import Group, Line
-from workflow_src.evaluation.speed.measured import Reference
 
 
-def summary(table: list[Group], evidence: Evidence, reference: Reference | None) -> list[str]:
+def summary(table: list[Group], evidence: Evidence) -> list[str]:
     """Points of one or two sentences about measured and tested figures.
 
     First the best trade of quality and speed, then the number of beaten autoregressive rows, then the gain of
-    refinement. `reference` is the row that speed-ups compare with.
+    refinement.
     """
     lines = [line for group in table for line in group.lines]
-    return [*_trade(lines, evidence), *_refined(table, lines, evidence, reference)]
+    return [*_trade(lines, evidence), *_refined(table, lines, evidence)]
 
 
 def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
@@ -131,7 +129,7 @@ def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
     return max(peers, key=lambda rival: (rival.goodness, -(rival.figures["latency_ms"] or math.inf)), default=None)
 
 
-def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
+def _refined(table: list[Group], lines: list[Line], evidence: Evidence) -> list[str]:
     """The gain of the refinement with the most steps over its start, and its difference from the reference row."""
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
     if not refined:
@@ -140,7 +138,7 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
     best = min(refined, key=_preference)
     group = next(group for group in table if best in group.lines)
     start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
-    teacher = _reference(lines, reference)
+    teacher = next((line for line in lines if line.decode.reference), None)
     if any(line and evidence.why_inconclusive(line) for line in (best, start, teacher)):
         return []
     text = f"Refined by {_steps_words(best)}: {_figures(best)}"
@@ -155,13 +153,6 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
         if speedup := best.figures["speedup"]:
             text += f", in {1 / speedup:.2g} of its time" if speedup >= 1 else f", in {1 / speedup:.1f} times its time"
     return [f"{text}."]
-
-
-def _reference(lines: Iterable[Line], reference: Reference | None) -> Line | None:
-    """The reference row: that of the speed measurement, or the teacher's."""
-    references = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
-    named = [line for line in references if reference and line.decode.key == (reference.system, reference.name)]
-    return next(iter(named or sorted(references, key=lambda line: line.system != "teacher")), None)
 
 
 def _comparable(line: Line, other: Line) -> bool:

@@ -297,11 +297,16 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
         Column("latency_rounds", "medians of rounds, ms", lambda x: (span(r), "") if (r := x.latency_rounds) else None),
         Column("sentences_per_second", "sentences / s", _throughput),
-        Column("speedup", "speed-up", lambda line: _times(line.figures["speedup"])),
+        Column("speedup", speedup_heading(manifest.reference), lambda line: _times(line.figures["speedup"])),
         Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
     ]
     lines = [line for group in table for line in group.lines]
     return [column for column in all_columns if any(column.cell(line) for line in lines)]
+
+
+def speedup_heading(reference: DecodeInfo | None) -> str:
+    """The heading of speed-ups, which names the row that they refer to."""
+    return f"speed-up over {reference.system.name}, {reference.label()}" if reference else "speed-up"
 
 
 def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:

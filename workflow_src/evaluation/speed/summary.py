@@ -71,16 +71,6 @@ def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def baseline(rows: list[SpeedRow]) -> SpeedRow | None:
-    """The row of our own engine that speed-ups refer to: beam 4, else the largest beam; of `teacher` if possible."""
-    keyed = [
-        ((*reference(row.settings), row.system == "teacher"), row)
-        for row in rows
-        if row.own and (reference := row.search.reference)
-    ]
-    return max(keyed, key=lambda pair: pair[0])[1] if keyed else None
-
-
 def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
     """Slopes (N,) of least-squares lines through `values` (rows, N) over `steps` (rows,), which are not all equal."""
     return np.polyfit(np.asarray(steps, dtype=float), values, 1)[0]
@@ -151,12 +141,13 @@ def _ratio(costs: list[dict[str, Any]], control: str, search: str, key: str) -> 
 def results(
     rows: list[SpeedRow],
     measured: Measured,
+    reference: Key | None = None,
     lengths: list[int] | None = None,
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
-    """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps.
+    """Rows with their figures and their speed-up (by median latency) over the `reference`, and the cost of steps.
 
-    Rows that could not be timed are left out.
+    Rows that could not be timed are left out; without the reference there are no speed-ups.
     """
     rows = [row for row in rows if row.key in measured.times]
     results_of_rows: list[dict[str, Any]] = []
@@ -165,11 +156,10 @@ def results(
         results_of_rows.append(
             dict(row.entry) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []}
         )
-    compared = baseline(rows)
-    reference = None if compared is None else results_of_rows[rows.index(compared)]
+    compared = next((row for row in results_of_rows if (row["system"], row["name"]) == reference), None)
     for figures in results_of_rows:
-        figures["speedup"] = None if reference is None else reference["latency_ms"] / figures["latency_ms"]
-    named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
+        figures["speedup"] = None if compared is None else compared["latency_ms"] / figures["latency_ms"]
+    named = None if compared is None else {"system": compared["system"], "name": compared["name"]}
     costs = step_costs(rows, measured.alternating, operations) | {
         "other_load_cores": measured.alternating_load,
         "failure": measured.steps_failure and str(measured.steps_failure),

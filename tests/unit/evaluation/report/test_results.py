@@ -104,7 +104,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
     results.write_results(tmp_path / "results.json", _content())
     raw = json.loads((tmp_path / "results.json").read_text())
     assert set(raw) == {
-        *("format", "experiment", "dataset", "source", "target", "split", "systems", "provenance", "rows")
+        *("format", "experiment", "dataset", "source", "target", "split", "reference", "systems", "provenance", "rows")
     }
     assert raw["rows"] == [ROW]
     assert results.read_results(tmp_path / "results.json").rows[0].quality == 30

@@ -22,7 +22,7 @@ def points(*rows, **options) -> list[str]:
         row(*values[:3], latency_ms=values[3], validity=values[4] if len(values) > 4 else None) for values in rows
     ]
     proof = reports.evidence(timed_rows, **options)
-    return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
+    return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof)
 
 
 def summary_text(*rows, **options) -> str:
@@ -153,7 +153,7 @@ def test_what_refinement_gains_is_the_last_point():
     rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
     timed_rows = [row(*values[:3], latency_ms=values[3], speedup=11.0 / values[3]) for values in rows]
     proof = reports.evidence(timed_rows)
-    sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof, None)
+    sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof)
     assert sentences[-1] == (
         f"Refined by {DELTA} with four steps: 35.5 {BLEU}, 2.5 {BLEU} more than the {PRIOR_MEAN.title} and 5.5 less "
         f"than {BEAM} search, in 0.36 of its time."

@@ -69,7 +69,7 @@ def test_times_are_those_of_the_clock(clock):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
-    results = summary.results(ROWS, measured, [1, 2, 6])
+    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2, 6])
     by_name = {row["name"]: row for row in results["rows"]}
     delta = by_name["delta-1"]
     assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
@@ -237,16 +237,15 @@ def test_rows_that_show_step_costs_take_turns_at_every_sentence(clock):
     assert set(orders) == {(1, 2), (2, 1)}
 
 
-def test_baseline_prefers_beam_four_then_the_largest():
-    def beams(*sizes, system="teacher", **fields):
-        return [SpeedRow.of(BEAM | {"system": system, "name": f"beam-{n}", "beam": n} | fields) for n in sizes]
-
-    assert summary.baseline(beams(2, 4, 8)).name == "beam-4"
-    assert summary.baseline(beams(2, 5)).name == "beam-5"
-    assert summary.baseline(steps_of("lvm", "delta", (1,))) is None
-    other_engine = beams(4, **CT2)
-    assert summary.baseline(other_engine) is None and summary.baseline(other_engine + beams(2)).name == "beam-2"
-    assert summary.baseline(beams(4, system="raw") + beams(4)).system == "teacher"
+@pytest.mark.usefixtures("quiet")
+def test_speed_ups_refer_to_the_row_that_the_experiment_names(clock):
+    translators = {name: Recorder([], clock) for name in ("teacher", "lvm")}
+    measured = timing.measure(own(translators), ROWS, ["1", "2"], SPEED)
+    rows = summary.results(ROWS, measured, ("lvm", "delta-2"))["rows"]
+    assert [row["speedup"] for row in rows] == pytest.approx([3 / 10, 3 / 2, 1])
+    # A row that was not timed here is replaced by no other one.
+    other = summary.results(ROWS, measured, ("teacher", "beam-8"))
+    assert other["baseline"] is None and {row["speedup"] for row in other["rows"]} == {None}
 
 
 def test_bad_input_is_named():
@@ -415,7 +414,7 @@ def test_a_row_that_fails_is_left_out_and_the_others_are_timed(clock, lasting, c
         row.key: (row.key, SPEED.batch) for row in ROWS[1:]
     }
     assert "continuum, lvm delta-2, batch 2: KeyError: 'words'" in caplog.text and "raise self.error" in caplog.text
-    results = summary.results(ROWS, measured, [1, 2])
+    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
     assert [row["name"] for row in results["rows"]] == ["beam-4"] and results["step_costs"]["costs"] == []
 
 
@@ -444,7 +443,7 @@ def test_rows_in_turns_that_fail_leave_the_rounds_as_they_are(clock, monkeypatch
 
     monkeypatch.setattr(timer, "time_alternating", failing)
     measured = timing.measure({"continuum": timer}, ROWS, ["1", "2"], SPEED)
-    results = summary.results(ROWS, measured, [1, 2])
+    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
     assert len(results["rows"]) == 3 and results["step_costs"]["costs"] == []
     assert "a fault" in results["step_costs"]["failure"]
 
