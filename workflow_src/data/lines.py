@@ -9,12 +9,20 @@ from pathlib import Path
 from workflow_src.data.formats import START, compression, other_format
 from workflow_src.errors import ArtifactError
 
+STANDARD_INPUT = Path("/dev/stdin")
 # The problem of a text without lines.
 EMPTY = "is empty"
 
 
 def _opened(path: str | Path) -> BufferedReader:
+    """A file that is read in bytes.
+
+    Standard input is read by its descriptor: by its path, a socket or a pipe of another user cannot be opened, and a
+    file would be read from its start.
+    """
     try:
+        if Path(path) == STANDARD_INPUT:
+            return open(0, "rb", closefd=False)
         return open(path, "rb")
     except FileNotFoundError:
         raise ArtifactError(path, "does not exist") from None
@@ -55,15 +63,18 @@ def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
 
 
 def count_lines(path: str | Path) -> int:
-    """Number of lines that `read_lines` gives, without decoding them.
+    """Number of lines that `read_lines` gives, without decoding them. Standard input stays where it was.
 
     Raises ArtifactError for a file that is missing.
     """
     with _opened(path) as file:
+        begin = file.tell() if file.seekable() else None
         count, last = 0, b"\n"
         while block := file.read(1 << 20):
             count += block.count(b"\n")
             last = block[-1:]
+        if begin is not None:
+            file.seek(begin)
     return count + (last != b"\n")
 
 

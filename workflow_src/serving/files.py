@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from workflow_src.data.formats import json_format
+from workflow_src.data.lines import STANDARD_INPUT
 from workflow_src.errors import ArtifactError, ConfigError
-
-STANDARD_INPUT = Path("/dev/stdin")
 
 
 def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tuple[Path, Path | None]]:

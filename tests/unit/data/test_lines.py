@@ -1,8 +1,15 @@
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from refusals import fields_of
 
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
 from workflow_src.errors import ArtifactError, InputError
+
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -54,3 +61,32 @@ def test_parallel_texts(tmp_path):
         check_parallel(source, target)
     with pytest.raises(InputError, match=f"{empty} is empty"):
         check_parallel(source, empty)
+
+
+# The lines of standard input, after they were counted where that is possible.
+READER = """
+import sys
+from workflow_src.data.lines import STANDARD_INPUT, count_lines, read_lines
+
+print(count_lines(STANDARD_INPUT) if "count" in sys.argv else "", *read_lines(STANDARD_INPUT))
+"""
+
+
+def standard_input_lines(stdin, *words: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", READER, *words], stdin=stdin, cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    return process.stdout.strip()
+
+
+def test_standard_input_is_read_from_where_it_is_whatever_it_is(tmp_path):
+    here, there = socket.socketpair()
+    with here, there:
+        here.sendall(b"eins\nzwei\n")
+        here.shutdown(socket.SHUT_WR)
+        assert standard_input_lines(there) == "eins zwei"
+    path = tmp_path / "text"
+    path.write_bytes(b"head\neins\nzwei\n")
+    with open(path, "rb", buffering=0) as file:
+        file.seek(5)
+        assert standard_input_lines(file, "count") == "2 eins zwei"

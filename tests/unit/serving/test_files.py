@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from refusals import fields_of
 
+from workflow_src.data.lines import STANDARD_INPUT
 from workflow_src.errors import InputError
-from workflow_src.serving.files import STANDARD_INPUT, inputs_and_outputs
+from workflow_src.serving.files import inputs_and_outputs
 
 
 @pytest.fixture
