@@ -197,6 +197,7 @@ class Hypotheses:
 class Validation:
     """Figures on dev of a model, and the one that selects weights: the largest, or the `smallest`, is the best.
 
+    Among equal ones it is that with the lowest `dev_loss`, where the figures have it.
     `fault` describes a failure that the last figures show and the loss does not, in a sentence.
     """
 

@@ -91,7 +91,9 @@ class TrainingConfig(Frozen):
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
     average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
     patience: int | None = Field(
-        None, gt=0, description="training stops after so many validations in a row without a better one (keep: best)"
+        None,
+        gt=0,
+        description="training stops after so many validations in a row with no better figure or loss (keep: best)",
     )
 
     # Left out of the settings of training rules, which read the augmented text.

@@ -32,6 +32,8 @@ log = logging.getLogger("continuum")
 GO_ON, SAVE, STOP = range(3)
 # Updates that may be skipped in all: max_skipped, and one in so many.
 UPDATES_A_SKIP = 20
+# The loss on dev in the figures of validations.
+LOSS = "dev_loss"
 # Figures of families with the share of targets that a model cannot output, by name, and the pairs that they are of.
 UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
 
@@ -45,7 +47,6 @@ class Progress:
     position: int = 0
     target_tokens: int = 0
     seconds: float = 0.0
-    best: float | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     snapshots: int = 0
     # The update after which it was validated last.
@@ -189,16 +190,26 @@ class Trainer:
         return SAVE if due else GO_ON
 
     def _out_of_patience(self) -> bool:
-        """Whether the last `patience` validations were no better than one before them."""
+        """Whether the last `patience` validations were no better than one before them, in the figure that selects
+        weights and in the loss, which falls long before BLEU rises from 0.
+        """
         patience, progress = self.config.patience, self.progress
         # Called after every update; only a validation changes the answer.
         if patience is None or progress.validated != progress.step or len(progress.history) <= patience:
             return False
-        figures = [entry[self.validation.criterion] for entry in progress.history]
-        # NaN is never better.
-        better = min if self.validation.smallest else max
-        finite = [value for value in figures if not math.isnan(value)]
-        return not finite or figures.index(better(finite)) < len(figures) - patience
+        ranks = self._ranks()
+        losses = [loss for _, loss in ranks]
+        last_better = max(ranks.index(max(ranks)), losses.index(max(losses)))
+        return last_better < len(ranks) - patience
+
+    def _ranks(self) -> list[tuple[float, float]]:
+        """Numbers that order the validations: of the larger one the weights are better. Among equal figures that
+        select weights, it is the lower loss; NaN is never better.
+        """
+        sign = -1 if self.validation.smallest else 1
+        figures = [sign * entry[self.validation.criterion] for entry in self.progress.history]
+        losses = [-entry.get(LOSS, math.nan) for entry in self.progress.history]
+        return [(_number(figure), _number(loss)) for figure, loss in zip(figures, losses, strict=True)]
 
     def _validates(self) -> bool:
         step = self.progress.step
@@ -333,12 +344,8 @@ class Trainer:
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         log.info("step %d  validation: %s", progress.step, text)
         self._warn_of_unreachable(progress.history[-1])
-        better = False
-        if self.config.keep == "best":
-            value = figures[self.validation.criterion]
-            value = -value if self.validation.smallest else value
-            better = progress.best is None or value > progress.best or math.isnan(progress.best)
-            progress.best = value if better else progress.best
+        ranks = self._ranks()
+        better = self.config.keep == "best" and ranks.index(max(ranks)) == len(ranks) - 1
         # The first process keeps the weights. Those of update 0 take no part in an average: they were not trained here.
         averaged = self.config.keep == "average" and progress.step > 0
         if self.group.first and (better or averaged):
@@ -422,6 +429,11 @@ class Trainer:
         log.info("resumed at step %d from %s", values["step"], self.states.folder)
         self.snapshots = [_with_prefix(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
         return {name: tensor for name, tensor in tensors.items() if not name.startswith("snapshot.")}, values
+
+
+def _number(value: float) -> float:
+    """The value, and less than any other for NaN."""
+    return -math.inf if math.isnan(value) else value
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from workflow_src.records.atomic import fingerprint, load_tensors, read_json, sa
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import code_digest
 
-FORMAT = 1
+FORMAT = 2
 FINISHED = "finished.json"
 KEEP = 2
 log = logging.getLogger("continuum")

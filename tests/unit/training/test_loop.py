@@ -443,6 +443,32 @@ def test_patience_stops_after_validations_that_are_no_better(make_trainer, compa
     assert again.run().step == progress.step and compare.equal(again.model, trainer.model)
 
 
+@pytest.mark.parametrize(
+    ("scores", "losses", "stops_at", "chosen"),
+    [
+        # Nothing but the loss improves, then nothing does.
+        ([0, 0, 0, 0, 0], [5, 4, 3, 2, 2.5], 5, 4),
+        ([0, 0, 0, 0, 0], [5, 4, 4, 6, 1], 4, 2),
+        # A first translation by chance is better than those after it, whose losses fall.
+        ([0.2, 0.1, 0, 0.1, 9], [5, 4, 3, 2, 1], 5, 5),
+        # The figure that selects weights comes first.
+        ([1, 3, 2, 1, 9], [1, 2, 3, 4, 0], 4, 2),
+    ],
+)
+def test_patience_and_the_choice_look_at_the_loss_too(make_trainer, compare, scores, losses, stops_at, chosen):
+    """BLEU on dev is 0 in the first validations of a small corpus, while the loss halves."""
+    validated: list[dict] = []
+    of_scores, rest = scripted(scores, validated), iter(losses)
+    validation = dataclasses.replace(
+        of_scores, figures=lambda model: of_scores.figures(model) | {"dev_loss": next(rest)}
+    )
+    trainer = make_trainer(
+        "transformer", validation=validation, max_steps=10, validate_every=2, keep="best", patience=2
+    )
+    assert trainer.run().step == 2 * stops_at
+    assert compare.equal(trainer.model, validated[chosen - 1])
+
+
 def test_patience_is_for_the_best_weights():
     for keep in ("last", "average"):
         with pytest.raises(ValueError, match=f"patience is 2: keep is {keep}"):
