@@ -130,13 +130,22 @@ def experiment_file(name: str, setting: str = "experiment") -> Path:
     return files[name]
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a configuration is named by its file, not by an experiment of `config/experiments/`."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def experiment(name: Any, setting: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings of the experiment that `setting` names, laid over what it extends. Raises ConfigError."""
+    """The settings of the experiment that `setting` names, laid over what it extends. Raises ConfigError.
+
+    It is one of `config/experiments/`, or a YAML file of the user's; its path starts from the working directory.
+    """
     if not isinstance(name, str) or not name:
-        raise ConfigError(setting, name, allowed="an experiment of config/experiments/")
+        raise ConfigError(setting, name, allowed="an experiment of config/experiments/, or a YAML file")
     if name in chain:
         raise ConfigError(setting, name, problem=f"a circle, {' -> '.join([*chain, name])}", hint="break it")
-    return extended(read_yaml(experiment_file(name, setting)), (*chain, name))
+    path = Path(name) if is_file_name(name) else experiment_file(name, setting)
+    return extended(read_yaml(path), (*chain, name))
 
 
 def inherited(parent: dict[str, Any]) -> dict[str, Any]:

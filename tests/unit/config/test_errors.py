@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.cli import read_configuration
+from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.base import name_in
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
@@ -485,7 +485,10 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
             {"distillation": {"lvm": {}}},
             {"setting": "distillation.lvm"},
         ),
-        ({"extends": ["smoke", "demo"]}, {"setting": "extends", "allowed": "an experiment of config/experiments/"}),
+        (
+            {"extends": ["smoke", "demo"]},
+            {"setting": "extends", "allowed": "an experiment of config/experiments/, or a YAML file"},
+        ),
         ({"extends": ""}, {"setting": "extends"}),
         (
             {"recipe": {"dataset": {"generator": {"many": 3}}}},

@@ -12,7 +12,7 @@ from workflow_src.config import Plan, compose, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.load import check_own_name
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ArtifactError, ConfigError
 
 SAID = {
     "title": "A title",
@@ -79,6 +79,20 @@ def test_a_grandchild_and_a_configuration_file_inherit_no_more(shipped):
     assert words == ("Mine.", NOTHING[1] | {"notes": "My note.", "expected": {"beam-2": 20.0}})
     manifest = json.loads(Plan(load({"experiment": "mine", "extends": "parent"})).settings_report())
     assert manifest["description"] == "" and manifest["report"]["expected"] == {}
+
+
+def test_a_file_of_the_users_is_extended_like_a_shipped_experiment(shipped, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = {"experiment": "first", "extends": "parent", "recipe": {"name": "first"}, "seeds": [7]}
+    (tmp_path / "first.yaml").write_text(json.dumps(first | {"description": "The first's."}))
+    second = load({"experiment": "second", "extends": "first.yaml", "recipe": {"name": "second"}})
+    assert second.config.seeds == (7,) and own_words(second) == NOTHING
+    assert second.systems == load({"experiment": "third", "extends": "parent", "recipe": {"name": "third"}}).systems
+    (tmp_path / "first.yaml").write_text(json.dumps(first | {"extends": "first.yaml"}))
+    with pytest.raises(ConfigError, match=r"first\.yaml -> first\.yaml"):
+        load({"experiment": "second", "extends": "first.yaml"})
+    with pytest.raises(ArtifactError, match=r"absent\.yaml does not exist"):
+        load({"experiment": "second", "extends": "absent.yaml"})
 
 
 def test_a_setting_changed_in_an_experiment_leaves_its_words(shipped):
