@@ -26,7 +26,7 @@ import yaml
 from conftest import PROJECT, copy_of_run, snakemake
 from slurm_cluster import Cluster, Job, unavailable_reason
 
-from workflow_src.cli import read_configuration
+from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan
 

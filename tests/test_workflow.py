@@ -19,7 +19,7 @@ from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, counted, dry_run, sche
 from stage_server import python_module
 
 from workflow_src import registry
-from workflow_src.cli import read_configuration
+from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names

@@ -275,7 +275,7 @@ def test_its_filter_cleans_and_is_previewed(tmp_path):
     recipe = {"name": "cleaned", "dataset": dataset, "clean": {"openings": {"words": ["Der", "Die"]}}}
     configuration = {"experiment": "cleaned", "extends": "smoke", "plugins": ["bagged"], "recipe": recipe}
     (tmp_path / "cleaned.yaml").write_text(yaml.safe_dump(configuration, sort_keys=False))
-    output = continuum("clean", "--config", "cleaned.yaml", "--preview", "300", folder=tmp_path)
+    output = continuum("clean", "cleaned.yaml", "--preview", "300", folder=tmp_path)
     process = snakemake("normalised", "--cores", "1", "--configfile", "cleaned.yaml", folder=tmp_path)
     assert process.returncode == 0, process.stderr[-3000:]
 

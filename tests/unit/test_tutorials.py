@@ -12,7 +12,7 @@ import reports
 from conftest import PROJECT, dry_run
 
 from workflow_src import registry
-from workflow_src.cli import read_configuration
+from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.evaluation.quality import metrics

@@ -12,54 +12,30 @@ import sys
 from pathlib import Path
 
 import rich.console
+import rich.table
 
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
 from workflow_src.cli.calibration import calibrate
-from workflow_src.config import Plan, costs, load
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
+from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of
+from workflow_src.config import Plan, costs
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.config.load import check_own_name, load_experiment
-from workflow_src.config.resolved import Loaded
 from workflow_src.config.resources import gpus
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.provenance import installed_version
 from workflow_src.runtime import console, garbage
 
-
-def configuration_file(name: str) -> Path:
-    """The YAML file of an experiment of `config/experiments/`, or the file `name`. Raises ConfigError for neither."""
-    if name in experiment_names():
-        return experiment_file(name)
-    path = Path(name)
-    if path.is_dir():
-        raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        return path
-    raise ConfigError("experiment", name, allowed=experiment_names())
-
-
-def read_configuration(name: str) -> Loaded:
-    """The configuration that `name` means: an experiment of `config/experiments/`, or a YAML file.
-
-    A file is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
-    """
-    path = Path(name)
-    if path.is_dir() and name not in experiment_names():
-        raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        merged = merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False)
-        check_own_name(merged)
-        return load(merged)
-    return load_experiment(name)
+# Suffixes of the pages that `compare` writes.
+PAGES = (".md", ".html")
 
 
 def check(arguments: argparse.Namespace) -> None:
-    plan = Plan(read_configuration(arguments.configuration))
+    plan = Plan(configuration_of(arguments))
     costs.check(plan)
     check_files(plan)
     systems = ", ".join(plan.loaded.systems)
     print(
-        f"{arguments.configuration} is valid: experiment {plan.experiment}, data recipe {plan.recipe.name}, "
-        f"systems {systems}, {len(plan.rows)} translations."
+        f"Experiment {plan.experiment} is valid: data recipe {plan.recipe.name}, systems {systems}, "
+        f"{len(plan.rows)} translations."
     )
 
 
@@ -97,7 +73,7 @@ def estimate_experiment(arguments: argparse.Namespace) -> None:
     for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
         if value is not None and not value > 0:
             raise ConfigError(f"--{name}", value, allowed="above 0")
-    plan = Plan(read_configuration(arguments.configuration))
+    plan = Plan(configuration_of(arguments))
     calibrating = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
     corpus = sizes(plan, arguments.pairs, arguments.length)
     counted = numbered(plan, corpus)
@@ -113,12 +89,7 @@ def show_plan(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
         )
-    files = [Path(name) for name in arguments.configfile]
-    if arguments.configuration:
-        files.insert(0, configuration_file(arguments.configuration))
-    for path in files:
-        # Snakemake's own messages do not name the file.
-        read_yaml(path)
+    files = configuration_files(arguments)
     request = plan.Request(files, arguments.config, arguments.directory, arguments.target, arguments.forcerun)
     overview = plan.overview(request, arguments.calibrate)
     if arguments.output:
@@ -126,24 +97,31 @@ def show_plan(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(plan.as_json(overview), indent=1))
         return
-    rich.console.Console().print(plan.as_table(overview))
+    print_table(plan.as_table(overview))
     if not overview.measured and gpus(overview.device) == 0:
         print("For hours of one core of this machine, add --calibrate: it measures for half a minute, once.")
     if arguments.output:
         print(arguments.output)
 
 
+def print_table(table: rich.table.Table) -> None:
+    """Print a table, as wide as the terminal."""
+    output = rich.console.Console()
+    # Rich would end the command with 1 where the reader has closed the pipe.
+    with output.capture() as text:
+        output.print(table)
+    console.write(sys.stdout, text.get().splitlines())
+
+
 def clean(arguments: argparse.Namespace) -> None:
     from workflow_src.cli.cleaning import as_table, example_lines, preview
 
-    if arguments.configuration is None:
-        raise ConfigError("configuration", problem="missing", hint="name a file: continuum clean mine.yaml")
     for name, minimum in (("preview", 1), ("examples", 0)):
         if (value := getattr(arguments, name)) < minimum:
             raise ConfigError(f"--{name}", value, allowed=f"{minimum} or more")
-    steps, has_more = preview(read_configuration(arguments.configuration), arguments.preview, arguments.examples)
+    steps, has_more = preview(configuration_of(arguments), arguments.preview, arguments.examples)
     read_pairs, kept_pairs = steps[0].read, steps[-1].read - steps[-1].dropped.total()
-    rich.console.Console().print(as_table(steps))
+    print_table(as_table(steps))
     console.write(sys.stdout, example_lines(steps))
     unseen = (
         " Pairs that are repeated further on are not seen."
@@ -170,15 +148,29 @@ def compare(arguments: argparse.Namespace) -> None:
         "system_words": comparison.SYSTEM_WORDS,
         "systems": compared.systems,
     }
-    output = arguments.output
+    markdown, html = pages(arguments.output)
     texts = {
-        output.with_suffix(".md"): comparison.markdown(compared, removed),
-        output.with_suffix(".html"): page.render(context, "comparison.html.j2"),
+        markdown: comparison.markdown(compared, removed),
+        html: page.render(context, "comparison.html.j2"),
     }
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)
-    print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(results)} experiments")
+    print(f"{html} and {markdown}: {len(compared.rows)} rows of {len(results)} experiments")
+
+
+def pages(output: Path) -> tuple[Path, Path]:
+    """The Markdown and the HTML page that `--output` of `compare` names.
+
+    Raises ConfigError for the name of a file of another kind. `rate-0.5` has no suffix: the 5 is a part of its name.
+    """
+    if output.suffix not in PAGES and output.suffix[1:2].isalpha():
+        raise ConfigError(
+            "--output", str(output), allowed=f"a name that ends in {' or '.join(PAGES)}, or without a suffix"
+        )
+    stem = output.name.removesuffix(output.suffix) if output.suffix in PAGES else output.name
+    markdown, html = (output.with_name(stem + suffix) for suffix in PAGES)
+    return markdown, html
 
 
 def leaderboard(arguments: argparse.Namespace) -> None:
@@ -215,16 +207,17 @@ def verify(arguments: argparse.Namespace) -> None:
 def export_arpa(arguments: argparse.Namespace) -> None:
     from workflow_src.serving.arpa import export_arpa as export
 
-    print(export(arguments.bundle, arguments.output))
+    # Standard output may be the model.
+    print(export(arguments.bundle, arguments.output), file=sys.stderr if arguments.output is None else sys.stdout)
 
 
 def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+    command.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
     commands = command.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
     sub = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
-    accepted = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
-    sub.add_argument("configuration", help=accepted)
+    add_arguments(sub)
     sub.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
     sub.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
     calibration = sub.add_mutually_exclusive_group()
@@ -238,9 +231,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.set_defaults(run=estimate_experiment)
     sub = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and for how long")
-    sub.add_argument("configuration", nargs="?", help=f"{accepted}; without it, what config/config.yaml says")
-    sub.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, over EXPERIMENT")
-    sub.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
+    add_arguments(sub)
     sub.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
     sub.add_argument(
         "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
@@ -253,11 +244,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.set_defaults(run=show_plan)
     sub = commands.add_parser("check", help="check a configuration")
-    sub.add_argument("configuration", help=accepted)
+    add_arguments(sub)
     sub.set_defaults(run=check)
     sub = commands.add_parser("clean", help="what the filters of a recipe would leave out, without running anything")
-    sub.add_argument("configuration", nargs="?", default=argparse.SUPPRESS, help=accepted)
-    sub.add_argument("--config", dest="configuration", metavar="CONFIGURATION", help="the same")
+    add_arguments(sub)
     sub.add_argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)")
     sub.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
     sub.set_defaults(run=clean)
@@ -267,7 +257,7 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=console.user_path,
         default=Path("results/comparison.html"),
-        help="page; .md is written beside it",
+        help="the page; the same as Markdown is written beside it",
     )
     sub.add_argument(
         "--remove-repetitions",
@@ -305,7 +295,9 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of an exported language model, or of a system that carries one",
     )
-    sub.add_argument("--output", type=console.user_path, required=True, help="file; gzipped where its name ends in .gz")
+    sub.add_argument(
+        "--output", type=console.user_path, help="file, gzipped where its name ends in .gz; default: standard output"
+    )
     sub.set_defaults(run=export_arpa)
     return command
 
@@ -321,7 +313,7 @@ def main(words: list[str] | None = None) -> None:
 
             translate(words[1:])
         return
-    arguments = parser().parse_args(words)
     with console.command():
+        arguments = parser().parse_args(words)
         console.standard_output()
         arguments.run(arguments)

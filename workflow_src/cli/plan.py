@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import io
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,9 @@ RULES = {
     "score_pairs": "keep_likely",
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
+
+# Characters of a name in a line of a reason: what 80 columns leave beside the others of the table.
+NAME_WIDTH = 23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,6 +374,8 @@ def as_table(overview: Overview) -> rich.table.Table:
     """A row a node for the terminal; finished nodes are dim."""
     table = rich.table.Table(
         box=rich.box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
         title=summary(overview),
         title_justify="left",
         title_style="bold",
@@ -377,16 +383,31 @@ def as_table(overview: Overview) -> rich.table.Table:
         caption_justify="left",
     )
     hours = "core-hours" if overview.measured else "GPU-hours"
-    for head in ("stage", "system", "run", "done", "why"):
-        table.add_column(head, justify="right" if head in ("run", "done") else "left", overflow="fold")
+    # So that 80 columns are enough, reasons alone are wrapped.
+    for head in ("stage", "system", "run", "done"):
+        table.add_column(head, justify="right" if head in ("run", "done") else "left", no_wrap=True)
+    table.add_column("why", overflow="fold")
     table.add_column(hours, justify="right", no_wrap=True)
     for node in overview.nodes.values():
-        why = rich.text.Text("\n".join(node.why))
+        why = rich.text.Text("\n".join(map(_wrappable, node.why)))
         counts = (str(node.run or ""), str(node.jobs - node.run or ""))
         table.add_row(
             node.title, node.system, *counts, why, hours_text(overview, node), style=None if node.run else "dim"
         )
     return table
+
+
+def _wrappable(reason: str) -> str:
+    """A reason with line breaks in long names of settings and files, after dots and slashes."""
+    words = []
+    for word in reason.split(" "):
+        lines = [""]
+        for part in re.split(r"(?<=[./])", word):
+            if lines[-1] and len(lines[-1] + part) > NAME_WIDTH:
+                lines.append("")
+            lines[-1] += part
+        words.append("\n".join(lines))
+    return " ".join(words)
 
 
 def summary(overview: Overview) -> str:

@@ -58,17 +58,22 @@ def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
         # Without the time, so that the same model gives the same bytes.
         raw = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if path.suffix == ".gz" else file
         text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
-        text.writelines(_lines_of(model, pieces))
+        text.writelines(arpa_lines(model, pieces))
         text.flush()
         text.detach()
         if raw is not file:
             raw.close()
 
 
-def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
+def arpa_rows(model: NgramModel) -> list[Sequence[int]]:
+    """The rows of each table of a model that an ARPA file has: all but padding, which is no word."""
+    return [[i for i in range(model.size) if i != PAD], *(range(len(table)) for table in model.tables[1:])]
+
+
+def arpa_lines(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
+    """The ARPA text of a model, in parts that end with a line's end."""
     names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
-    # Padding is no word.
-    rows_by_order = [[i for i in range(model.size) if i != PAD], *(range(len(table)) for table in model.tables[1:])]
+    rows_by_order = arpa_rows(model)
     yield "\\data\\\n"
     yield from (f"ngram {n}={len(rows)}\n" for n, rows in enumerate(rows_by_order, 1))
     texts: list[str] = []

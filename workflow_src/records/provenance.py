@@ -46,7 +46,8 @@ def described_by(path: str | Path) -> Path | None:
 
 
 @functools.cache
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None for one that is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -117,7 +118,7 @@ def provenance(
         "settings": settings,
         "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
         "files": files or {},
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+        "versions": {"python": platform.python_version()} | {name: installed_version(name) for name in packages},
         "commit": _commit(),
         **({"plugins": [loaded.record() for loaded in plugins()]} if plugins() else {}),
         "hardware": {

@@ -27,9 +27,13 @@ def command() -> Iterator[None]:
     Any other error is a fault of the program and keeps its traceback.
     """
     try:
-        yield
-        if sys.stdout is not None:
-            write(sys.stdout, ())
+        try:
+            yield
+        except SystemExit:
+            # As after `--help`.
+            _flush()
+            raise
+        _flush()
     except BrokenPipeError:
         # The reader has closed the pipe (`| head`): no error.
         _drop_output()
@@ -37,6 +41,11 @@ def command() -> Iterator[None]:
         sys.exit(INTERRUPTED)
     except (InputError, OSError) as failure:
         sys.exit(f"error: {failure}")
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        write(sys.stdout, ())
 
 
 def standard_output(instead: str = "") -> TextIO:

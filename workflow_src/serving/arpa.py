@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from workflow_src import registry
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.arpa import write_arpa
+from workflow_src.decoding.arpa import arpa_lines, arpa_rows, write_arpa
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.errors import ArtifactError
+from workflow_src.runtime import console
 from workflow_src.runtime.device import choose
 from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.translator import load_models
 from workflow_src.spec import LANGUAGE_MODEL
 
 
-def export_arpa(folder: Path, output: Path) -> str:
+def export_arpa(folder: Path, output: Path | None) -> str:
     """Write the language model of a bundle, its own or a carried one; returns a sentence about the file.
+
+    Without `output` it goes to standard output.
 
     Raises ArtifactError where the folder is no bundle, or has no n-gram language model.
     """
@@ -38,6 +42,10 @@ def export_arpa(folder: Path, output: Path) -> str:
     if not isinstance(model, NgramModel):
         raise ArtifactError(name, f"in {folder} has no table of n-grams, and ARPA files have nothing else")
     subwords = Subwords.load(folder / "subwords")
-    write_arpa(model, output, subwords.names()["target"])
-    counts = ", ".join(f"{len(table):,} {n}-grams" for n, table in enumerate(model.tables, 1))
-    return f"{output}: a model of target subwords with {counts}"
+    pieces = subwords.names()["target"]
+    if output is None:
+        console.write(sys.stdout, (text.removesuffix("\n") for text in arpa_lines(model, pieces)))
+    else:
+        write_arpa(model, output, pieces)
+    counts = ", ".join(f"{len(rows):,} {n}-grams" for n, rows in enumerate(arpa_rows(model), 1))
+    return f"{output or 'standard output'}: a model of target subwords with {counts}"

@@ -42,7 +42,7 @@ def refused() -> str:
 
 def test_all_is_there(mine, capsys):
     cli.main(["check", "mine.yaml"])
-    assert capsys.readouterr().out.startswith("mine.yaml is valid: experiment mine")
+    assert capsys.readouterr().out.startswith("Experiment mine is valid: ")
 
 
 @pytest.mark.parametrize("name", TEXTS)

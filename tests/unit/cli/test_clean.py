@@ -44,7 +44,7 @@ def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
     mirror.mkdir(parents=True)
     rows = ["schÃ¶n\tnice\t1", "Open [b]\tOpen [b]\t1", "gut\tgood\t0.1", "kaum\thardly\t1", "nie\tnie\t1"]
     (mirror / "pairs.tsv").write_text("\n".join(rows) + "\n")
-    output = clean(capsys, "--config", "mine.yaml", "--preview", "4")
+    output = clean(capsys, "mine.yaml", "--preview", "4")
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if line[0] == "│"]
     assert cells == [
         ["garbled", "4", "0", "1", ""],
@@ -76,5 +76,4 @@ def test_what_is_missing_is_one_sentence(mine, capsys):
     )
     mine({})
     assert "recipe.clean: missing; name filters, such as " in clean(capsys, "mine.yaml", code=1)
-    assert "configuration: missing; name a file" in clean(capsys, code=1)
     assert "--preview is 0; allowed: 1 or more." in clean(capsys, "mine.yaml", "--preview", "0", code=1)

@@ -332,7 +332,8 @@ def test_the_command_writes_a_file_that_gives_the_same_model(
     bundles, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
 ):
     cli.main(["export-arpa", "--bundle", str(getattr(bundles, bundle)), "--output", str(tmp_path / name)])
-    assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
+    # Padding has an id, and is no word of the file.
+    assert f"{name}: a model of target subwords with {tiny.sizes['target'] - 1} 1-grams, " in capsys.readouterr().out
     model = load(bundles.lm).models["ngram"].scorer
     pieces = tiny.subwords.names()["target"]
     arpa = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
@@ -345,6 +346,18 @@ def test_the_command_writes_a_file_that_gives_the_same_model(
     run_stage("train", words)
     imported, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", bundles.weights["lm"]))
     assert imported.keys() == trained.keys() and all(torch.equal(imported[key], trained[key]) for key in imported)
+
+
+def test_the_command_writes_to_standard_output_as_to_a_file(bundles, tmp_path, capsys):
+    path = tmp_path / "model.arpa"
+    cli.main(["export-arpa", "--bundle", str(bundles.lm), "--output", str(path)])
+    said = capsys.readouterr().out
+    cli.main(["export-arpa", "--bundle", str(bundles.lm)])
+    written = capsys.readouterr()
+    assert written.out == path.read_text(encoding="utf-8")
+    assert written.err.rpartition(": ")[2] == said.rpartition(": ")[2]
+    sections = [line for line in written.out.splitlines() if line.startswith("ngram ")]
+    assert sections[0].partition("=")[2] in written.err
 
 
 def test_the_command_says_where_there_is_no_language_model(bundles, tmp_path):

@@ -180,6 +180,29 @@ def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
     assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("output", "pages"),
+    [
+        ("rate-0.5", {"rate-0.5.html", "rate-0.5.md"}),
+        ("rate-0.7.html", {"rate-0.7.html", "rate-0.7.md"}),
+        ("notes.md", {"notes.html", "notes.md"}),
+    ],
+)
+def test_a_version_in_the_name_of_a_page_is_kept(output, pages, tmp_path, capsys):
+    write_results(tmp_path / "one.json", FIRST)
+    main(["compare", str(tmp_path / "one.json"), "--output", str(tmp_path / "pages" / output)])
+    assert {path.name for path in (tmp_path / "pages").iterdir()} == pages
+    said = capsys.readouterr().out
+    assert all(name in said for name in pages)
+
+
+def test_a_page_of_another_kind_is_refused(tmp_path):
+    write_results(tmp_path / "one.json", FIRST)
+    with pytest.raises(SystemExit, match=r"--output is .*x\.txt.*\.html"):
+        main(["compare", str(tmp_path / "one.json"), "--output", str(tmp_path / "x.txt")])
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
+
+
 @pytest.mark.parametrize("command", ["compare", "leaderboard"])
 @pytest.mark.parametrize("named", ["one", "results/one", "results/one/report", "results/one/report/results.json"])
 def test_an_experiment_is_named_by_itself_its_folder_or_its_file(command, named, tmp_path, monkeypatch, capsys):

@@ -1,0 +1,73 @@
+"""What all commands share: how they are told of a configuration, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+import yaml
+from stage_server import python_module
+
+from workflow_src import cli
+
+COMMANDS = {
+    "estimate": ["--no-calibration", "--json"],
+    "check": [],
+    "clean": ["--preview", "1"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two configuration files, of an experiment and of more settings, as the page about clusters has them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        yaml.safe_dump({"experiment": "mine", "extends": "smoke", "recipe": {"name": "mine"}})
+    )
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump({"seeds": [1, 2], "runtime": {"device": "cpu"}}))
+    return tmp_path
+
+
+def jobs(capsys, *words: str) -> dict[str, int]:
+    cli.main(["estimate", "--no-calibration", "--json", *words])
+    return json.loads(capsys.readouterr().out)["jobs"]
+
+
+def test_a_configuration_is_named_by_files_and_settings_as_for_snakemake(folder, capsys):
+    one_seed = jobs(capsys, "mine.yaml")
+    two_seeds = jobs(capsys, "mine.yaml", "--config", "seeds=[1, 2]")
+    assert two_seeds["train_lvm"] == 2 * one_seed["train_lvm"] > 0
+    assert jobs(capsys, "--configfile", "mine.yaml", "more.yaml") == two_seeds
+    assert jobs(capsys, "mine.yaml", "--configfile", "more.yaml") == two_seeds
+    # Settings of the command line come last.
+    assert jobs(capsys, "mine.yaml", "--configfile", "more.yaml", "--config", "seeds=[3]") == one_seed
+    assert jobs(capsys, "--config", "experiment=smoke") == jobs(capsys, "smoke") == one_seed
+    assert jobs(capsys) == jobs(capsys, "demo")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_word_after_config_has_one_meaning(command, folder, capsys):
+    for wrong in ("mine.yaml", "9=2"):
+        with pytest.raises(SystemExit, match=r"--config is .*NAME=VALUE"):
+            cli.main([command, *COMMANDS[command], "--config", wrong])
+    with pytest.raises(SystemExit, match=r"seeds is 'many'"):
+        cli.main([command, "mine.yaml", *COMMANDS[command], "--config", "seeds=many"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["estimate", "--help"], ["estimate", "smoke", "--no-calibration"], ["plan", "smoke"]],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_early_is_no_error(words, folder):
+    """As `| head` does; here nobody reads at all."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = python_module("workflow_src.cli", *words)
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,86 @@
+"""The configuration that a look-up command is asked about: named as for Snakemake, or by the name of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow_src.config import load
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, is_file_name, merge, read_yaml
+from workflow_src.config.load import check_own_name
+from workflow_src.config.resolved import Loaded
+from workflow_src.errors import ArtifactError, ConfigError
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Arguments that name a configuration: the same, with the same meaning, for every command."""
+    command.add_argument(
+        "configuration",
+        nargs="?",
+        help=f"an experiment ({', '.join(experiment_names())}) or a YAML file; default: what config/config.yaml says",
+    )
+    command.add_argument(
+        "--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"
+    )
+    command.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake, over both")
+
+
+def configuration_files(arguments: argparse.Namespace) -> list[Path]:
+    """The YAML files that the arguments name, each laid over the one before. Raises ConfigError or ArtifactError."""
+    files = [Path(name) for name in arguments.configfile]
+    if arguments.configuration is not None:
+        files.insert(0, configuration_file(arguments.configuration))
+    for path in files:
+        # Snakemake's own messages do not name the file.
+        read_yaml(path)
+    return files
+
+
+def configuration_file(name: str) -> Path:
+    """The YAML file of an experiment of `config/experiments/`, or the file `name`. Raises ConfigError for neither."""
+    if name in experiment_names():
+        return experiment_file(name)
+    path = Path(name)
+    if path.is_dir():
+        raise ArtifactError(name, "is a folder", "give the name of an experiment or a YAML file")
+    if is_file_name(name) or path.is_file():
+        return path
+    raise ConfigError("experiment", name, allowed=experiment_names())
+
+
+def read_configuration(name: str) -> Loaded:
+    """The configuration that `name` means: an experiment of `config/experiments/`, or a YAML file.
+
+    It is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
+    """
+    return _loaded([configuration_file(name)], {})
+
+
+def configuration_of(arguments: argparse.Namespace) -> Loaded:
+    """The configuration that Snakemake would have with the same files and settings. Raises ConfigError."""
+    return _loaded(configuration_files(arguments), settings_of(arguments.config))
+
+
+def _loaded(files: Sequence[Path], settings: dict[str, Any]) -> Loaded:
+    raw = read_yaml(CONFIG_FOLDER / "config.yaml")
+    for section in (*map(read_yaml, files), settings):
+        raw = merge(raw, section, null_removes=False)
+    check_own_name(raw)
+    return load(raw)
+
+
+def settings_of(words: Sequence[str]) -> dict[str, Any]:
+    """Settings of the words after `--config`, as Snakemake reads them. Raises ConfigError for a word that is none."""
+    if not words:
+        return {}
+    # Importing it takes longer than the command does.
+    from snakemake.cli import parse_config
+
+    try:
+        return parse_config(words)
+    except ValueError:
+        raise ConfigError(
+            "--config", " ".join(words), allowed="NAME=VALUE, such as 'seeds=[1, 2]'", hint="name a file before it"
+        ) from None
