@@ -1,0 +1,65 @@
+"""The tutorials of docs/, whole: a reader writes their files and types their commands, each in a project of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+from stage_server import STAGE_SERVER
+
+# A file of a tutorial: its path in a line of its own, then its text as a block.
+FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Tutorials by their pages, with what their runs make.
+RUNS = {
+    "first-family.md": ["results/parallel/report/index.html", "results/parallel/bundles/parallel/seed-1/bundle.json"],
+    "first-search.md": ["results/momentum/report/index.html", "results/momentum/bundles/lvm/seed-1/bundle.json"],
+    "first-analysis.md": ["results/copied/report/index.html", "results/copied/analysis/copied-words.json"],
+}
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A copy of the project, where a tutorial has its reader start."""
+    folder = tmp_path / "continuum"
+    for name in ("config", "rules", "envs", "workflow_src"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "Snakefile", folder)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path) -> dict[str, str]:
+    """That of an activated .venv, whose Python starts at once."""
+    programs, folder = STAGE_SERVER.programs(), tmp_path / "bin"
+    folder.mkdir()
+    snakemake = folder / "snakemake"
+    snakemake.write_text(f'#!/bin/sh\nexec {programs}/python3 {programs}/snakemake "$@"\n')
+    snakemake.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return kept | {"PATH": os.pathsep.join([str(folder), str(programs), os.defpath])}
+
+
+@pytest.mark.runs
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", RUNS)
+def test_a_tutorial_runs_as_it_is_written(page, project, environment):
+    text = (PROJECT / "docs" / page).read_text(encoding="utf-8")
+    for path, content in FILE.findall(text):
+        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).write_text(content, encoding="utf-8")
+    commands = "".join(COMMANDS.findall(text))
+    assert commands.count("snakemake ") == 2 and "--dry-run" in commands
+    process = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=project, env=environment, capture_output=True, text=True, timeout=800
+    )
+    assert process.returncode == 0, f"{process.stdout[-2000:]}\n{process.stderr[-3000:]}"
+    assert [path for path in RUNS[page] if not (project / path).is_file()] == []
+    if "continuum translate" in commands:
+        assert len(process.stdout.splitlines()[-1]) > 0
