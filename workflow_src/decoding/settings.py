@@ -33,7 +33,12 @@ LengthQuantile = Annotated[
 ]
 Lengthening = Annotated[
     float,
-    Field(0.0, ge=0, allow_inf_nan=False, description="this times |x|, rounded, is added to predicted target lengths"),
+    Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="this times |x| + 2, truncated, is added to predicted target lengths",
+    ),
     Option(tune=True, part="-longer{:g}", length=True),
 ]
 LengthPenalty = Annotated[

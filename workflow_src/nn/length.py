@@ -30,8 +30,9 @@ class LengthClasses(nn.Module):
         """The most probable target length (B,), at least 1 and at most the model's positions.
 
         With `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at most
-        1 - quantile: 0.5 is the median, more is longer (our addition). `lengthening` times the source's subwords,
-        rounded, are added (the released code of Lee et al. 2020: 0.11 on IWSLT'16, 0.06 on WMT'16).
+        1 - quantile: 0.5 is the median, more is longer (our addition). `lengthening` times the source's length with a
+        start and an end symbol, truncated, is added (the released code of Lee et al. 2020: 0.11 on IWSLT'16, 0.06 on
+        WMT'16).
         """
         if quantile is None:
             classes = scores.argmax(-1)
@@ -62,9 +63,9 @@ class LengthClasses(nn.Module):
         if lengthening:
             # Lengths beyond it are cut off below; a huge factor must not overflow.
             most_added = self.longest + self.limit
-            # A tensor, because exported graphs round plain numbers to float32: 0.1 of 5 subwords would become 1.
-            factor = torch.tensor(lengthening, dtype=torch.float64)
-            source_lengths = source_lengths + (factor * source_lengths.double()).round().clamp(max=most_added).long()
+            # In float32, as there: 0.06 of 50 positions is 3, and not a little less.
+            with_symbols = (source_lengths + 2).float()
+            source_lengths = source_lengths + (lengthening * with_symbols).clamp(max=most_added).long()
         source_lengths = source_lengths if classes.dim() == 1 else source_lengths[:, None]
         return (classes - self.limit + source_lengths).clamp(1, self.longest)
 
@@ -105,14 +106,14 @@ class LengthHead(LengthClasses):
 class LatentLengthHead(LengthClasses):
     """A linear layer over the mean latent of a sentence (Shu et al. 2020, section 3.2): p(l | z).
 
-    With `states_dim`, the width D of source states, it is over the mean of these states with latents projected and
-    added, as in the authors' released code: p(l | z, x).
+    With `projection`, that of latents to the decoder's width D, it is over the mean of the source states with projected
+    latents added, as in the authors' released code: p(l | z, x).
     """
 
-    def __init__(self, latent_dim: int, limit: int, longest: int, states_dim: int | None = None):
+    def __init__(self, latent_dim: int, limit: int, longest: int, projection: nn.Linear | None = None):
         super().__init__(limit, longest)
-        self.projection = nn.Linear(latent_dim, states_dim) if states_dim else None
-        self.linear = nn.Linear(states_dim or latent_dim, 2 * limit + 1)
+        self.projection = projection
+        self.linear = nn.Linear(latent_dim if projection is None else projection.out_features, 2 * limit + 1)
 
     def forward(self, memory: Memory, z: Tensor) -> Tensor:
         """Logits (B, 2 * limit + 1) from latents (B, S, Z)."""

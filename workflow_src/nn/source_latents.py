@@ -76,12 +76,14 @@ class LengthTransformation(nn.Module):
 
         z'_j = sum_k w_jk z_k,    w_jk = softmax over k of -(k - j |x| / l)^2 / (2 sigma^2)
 
-    for j = 1 … l and k = 1 … |x|. The scale sigma is the only parameter; its logarithm is learned, which keeps it
-    above 0. As sigma goes to 0 each position reads the latent nearest to its place, and equal lengths change nothing.
+    for j = 1 … l and k = 1 … |x|, or both from `first_position` = 0 on, as in the authors' released code. The scale
+    sigma is the only parameter; its logarithm is learned, which keeps it above 0. As sigma goes to 0 each position
+    reads the latent nearest to its place, and equal lengths change nothing.
     """
 
-    def __init__(self, sigma: float = 1.0):
+    def __init__(self, sigma: float = 1.0, first_position: int = 1):
         super().__init__()
+        self.first_position = first_position
         self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
 
     def weights(self, source_mask: Tensor, lengths: Tensor, width: int) -> Tensor:
@@ -91,8 +93,10 @@ class LengthTransformation(nn.Module):
         """
         scale = wide(self.log_sigma)
         ratio = source_mask.sum(1).to(scale.dtype) / lengths.to(scale.dtype)
-        centre = (torch.arange(width, device=lengths.device, dtype=scale.dtype) + 1)[None, :] * ratio[:, None]
-        source_positions = torch.arange(source_mask.size(1), device=lengths.device, dtype=scale.dtype) + 1
+        first, device = self.first_position, lengths.device
+        target_positions = torch.arange(width, device=device, dtype=scale.dtype) + first
+        centre = target_positions[None, :] * ratio[:, None]
+        source_positions = torch.arange(source_mask.size(1), device=device, dtype=scale.dtype) + first
         distance = source_positions - centre[..., None]
         scores = -0.5 * (distance * (-scale).exp()) ** 2
         return scores.masked_fill(~source_mask[:, None], float("-inf")).softmax(-1)

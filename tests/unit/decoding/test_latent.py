@@ -272,15 +272,15 @@ def test_given_lengths_replace_the_predicted_ones(model, batch):
     assert [len(words) for words in run(model, batch.source, "delta", 1).tokens] == predicted.tolist()
 
 
-def test_lengthening_adds_its_share_of_the_sources_words(model, batch):
-    """Sources of 4, 1, 6 and 2 words: a quarter of them is 1, 0, 2 (1.5 to the even number) and 0 (0.5 likewise)."""
+def test_lengthening_adds_its_share_of_the_sources_length(model, batch):
+    """Sources of 4, 1, 6 and 2 words: with both special symbols, a quarter of them is 1, 0, 2 and 1."""
     for model in (lvm(), ending()):
         with torch.no_grad():
             # So that no length is raised to 1.
             model.length.outer.bias[-1] += 100
         lengths = model.predict_lengths(model.encode(batch.source))
         assert lengths.tolist() == [8, 5, 10, 6]
-        expected = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 0]))
+        expected = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 1]))
         longer = run(model, batch.source, "delta", 1, lengthening=0.25)
         assert longer.tokens == expected.tokens and longer.scores == expected.scores
 

@@ -76,6 +76,11 @@ CASES = {
     "iterative-refinement": ("inat", inat, {"passes": 2}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
     "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
+    "delta, scaled input": (
+        "lanmt",
+        lambda: lanmt(decoder_input="scaled", decoder_skip=True, first_position=0),
+        {"steps": 2},
+    ),
     "prior-mean, lvm": ("lvm", lvm, {}),
     "prior-mean, ends": ("lvm", lambda: ending(**NEWER), {"length_quantile": 0.7, "lengthening": 0.5}),
     "delta, lvm": ("lvm", lvm, {"steps": 2}),

@@ -103,12 +103,12 @@ def test_padding_changes_nothing_with_attention():
 @pytest.mark.parametrize(
     "share, longer, shorter",
     [
-        # Sources of 5, 9, 1 and 14 words, targets of 2 more or 3 fewer; halves are rounded to the even number.
+        # Sources of 5, 9, 1 and 14 words, 7, 11, 3 and 16 with both special symbols; targets of 2 more or 3 fewer.
         (0.0, [7, 11, 3, 16], [2, 6, 1, 11]),
-        (0.06, [7, 12, 3, 17], [2, 7, 1, 12]),
-        (0.11, [8, 12, 3, 18], [3, 7, 1, 13]),
-        (0.5, [9, 15, 3, 20], [4, 10, 1, 18]),
-        (1.0, [12, 20, 4, 20], [7, 15, 1, 20]),
+        (0.06, [7, 11, 3, 16], [2, 6, 1, 11]),
+        (0.11, [7, 12, 3, 17], [2, 7, 1, 12]),
+        (0.5, [10, 16, 4, 20], [5, 11, 1, 19]),
+        (1.0, [14, 20, 6, 20], [9, 17, 1, 20]),
         (1e30, [20, 20, 20, 20], [20, 20, 20, 20]),
     ],
 )
@@ -118,11 +118,21 @@ def test_lengthening_by_hand_and_no_further_than_the_positions(share, longer, sh
         assert head_that_says(difference, max_positions=20).predict(memory, lengthening=share).tolist() == expected
 
 
+@pytest.mark.parametrize("percent", [6, 7, 11, 29])
+def test_a_product_that_is_a_whole_number_is_not_truncated(percent):
+    """0.29 · 100 is 28.999… in float64."""
+    words = torch.arange(1, 399)
+    memory = Memory(torch.zeros(398, 1, 4), torch.arange(400) <= words[:, None], None)
+    head = head_that_says(0, max_positions=1000)
+    added = head.lengths(torch.full((398,), 3), memory, percent / 100) - words
+    assert added.tolist() == [percent * (count + 2) // 100 for count in words.tolist()]
+
+
 def test_likely_lengths_are_lengthened_alike():
     model, batch = lvm(), pairs([6, 9, 8], [3, 5, 1])
     memory = model.encode(batch.source)
     likely = model.length.likely(memory, 4)
-    # A third of 6, 9 and 8 words.
+    # A third of 6, 9 and 8 words, and two symbols.
     added = torch.tensor([2, 3, 3])[:, None]
     assert torch.equal(model.length.likely(memory, 4, 1 / 3), likely + added)
     assert (likely > 1).all() and (likely.sort(1).values.diff() > 0).all()

@@ -14,8 +14,8 @@ from workflow_src.nn.source_latents import LengthTransformation
 SOURCES, LENGTHS = [5, 2, 4], [3, 6, 4]
 
 
-def transformation(sigma: float) -> LengthTransformation:
-    transform = LengthTransformation().double()
+def transformation(sigma: float, first_position: int = 1) -> LengthTransformation:
+    transform = LengthTransformation(first_position=first_position).double()
     with torch.no_grad():
         transform.log_sigma.fill_(math.log(sigma))
     return transform
@@ -29,15 +29,16 @@ def latents(width: int = 3, positions: int = max(SOURCES)) -> torch.Tensor:
     return torch.randn(len(SOURCES), positions, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+@pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 4.0])
-def test_weights_are_those_of_the_formula_and_sum_to_one(sigma):
-    actual = transformation(sigma).weights(masked(SOURCES), torch.tensor(LENGTHS), max(LENGTHS))
+def test_weights_are_those_of_the_formula_and_sum_to_one(sigma, first):
+    actual = transformation(sigma, first).weights(masked(SOURCES), torch.tensor(LENGTHS), max(LENGTHS))
     for row, (source, target) in enumerate(zip(SOURCES, LENGTHS, strict=True)):
-        for j in range(1, target + 1):
-            scores = [-((k - source / target * j) ** 2) / (2 * sigma**2) for k in range(1, source + 1)]
+        for j in range(first, target + first):
+            scores = [-((k - source / target * j) ** 2) / (2 * sigma**2) for k in range(first, source + first)]
             total = math.fsum(map(math.exp, scores))
             expected = [math.exp(score) / total for score in scores] + [0.0] * (max(SOURCES) - source)
-            assert actual[row, j - 1].tolist() == pytest.approx(expected, abs=1e-12)
+            assert actual[row, j - first].tolist() == pytest.approx(expected, abs=1e-12)
     assert torch.allclose(actual.sum(-1)[masked(LENGTHS)], torch.ones(sum(LENGTHS), dtype=torch.float64), atol=1e-12)
 
 

@@ -21,7 +21,20 @@ class LanmtConfig(StackConfig):
     length_reads: Literal["latents", "states"] = Field(
         "latents",
         description="input of the length head: the mean latent, as in the paper, or (states) the prior's states "
-        "with latents added, as in the authors' released code",
+        "with latents added, projected as for the decoder, as in the authors' released code",
+    )
+    decoder_input: Literal["sum", "scaled"] = Field(
+        "sum",
+        description="latents + positions, or (scaled) latents / sqrt(2) + positions / 2 + an embedding of the "
+        "length / 2, as in the authors' released code",
+    )
+    decoder_skip: bool = Field(
+        False, description="add the decoder's input after each of its layers, as in the authors' released code"
+    )
+    first_position: Literal[0, 1] = Field(
+        1,
+        description="number of the first position where latents are transformed to the target's length: 1, as in the "
+        "paper, or 0, as in the authors' released code",
     )
 
 

@@ -9,6 +9,8 @@ z (and of x, with `length_reads: states`): so that moving the latents moves the 
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -40,10 +42,14 @@ class SourceLatentVariableModel(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         longest = config.max_positions - self.extra_positions
-        states_dim = config.dim if config.length_reads == "states" else None
-        self.length = LatentLengthHead(config.latent_dim, config.max_length_difference, longest, states_dim)
-        self.transformation = LengthTransformation()
-        self.decoder = Stack(config, config.layers, cross=True)
+        projection = self.latents.projection if config.length_reads == "states" else None
+        self.length = LatentLengthHead(config.latent_dim, config.max_length_difference, longest, projection)
+        self.transformation = LengthTransformation(first_position=config.first_position)
+        self.decoder = Stack(config, config.layers, cross=True, skip=config.decoder_skip)
+        self.length_embedding: nn.Embedding | None = None
+        if config.decoder_input == "scaled":
+            self.length_embedding = nn.Embedding(config.max_positions + 1, config.dim)
+            nn.init.xavier_uniform_(self.length_embedding.weight)
         self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
         self.latents.scale_heads(config.head_scale)
@@ -86,7 +92,12 @@ class SourceLatentVariableModel(nn.Module):
         codes = self.target_embedding.positions
         _, mask = places(positions, codes.size(0))
         width = mask.size(1)
-        inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width)) + codes[:width]
+        inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width))
+        if self.length_embedding is None:
+            inputs = inputs + codes[:width]
+        else:
+            lengths = self.length_embedding(positions.clamp(max=codes.size(0)))[:, None]
+            inputs = math.sqrt(0.5) * inputs + 0.5 * codes[:width] + 0.5 * lengths
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 

@@ -34,7 +34,7 @@ class Candidates:
     """The candidates of a sentence: `lengths` times `samples` of z, drawn from `seed`.
 
     With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition).
-    `lengthening` times the source's subwords is added to all lengths.
+    `lengthening` lengthens all of them, as in `LengthClasses.chosen`.
     """
 
     lengths: int = 5

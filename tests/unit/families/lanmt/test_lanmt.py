@@ -26,10 +26,13 @@ from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.processes import Group
 from workflow_src.types import EOS, PAD, Batch, Hypotheses, with_end
 
+# The model of the authors' released code.
+RELEASED = {"length_reads": "states", "decoder_input": "scaled", "decoder_skip": True, "first_position": 0}
 
-@pytest.fixture(scope="module", params=["latents", "states"])
+
+@pytest.fixture(scope="module", params=[{}, {"length_reads": "states"}, RELEASED], ids=["paper", "states", "released"])
 def model(request):
-    return lanmt(seed=3, length_reads=request.param)
+    return lanmt(seed=3, **request.param)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,8 @@ def length_scores(model, memory, z) -> torch.Tensor:
     """Logits over |y| - |x| of one sentence, by hand."""
     states = z[0]
     if model.config.length_reads == "states":
-        states = memory.states[0] + states @ model.length.projection.weight.T + model.length.projection.bias
+        projection = model.latents.projection
+        states = memory.states[0] + states @ projection.weight.T + projection.bias
     return states.mean(0) @ model.length.linear.weight.T + model.length.linear.bias
 
 
@@ -77,6 +81,42 @@ def naive(model, source, steps):
         lengths.append(length)
         z = model.posterior(memory, torch.tensor([outputs[-1]], dtype=torch.int64).view(1, -1))[0]
     return outputs, lengths
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("first_position", [0, 1])
+@pytest.mark.parametrize("decoder_input", ["sum", "scaled"])
+def test_the_decoder_reads_its_formula(batch, decoder_input, first_position, skip):
+    """Per position: z', projected, and its sinusoids; or both and an embedding of the length, scaled."""
+    model = lanmt(seed=3, decoder_input=decoder_input, first_position=first_position, decoder_skip=skip)
+    single = one(batch, 2).source
+    memory = model.encode(single)
+    z, sources, length = model.prior(memory)[0], single.size(1), 5
+    variance = math.exp(2 * model.transformation.log_sigma.item())
+    inputs = []
+    for j in range(first_position, length + first_position):
+        distances = [k + first_position - j * sources / length for k in range(sources)]
+        weights = [math.exp(-(distance**2) / (2 * variance)) for distance in distances]
+        latent = sum(weight * z[0, k] for k, weight in enumerate(weights)) / sum(weights)
+        x = model.latents.projection.weight @ latent + model.latents.projection.bias
+        place = model.target_embedding.positions[j - first_position]
+        if decoder_input == "scaled":
+            x = x / math.sqrt(2) + place / 2 + model.length_embedding.weight[length] / 2
+        else:
+            x = x + place
+        inputs.append(x)
+    expected = stack_input = torch.stack(inputs)[None]
+    for layer in model.decoder.layers:
+        expected = layer(expected, None, memory, False)
+        if skip:
+            expected = (stack_input + expected) / math.sqrt(2)
+    hidden, mask = model.hidden(memory, z, torch.tensor([length]))
+    assert mask.all() and torch.allclose(hidden, model.decoder.norm(expected), atol=1e-12)
+
+
+def test_lengths_are_read_with_the_projection_of_the_decoder():
+    names = [name for name, _ in lanmt(length_reads="states").named_parameters() if "projection" in name]
+    assert names == ["latents.projection.weight", "latents.projection.bias"]
 
 
 def test_delta_is_the_algorithm_with_a_new_length_at_every_step(batch):
@@ -118,7 +158,7 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
             start = model.prior(memory_of_row)[0]
             below = model.length(memory_of_row, start)[0].softmax(-1).cumsum(-1) < 0.9
             words = single.size(1) - 1
-            length = max(1, int(below.sum()) - 4 + words + round(0.5 * words))
+            length = max(1, int(below.sum()) - 4 + words + (words + 2) // 2)
             logits, mask = model.decode(memory_of_row, start, torch.tensor([length]))
             assert mask.size(1) == length + 1
             expected = model.posterior(memory_of_row, model.output(logits.argmax(-1), mask))[0]

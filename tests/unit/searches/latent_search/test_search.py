@@ -147,13 +147,13 @@ def test_only_empty_candidates_are_one(teacher, batch):
 
 
 def test_lengthening_makes_all_candidates_longer(batch):
-    """Two fifths of 4, 1, 6 and 2 words are 1.6, 0.4, 2.4 and 0.8."""
+    """Two fifths of 4, 1, 6 and 2 words and two symbols each are 2.4, 1.2, 3.2 and 1.6."""
     model = lvm()
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
     predicted = model.predict_lengths(model.encode(batch.source))
     hypotheses = run(model, batch.source, "delta", 1, Candidates(lengths=1, samples=2, seed=7, lengthening=0.4))
-    assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 0, 2, 1])).tolist()
+    assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 1, 3, 1])).tolist()
 
 
 def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
