@@ -8,6 +8,7 @@ alone. Only hypotheses that a limit cuts can differ from ours: we let every hypo
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from workflow_src.decoding.batches import Watch, longest_first
 from workflow_src.engines.ctranslate2_spec import library
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.runtime import forks
 from workflow_src.runtime.device import check_device
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Ranked
@@ -47,6 +49,13 @@ class Affixes:
     end: str | None = None
 
 
+class _OfThread(threading.local):
+    """What an engine keeps for each thread."""
+
+    def __init__(self) -> None:
+        self.cut: list[int] = []
+
+
 class Engine:
     """A loaded CTranslate2 model folder. `pieces` are the subwords of the ids of both sides, as when it was written.
 
@@ -73,27 +82,50 @@ class Engine:
         if compute_type not in supported:
             problem = f"it does not run on this {self.kind} with CTranslate2"
             raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
-        try:
-            self.translator = ct2.Translator(
-                str(folder),
-                self.kind,
-                device_index=index,
-                compute_type=compute_type,
-                inter_threads=inter_threads,
-                intra_threads=intra_threads,
-                max_queued_batches=-1,
-            )
-        except RuntimeError as failure:
-            problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
-            raise ArtifactError(folder, problem, "make it again") from None
+        self.folder = folder
+        self._options: dict[str, Any] = {
+            "device": self.kind,
+            "device_index": index,
+            "compute_type": compute_type,
+            "inter_threads": inter_threads,
+            "intra_threads": intra_threads,
+        }
+        self._opened = self._open()
+        self._lock = threading.Lock()
+        self._of_thread = _OfThread()
+        forks.renew_in_children(self)
         self.max_positions = max_positions
         self.source_pieces = pieces["source"]
         self.target_ids = {piece: number for number, piece in enumerate(pieces["target"])}
         self.affixes = affixes or Affixes()
         self.end = self.affixes.end or pieces["target"][EOS]
         self.target_pieces = pieces["target"]
-        # Sentences of the last search (positions in `sources`) of which a limit cut a hypothesis.
-        self.cut: list[int] = []
+
+    def _open(self) -> Any:
+        try:
+            return library().Translator(str(self.folder), max_queued_batches=-1, **self._options)
+        except RuntimeError as failure:
+            problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
+            raise ArtifactError(self.folder, problem, "make it again") from None
+
+    @property
+    def cut(self) -> list[int]:
+        """Sentences of the last search of this thread (positions in its sources) of which a limit cut a hypothesis."""
+        return self._of_thread.cut
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        # It waits for its threads also to be freed.
+        forks.keep(self._opened)
+        self._opened = None
+
+    @property
+    def translator(self) -> Any:
+        """The library's translator, opened once more in a forked child. Threads may share it."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
 
     def limit(self, length: int, ratio: float) -> int:
         """The longest output of a source of `length` subwords, as `beam.limits` has it."""
@@ -148,7 +180,7 @@ class Engine:
         hypotheses = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
         hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
         hypotheses.ranked = (lambda: hypotheses_by_row) if ranked else None
-        self.cut = []
+        self._of_thread.cut = []
         for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
             for i, result in zip(group, results, strict=True):
                 longest = limits[i] + 1 + len(self.affixes.target_prefix)

@@ -8,6 +8,7 @@ eager inference.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +17,16 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
 from workflow_src.nn.layers import check_length
+from workflow_src.runtime import forks
+from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD, Hypotheses, Networks, max_positions, wide
 
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
+# Searches, by their settings, whose programs are kept.
+PASSES = 16
 # Runs before a capture: libraries choose kernels and take workspace, which a graph cannot do.
 WARM_UP = 3
 
@@ -63,7 +68,8 @@ class Program:
                 function()
         torch.cuda.current_stream(device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        # Other threads may use the device meanwhile.
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             self.result = function()
 
     def __call__(self) -> Any:
@@ -78,8 +84,8 @@ class CapturedPasses:
     """The engine for the searches of a system that have programs. `models` are its networks by family.
 
     Each program is captured once with scores and once without, as they are asked for.
-    Programs live as long as this object. They share their working memory; each has memory of its own for its outputs,
-    which are read before another program runs.
+    Programs of the last searches are kept. They share their working memory; each has memory of its own for its outputs,
+    which are read before another program runs: threads wait for each other.
     """
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
@@ -87,17 +93,25 @@ class CapturedPasses:
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings and `scored`: the networks of a search, its pass, and the key of its graph.
-        self._passes: dict[tuple[SearchSettings, bool], tuple[Networks | None, Pass, str]] = {}
+        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, Pass, str]] = Bounded(PASSES)
         # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
+        # Programs share their sources, their working memory and their outputs.
+        self._lock = threading.Lock()
+        forks.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def ready(
         self, _settings: SearchSettings, _scored: bool, _networks: Networks | None = None, _alone: bool = True
     ) -> bool:
         """A capture takes a moment, not seconds."""
         return True
+
+    prepare = ready
 
     def gains_in_batches(self, _settings: SearchSettings) -> bool:
         return True
@@ -114,6 +128,12 @@ class CapturedPasses:
 
         `networks` are those of the search by role, the system's own model among them; None: only its own.
         """
+        with self._lock:
+            return self._translated(sources, settings, scored, networks)
+
+    def _translated(
+        self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool, networks: Networks | None
+    ) -> Hypotheses:
         count = len(sources)
         program, graph = self._pass(settings, scored, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
@@ -170,7 +190,15 @@ class CapturedPasses:
         if cached is None or (cached[0] is not networks and cached[0] != networks):
             program = make_pass(networks or own_networks(self.models, settings), settings, scored)
             cached = self._passes[settings, scored] = networks, program, graph_key(settings, scored)
+            self._drop_unused()
         return cached[1:]
+
+    def _drop_unused(self) -> None:
+        """Free programs of passes that are not kept."""
+        graphs = {graph for _, _, graph in self._passes.values()}
+        for key in [key for key in self._sources if key[0] not in graphs]:
+            del self._sources[key], self._widths[key]
+            self._programs.pop(key, None)
 
 
 def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:

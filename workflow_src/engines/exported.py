@@ -14,6 +14,7 @@ import importlib.util
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from workflow_src.data.batching import pad
 from workflow_src.decoding.passes import Compiled, Pass, graph_key, make_pass, own_networks
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
+from workflow_src.runtime import forks
+from workflow_src.runtime.bounded import Bounded
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Networks
 
@@ -35,6 +38,8 @@ log = logging.getLogger("continuum")
 DISABLED = ["SkipLayerNormFusion"]
 EXPORTER = "onnxscript"
 LIBRARIES = ("torch", "onnx", EXPORTER, "onnxruntime")
+# Sessions of graphs that are open at once.
+SESSIONS = 16
 
 
 def cache_folder() -> Path:
@@ -65,10 +70,22 @@ class ExportedGraphs:
         self.models, self.threads, self.int8 = dict(models), threads, int8
         self.folder = folder or cache_folder()
         self._weights: str | None = None
-        self._sessions: dict[str, Any] = {}
+        # Every session has a copy of the weights.
+        self._sessions: Bounded[str, Any] = Bounded(SESSIONS)
         # By settings: computing a key of the graph takes longer than a sentence.
-        self._opened: dict[tuple[SearchSettings, bool, bool], _Opened] = {}
-        self._functions: dict[tuple[nn.Module, str], ExportedFunction | None] = {}
+        self._opened: Bounded[tuple[SearchSettings, bool, bool], _Opened] = Bounded(SESSIONS)
+        self._functions: Bounded[tuple[nn.Module, str], ExportedFunction | None] = Bounded(SESSIONS)
+        # Held while a graph is exported or opened; sessions themselves serve several threads.
+        self.lock = threading.RLock()
+        forks.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        self.lock = threading.RLock()
+        if self.threads == 1:
+            return
+        forks.keep([dict(self._sessions), dict(self._opened), dict(self._functions)])
+        for cache in (self._sessions, self._opened, self._functions):
+            cache.clear()
 
     def ready(
         self,
@@ -78,6 +95,7 @@ class ExportedGraphs:
         alone: bool = True,
     ) -> bool:
         """Whether the graphs of single sentences (`alone`), or those of batches, need no export."""
+        alone = alone or self.int8
         key = self._key(settings, scored, alone)
         functions = self._functions_of_roles(settings, networks)
         return (key in self._sessions or self._path(key).is_file()) and all(
@@ -97,6 +115,7 @@ class ExportedGraphs:
         """Export missing graphs, which takes seconds; returns False, with a warning in the log, where that fails."""
         if importlib.util.find_spec(EXPORTER) is None:
             return False
+        alone = alone or self.int8
         try:
             self._open(settings, scored, alone, networks)
             for function in self._functions_of_roles(settings, networks):
@@ -147,10 +166,11 @@ class ExportedGraphs:
                 continue
             # The key is the network itself, not its `id`, which a later network may get.
             key = (network, reference)
-            if key not in self._functions:
-                has_program = registry.import_object(reference)(network) is not None
-                self._functions[key] = ExportedFunction(self, network, reference) if has_program else None
-            function = self._functions[key]
+            with self.lock:
+                if key not in self._functions:
+                    has_program = registry.import_object(reference)(network) is not None
+                    self._functions[key] = ExportedFunction(self, network, reference) if has_program else None
+                function = self._functions[key]
             if function is not None:
                 compiled[role] = Compiled(network, function)
         return compiled
@@ -159,6 +179,10 @@ class ExportedGraphs:
         opened = self._opened.get((settings, scored, alone))
         if opened is not None and (opened.networks is networks or opened.networks == networks):
             return opened
+        with self.lock:
+            return self._opened_now(settings, scored, alone, networks)
+
+    def _opened_now(self, settings: SearchSettings, scored: bool, alone: bool, networks: Networks | None) -> _Opened:
         name, key = registry.search_of(settings).name, self._key(settings, scored, alone)
 
         def make() -> bytes:
@@ -166,11 +190,12 @@ class ExportedGraphs:
 
             return export(own_networks(self.models, settings), settings, scored, alone, self.int8)
 
-        if key not in self._sessions:
-            self._sessions[key] = self.session(self._path(key), f"search {name}", make)
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = self.session(self._path(key), f"search {name}", make)
         # The graph replaces its module; its functions read the outputs.
         role_networks = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
-        opened = _Opened(networks, make_pass(role_networks, settings, scored), self._sessions[key])
+        opened = _Opened(networks, make_pass(role_networks, settings, scored), session)
         self._opened[settings, scored, alone] = opened
         return opened
 
@@ -184,7 +209,7 @@ class ExportedGraphs:
         if importlib.util.find_spec(EXPORTER) is None:
             problem = f'{title} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast")'
             raise ConfigError("engine", problem=problem, hint="use engine eager")
-        log.info("exporting %s for ONNX Runtime into %s; this takes some seconds, once", title, path.parent)
+        log.warning("exporting %s for ONNX Runtime into %s; this takes some seconds, once", title, path.parent)
         content = make()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -249,14 +274,16 @@ class ExportedFunction:
         """Whether the graph of single sentences (`alone`), or that of batches, needs no export."""
         return alone in self._sessions or self._path(alone).is_file()
 
-    def prepare(self, alone: bool) -> None:
+    def prepare(self, alone: bool) -> tuple[Any, list[str]]:
+        """The session of a graph, which is exported if it is missing, and the names of its inputs."""
         if alone not in self._sessions:
-            self._sessions[alone] = self._opened(alone)
+            with self.graphs.lock:
+                if alone not in self._sessions:
+                    self._sessions[alone] = self._opened(alone)
+        return self._sessions[alone]
 
     def __call__(self, source: Tensor, *further_inputs: Tensor) -> Tensor:
-        alone = source.size(0) == 1
-        self.prepare(alone)
-        session, names = self._sessions[alone]
+        session, names = self.prepare(source.size(0) == 1)
         tensors = dict(zip(("source", *self.inputs), (source, *further_inputs), strict=True))
         feed = {name: tensors[name].numpy() for name in names}
         return torch.from_numpy(_run(session, feed, lambda: self.name)[0])

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from workflow_src.errors import ConfigError
+from workflow_src.runtime import forks
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 
@@ -100,9 +101,9 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def set_threads(threads: int | None) -> None:
-    """CPU threads of this process."""
+    """CPU threads of this process; one where it was forked from a process that may have used more."""
     if threads:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(threads if forks.threads_before() is None else 1)
 
 
 def keep_memory() -> None:

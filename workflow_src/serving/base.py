@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -23,9 +24,11 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import EAGER
 from workflow_src.errors import ConfigError, DeclarationError, InputError, short_repr
+from workflow_src.runtime import forks
+from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
-from workflow_src.serving.arguments import check_lines, check_n_best, check_systems, refuse_origins
+from workflow_src.serving.arguments import check_batch, check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
@@ -34,6 +37,15 @@ from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, S
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
+# Settings of searches whose look-ups are cached, for calls with one sentence.
+CACHED_SETTINGS = 64
+
+
+class _OfThread(threading.local):
+    """What a translator keeps for each thread."""
+
+    def __init__(self) -> None:
+        self.timings = {"encode": 0.0, "decode": 0.0}
 
 
 def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
@@ -49,9 +61,10 @@ def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
 class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
-    `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
-    seconds that the last call spent on subwords, {"encode", "decode"}. `placeholders` counts the placeholders of all
-    translated sources, and their outcomes in translations (`Placeholders.outcomes`).
+    `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `placeholders` counts the
+    placeholders of all translated sources, and their outcomes in translations (`Placeholders.outcomes`).
+
+    Threads may share a translator. A child that is forked after it was opened computes with one thread.
     """
 
     def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -60,14 +73,42 @@ class BaseTranslator(ABC):
         self.subwords = subwords
         self.runtime = runtime
         self.searches = list(description.searches)
-        self.last_timings = {"encode": 0.0, "decode": 0.0}
         self.placeholders: Counter[str] = Counter()
         self.engine = EAGER
+        self._lock = threading.Lock()
+        self._of_thread = _OfThread()
+        self._traits_by_settings: Bounded[SearchSettings, frozenset[str]] = Bounded(CACHED_SETTINGS)
+        self._forked = False
+        forks.renew_in_children(self)
         # Names of networks with their families, the system's own first.
         self._families = bundle.networks(description)
         kinds = subwords.placeholders.kinds if subwords.placeholders else ()
         self._source = Normaliser(description.normalisation, description.languages.source, kinds)
         self._target = Normaliser(description.normalisation, description.languages.target, kinds)
+
+    @property
+    def last_timings(self) -> dict[str, float]:
+        """Seconds that the last call of this thread spent on subwords: {"encode", "decode"}."""
+        return self._of_thread.timings
+
+    def after_fork(self) -> None:
+        self._lock, self._forked = threading.Lock(), True
+
+    def _check_process(self) -> None:
+        """Raises InputError in a forked child of a process with a GPU; warns once in one of a process with threads."""
+        if not self._forked:
+            return
+        if self.runtime.device.type == "cuda":
+            problem = "was opened on a GPU before its process was forked"
+            raise InputError(f"the translator of {self.description.system}", problem, "open it in each process")
+        self._forked = False
+        # Networks that another library computes have its threads.
+        if self.models and (threads := forks.threads_before() or 1) > 1:
+            log.warning(
+                "warning: this process was forked from one that computes with %d threads, and computes with one; start "
+                "processes with spawn for more",
+                threads,
+            )
 
     @property
     def network(self) -> nn.Module:
@@ -149,6 +190,7 @@ class BaseTranslator(ABC):
 
         Messages name the `file` of the lines, and count from `first_line`. `watch` is called after every batch.
         """
+        self._check_process()
         settings = self._completed(settings)
         self._check_extras(extras, settings)
         parts, normalised_texts, sources = self._parts(lines, split and not normalised, normalised, file, first_line)
@@ -169,8 +211,10 @@ class BaseTranslator(ABC):
         repetitions = remove_repetitions or self._removal(settings)
         placeholder_sources = None
         if self.subwords.placeholders is not None:
-            for outcome in self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ():
-                self.placeholders.update(outcome)
+            outcomes = self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ()
+            with self._lock:
+                for outcome in outcomes:
+                    self.placeholders.update(outcome)
             placeholder_sources = [
                 text for text, entries in zip(normalised_texts, ranked, strict=True) for _ in entries
             ]
@@ -230,15 +274,12 @@ class BaseTranslator(ABC):
         """Names of the networks that fill roles of searches: neither the system's own nor its base's."""
         return frozenset(bundle.roles(self.description).values())
 
-    @functools.cached_property
-    def _traits_by_settings(self) -> dict[SearchSettings, frozenset[str]]:
-        return {}
-
     def _traits(self, settings: SearchSettings) -> frozenset[str]:
         """Traits of the network that outputs the words of a search, without those that its settings take away."""
-        if settings not in self._traits_by_settings:
-            self._traits_by_settings[settings] = self._find_traits(settings)
-        return self._traits_by_settings[settings]
+        traits = self._traits_by_settings.get(settings)
+        if traits is None:
+            traits = self._traits_by_settings[settings] = self._find_traits(settings)
+        return traits
 
     def _find_traits(self, settings: SearchSettings) -> frozenset[str]:
         networks = [((name, family), family) for name, family in self._families if name not in self._role_networks]
@@ -285,11 +326,12 @@ class BaseTranslator(ABC):
         text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
         with `trace`, hypotheses have the translations after every step.
         """
+        self._check_process()
         check_lines(lines)
         began = time.perf_counter()
         with _half_characters_named(lines, first_line):
             sources = self._encoded(self._normalised(lines, normalised))
-        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        self.last_timings.update(encode=time.perf_counter() - began, decode=0.0)
         self._check_lengths(sources, first_line)
         return self.search_ids(sources, settings, systems, batch, trace, scored)
 
@@ -334,7 +376,7 @@ class BaseTranslator(ABC):
                 parts = cut_long(parts, list(map(len, sources)), limit, size, f"{file}, " if file else "", first_line)
                 texts = self._normalised([part.text for part in parts], normalised)
                 sources = self._encoded(texts)
-        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        self.last_timings.update(encode=time.perf_counter() - began, decode=0.0)
         self._warn_of_unseen_lengths(parts, sources, f"{file}, " if file else "", first_line)
         return parts, texts, sources
 
@@ -423,6 +465,29 @@ class BaseTranslator(ABC):
         settings = kind.checked({n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
         settings.check_used()
         return self._completed(settings), systems
+
+    def prepare(
+        self,
+        search: str | SearchSettings | None = None,
+        batch: int = 1,
+        scored: bool = False,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        **fields: Any,
+    ) -> bool:
+        """Export the graph of a search for single sentences, or for batches (`batch` above 1), where it is missing.
+
+        An export takes seconds, so a server does it before its first request; graphs are kept on disk. `scored` is for
+        calls that ask for scores or several hypotheses. Returns whether an engine computes such calls from now on:
+        False where none is open that does it faster, or where an export fails, with a warning.
+        """
+        settings, role_systems = self.settings(search, **fields)
+        check_batch(batch)
+        return self._prepare(settings, {**(systems or {}), **role_systems}, batch == 1, scored)
+
+    def _prepare(
+        self, _settings: SearchSettings, _systems: Mapping[str, BaseTranslator], _alone: bool, _scored: bool
+    ) -> bool:
+        return False
 
     def why_eager(self, _settings: SearchSettings) -> str | None:
         """Why the engine that was chosen by name does not compute a search, in a sentence; None where it does."""

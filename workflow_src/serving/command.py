@@ -30,6 +30,8 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search, SearchSettings
 
 log = logging.getLogger("continuum")
+# Lines after which an export pays: it takes 5 to 9 seconds, and saves 0.5 to 2 milliseconds a sentence.
+EXPORT_PAYS = 10_000
 PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 # Characters of a line, on average, from which fewer lines are held at once.
 LONG = 200
@@ -210,6 +212,7 @@ class _Command:
         self.options = options
         # Lines that are translated, of all files.
         self.done = 0
+        self._prepared = False
 
     @functools.cached_property
     def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
@@ -234,6 +237,9 @@ class _Command:
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines(path, own=True), 64 * options.batch):
+            if self.done >= EXPORT_PAYS and not self._prepared:
+                translator.prepare(settings, options.batch, extras.details, systems)
+                self._prepared = True
 
             def watch(sentences: int, total: int, lines_before: int = self.done, lines: int = len(chunk)) -> None:
                 progress(lines_before + lines * sentences / total)

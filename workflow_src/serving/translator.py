@@ -27,16 +27,14 @@ from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
+from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
-from workflow_src.serving.base import BaseTranslator, check_roles
+from workflow_src.serving.base import CACHED_SETTINGS, BaseTranslator, check_roles
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description, read_bundle
 from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses, max_positions
-
-# Sentences after which an export pays: it takes 5 to 9 seconds, and saves 0.5 to 2 milliseconds a sentence.
-EXPORT_PAYS = 10_000
 
 
 class Translator(BaseTranslator):
@@ -46,10 +44,7 @@ class Translator(BaseTranslator):
         super().__init__(description, models, subwords, runtime)
         self._fast: Opened | None = None
         self._automatic = True
-        # Numbers of sentences translated without a graph, and failed exports.
-        self._counted: dict[tuple[SearchSettings, bool, bool], int] = {}
-        self._failed: set[tuple[SearchSettings, bool, bool]] = set()
-        self._networks: dict[SearchSettings, dict[str, nn.Module]] = {}
+        self._networks: Bounded[SearchSettings, dict[str, nn.Module]] = Bounded(CACHED_SETTINGS)
 
     @classmethod
     def load(
@@ -131,15 +126,13 @@ class Translator(BaseTranslator):
 
         if trace or self._fast is None:
             return search_all(eagerly, sources, batch, self.runtime.device, ranked, watch)
-        number = sum(map(bool, sources))
         engines: dict[bool, Opened | None] = {}
 
         def search_batch(rows: list[Sequence[int]]) -> Hypotheses:
             # A last batch may be a sentence by itself.
             alone = len(rows) == 1
             if alone not in engines:
-                counted = number if alone == (min(batch, number) == 1) else 1
-                engines[alone] = self._faster(settings, networks, alone, scored, counted)
+                engines[alone] = self._faster(settings, networks, alone, scored)
             faster = engines[alone]
             if faster:
                 return faster.search(rows, settings, scored, networks)
@@ -178,9 +171,10 @@ class Translator(BaseTranslator):
         if systems:
             return self._find(settings, systems)
         # Cached for calls with one sentence.
-        if settings not in self._networks:
-            self._networks[settings] = self._find(settings, {})
-        return dict(self._networks[settings])
+        networks = self._networks.get(settings)
+        if networks is None:
+            networks = self._networks[settings] = self._find(settings, {})
+        return dict(networks)
 
     def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
@@ -232,28 +226,28 @@ class Translator(BaseTranslator):
             raise ConfigError(name, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
         return translator.models[network]
 
-    def _faster(
-        self, settings: SearchSettings, networks: dict[str, nn.Module], alone: bool, scored: bool, number: int
-    ) -> Opened | None:
-        """The engine for `number` sentences, one at a time (`alone`) or in batches; None for our own code."""
+    def _prepare(
+        self, settings: SearchSettings, systems: Mapping[str, BaseTranslator], alone: bool, scored: bool
+    ) -> bool:
+        fast = self._serving(settings)
+        if fast is None or (self._automatic and not fast.gains(settings, alone)):
+            return False
+        return fast.prepare(settings, scored, self.networks(settings, systems), alone)
+
+    def _serving(self, settings: SearchSettings) -> Opened | None:
+        """The engine, if it computes a search; None for our own code."""
         fast = self._fast
-        if fast is None or why_not(fast.declared, self._families[0][1], settings):
-            return None
-        if not self._automatic:
+        return None if fast is None or why_not(fast.declared, self._families[0][1], settings) else fast
+
+    def _faster(
+        self, settings: SearchSettings, networks: dict[str, nn.Module], alone: bool, scored: bool
+    ) -> Opened | None:
+        """The engine for sentences one at a time (`alone`) or in batches; None for our own code."""
+        fast = self._serving(settings)
+        if fast is None or not self._automatic:
             return fast
-        if not fast.gains(settings, alone):
-            return None
-        if fast.ready(settings, scored, networks, alone):
-            return fast
-        # With engine auto, an export, which takes seconds, waits until enough sentences were translated without it.
-        key = settings, scored, alone
-        self._counted[key] = self._counted.get(key, 0) + number
-        if self._counted[key] < EXPORT_PAYS or key in self._failed:
-            return None
-        if fast.prepare(settings, scored, networks, alone):
-            return fast
-        self._failed.add(key)
-        return None
+        # With engine auto, calls do not wait for an export, which takes seconds: `prepare` does.
+        return fast if fast.gains(settings, alone) and fast.ready(settings, scored, networks, alone) else None
 
     def why_eager(self, settings: SearchSettings) -> str | None:
         if self._fast is None or self._automatic:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +21,7 @@ from workflow_src.decoding.passes import make_pass, own_networks, width_of
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
-from workflow_src.engines.cuda_graphs import CapturedPasses, Program, bucket, rows
+from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses, Program, bucket, rows
 from workflow_src.errors import InputError
 from workflow_src.spec import MODEL
 
@@ -190,6 +192,42 @@ def test_a_program_is_made_once_for_its_shapes():
     other_settings = settings.model_copy(update={"blank_penalty": 3.0})
     assert engine.translate([[5, 6, 7]], other_settings).tokens == eager(models, [[5, 6, 7]], other_settings).tokens
     assert len(engine._programs) == 2
+
+
+def test_threads_share_programs():
+    models, settings = case("ctc-greedy, uniform")
+    engine, interval = CapturedPasses(models, CPU), sys.getswitchinterval()
+    sources = [source for source in sentences(200) if len(source) == 6][:5]
+    expected = [eager(models, [source], settings).tokens for source in sources]
+    assert len(set(map(str, expected))) > 2
+    wrong = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            if engine.translate([sources[number]], settings).tokens != expected[number]:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sources))]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+
+
+def test_programs_of_the_last_searches_are_kept():
+    models, settings = case("ctc-greedy")
+    engine = CapturedPasses(models, CPU)
+    for number in range(2 * PASSES):
+        searched = settings.model_copy(update={"blank_penalty": float(number)})
+        for source in ([5, 6, 7], [5] * 12):
+            engine.translate([source], searched)
+    assert len(engine._programs) == 2 * PASSES
+    assert engine.translate([[5, 6, 7]], settings).tokens == eager(models, [[5, 6, 7]], settings).tokens
 
 
 @pytest.mark.parametrize("end", [False, True])

@@ -537,37 +537,54 @@ class Graphs:
         return run(networks, pad(sources, eos=True), settings, scored, False)
 
 
+@pytest.fixture
+def counting(tiny_bundles):
+    """A function that opens a translator with engine auto, and gives it with its engine, which counts exports."""
+    pytest.importorskip("onnxruntime", reason="needs the extra fast")
+    from workflow_src.engines.choose import Opened
+
+    def opened(**options):
+        translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+        graphs = Graphs(translator, **options)
+        translator._fast = Opened(translator._fast.declared, graphs)
+        return translator, graphs
+
+    return opened
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("can_export", [True, False])
-def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, can_export, tiny_bundles, translators, monkeypatch):
-    pytest.importorskip("onnxruntime", reason="needs the extra fast")
-    from workflow_src.engines.choose import Opened
-    from workflow_src.serving import translator as module
-
-    monkeypatch.setattr(module, "EXPORT_PAYS", 2 * len(LINES))
-    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    graphs = Graphs(translator, can_export=can_export)
-    translator._fast = Opened(translator._fast.declared, graphs)
+def test_auto_exports_a_graph_only_where_it_is_asked_to(batch, can_export, counting, translators):
+    translator, graphs = counting(can_export=can_export)
     expected = translators["score"].translate(LINES)
-    assert translator.translate(LINES[:-1], batch=batch) == expected[:-1] and not graphs.tries and not graphs.sizes
-    # Sentences of all calls count.
-    for _ in range(3):
-        assert translator.translate(LINES, batch=batch) == expected
-    alone = batch == 1
-    assert graphs.tries == [alone]
-    assert bool(graphs.sizes) == can_export and all((size == 1) == alone for size in graphs.sizes)
+    assert translator.translate(LINES, batch=batch) == expected and not graphs.tries and not graphs.sizes
+    assert translator.prepare(batch=batch) == can_export and graphs.tries == [batch == 1]
+    assert translator.translate(LINES, batch=batch) == expected
+    assert bool(graphs.sizes) == can_export and all((size == 1) == (batch == 1) for size in graphs.sizes)
+    assert not translators["score"].prepare()
 
 
-def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(tiny_bundles, translators):
-    pytest.importorskip("onnxruntime", reason="needs the extra fast")
-    from workflow_src.engines.choose import Opened
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("can_export", [True, False])
+def test_the_command_exports_a_graph_where_its_input_is_long(
+    batch, can_export, counting, translators, monkeypatch, in_process, tmp_path
+):
+    translator, graphs = counting(can_export=can_export)
+    monkeypatch.setattr(command.Translator, "load", lambda *_: translator)
+    monkeypatch.setattr(command, "EXPORT_PAYS", 200)
+    source, output = tmp_path / "in.de", tmp_path / "out.en"
+    for lines, tries in ((LINES * 10, []), (LINES * 40, [batch == 1])):
+        source.write_text("".join(f"{line}\n" for line in lines))
+        in_process("--bundle", "none", "--batch", str(batch), "--input", source, "--output", output)
+        assert output.read_text().split("\n")[:-1] == translators["score"].translate(lines)
+        assert graphs.tries == tries and bool(graphs.sizes) == (bool(tries) and can_export)
 
-    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+
+def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(counting, translators):
     expected = translators["score"].translate(LINES)
     for gains in (True, False):
-        graphs = Graphs(translator, gains)
+        translator, graphs = counting(gains=gains)
         graphs.exported = {False}
-        translator._fast = Opened(translator._fast.declared, graphs)
         assert translator.translate(LINES, batch=2) == expected
         assert bool(graphs.sizes) == gains and 1 not in graphs.sizes
 
