@@ -152,12 +152,15 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: 
     # It reports progress on stderr, and fails where a text has no pair left to merge: the codes so far are right.
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(ValueError):
         learn_bpe((f"{word} {count}\n" for word, count in counted), codes, merges, is_dict=True)
-    pairs = [line.split(" ") for line in codes.getvalue().split("\n")[1:] if line]
-    if len(pairs) < merges:
-        raise _TooLarge(settings, name, len(base) + len(pairs))
-    # Different pairs may have one product, so that the vocabulary can be a little smaller than its setting.
-    vocabulary = base + list(dict.fromkeys(_product(left, right) for left, right in pairs))
-    return {"codes": codes.getvalue().encode(), "vocabulary": ("\n".join(vocabulary) + "\n").encode()}
+    version, *learned = codes.getvalue().removesuffix("\n").split("\n")
+    if len(learned) < merges:
+        raise _TooLarge(settings, name, len(base) + len(learned))
+    # A word such as <unk> stays in two pieces: one piece would have the name of a special.
+    kept = {line: product for line in learned if (product := _product(*line.split(" "))) not in SPECIALS}
+    # So, and because different pairs may have one product, the vocabulary can be a little smaller than its setting.
+    vocabulary = base + list(dict.fromkeys(kept.values()))
+    contents = {"codes": [version, *kept], "vocabulary": vocabulary}
+    return {ending: ("\n".join(lines) + "\n").encode() for ending, lines in contents.items()}
 
 
 def _alphabet(words: collections.Counter[str], coverage: float, reserved: frozenset[str]) -> list[str]:

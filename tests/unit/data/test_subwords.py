@@ -14,6 +14,7 @@ from workflow_src.data.lines import EMPTY
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.checked import other_format
+from workflow_src.spec import UNK
 
 GERMAN = """Der Hund schläft im Garten .
 Die Hunde schlafen heute im großen Garten .
@@ -206,6 +207,19 @@ def test_description_has_digests_and_provenance(texts, tmp_path):
     assert description["provenance"]["settings"]["vocabulary_size"] == 75
     assert description["provenance"]["inputs"]["source"]["sha256"] == hashlib.sha256(GERMAN.encode()).hexdigest()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s"]
+
+
+@pytest.mark.parametrize(("method", "model"), METHODS, ids=str)
+def test_words_with_the_names_of_specials_are_text(tmp_path, method, model):
+    """As in corpora that another program has made: every id has a name of its own, as language models need it."""
+    line = "<unk> hat <s> und </s> , <pad> nicht ; x<unk> <unk>y </s>."
+    for code in ("de", "en"):
+        (tmp_path / code).write_text(f"{line}\n" * 50)
+    learned = learn(tmp_path, tmp_path / "subwords", method, model, size="auto")
+    (ids,) = learned.encode_source([line])
+    assert learned.decode_source([ids]) == [line] and min(ids) > UNK
+    names = learned.names()["target"]
+    assert len(set(names)) == len(names) == learned.target_size
 
 
 def test_long_lines_are_learned_from(tmp_path):
