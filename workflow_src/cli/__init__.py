@@ -17,7 +17,7 @@ import rich.table
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
 from workflow_src.cli.calibration import calibrate
 from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of
-from workflow_src.config import Plan, costs
+from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.resources import gpus
 from workflow_src.errors import ArtifactError, ConfigError
@@ -29,41 +29,9 @@ PAGES = (".md", ".html")
 
 
 def check(arguments: argparse.Namespace) -> None:
-    plan = Plan(configuration_of(arguments))
-    costs.check(plan)
-    check_files(plan)
-    systems = ", ".join(plan.loaded.systems)
-    print(
-        f"Experiment {plan.experiment} is valid: data recipe {plan.recipe.name}, systems {systems}, "
-        f"{len(plan.rows)} translations."
-    )
+    from workflow_src.cli.checking import check as check_configuration
 
-
-def check_files(plan: Plan) -> None:
-    """Raises ConfigError for a missing file of the user's that the configuration names."""
-    dataset = plan.loaded.dataset
-    where = f", relative to {Path.cwd()}, where Snakemake would start"
-    for path in plan.own_files():
-        if not Path(path).is_file():
-            hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
-            relative = "" if Path(path).is_absolute() else where
-            fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
-            raise ArtifactError(path, f"{_problem(path)}{hint}", fix)
-    files = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
-    files += [("recipe.subwords_from", path) for path in plan.own_subwords]
-    files += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
-    for metric in plan.program_settings:
-        files += [(f"{kind} of metrics.{metric}", path) for kind, path in plan.program_files(metric).items()]
-    files += plan.own_monolingual.items() if plan.reads_monolingual else []
-    files += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
-    for setting, path in files:
-        if not Path(path).is_file():
-            relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{relative}")
-
-
-def _problem(path: str) -> str:
-    return "is a folder" if Path(path).is_dir() else "does not exist"
+    console.write(sys.stdout, check_configuration(Plan(configuration_of(arguments))))
 
 
 def estimate_experiment(arguments: argparse.Namespace) -> None:
@@ -119,16 +87,19 @@ def clean(arguments: argparse.Namespace) -> None:
     for name, minimum in (("preview", 1), ("examples", 0)):
         if (value := getattr(arguments, name)) < minimum:
             raise ConfigError(f"--{name}", value, allowed=f"{minimum} or more")
-    steps, has_more = preview(configuration_of(arguments), arguments.preview, arguments.examples)
-    read_pairs, kept_pairs = steps[0].read, steps[-1].read - steps[-1].dropped.total()
+    loaded = configuration_of(arguments)
+    steps, pairs, has_more = preview(loaded, arguments.preview, arguments.examples)
+    kept_count = steps[-1].read - steps[-1].dropped.total()
     print_table(as_table(steps))
-    console.write(sys.stdout, example_lines(steps))
+    console.write(sys.stdout, example_lines(steps, pairs, loaded.cleaning))
     unseen = (
         " Pairs that are repeated further on are not seen."
         if has_more and any(step.filter.looks_back for step in steps)
         else ""
     )
-    print(f"Of the first {read_pairs:,} pairs, {kept_pairs:,} are kept.{unseen}")
+    parts = len(loaded.dataset.train)
+    of_parts = f" of the {parts} parts of train" if parts > 1 else ""
+    print(f"Of the first {len(pairs):,} pairs{of_parts}, {kept_count:,} are kept.{unseen}")
 
 
 def compare(arguments: argparse.Namespace) -> None:

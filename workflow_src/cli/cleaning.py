@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
+from workflow_src.cli.texts import first_pairs
 from workflow_src.config.resolved import Loaded
 from workflow_src.data.cleaning import Step, clean, steps_of
-from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.download import DOWNLOADS, mirror_folders, present
-from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.spec import Pair
+from workflow_src.data.corpus import RawPair
+from workflow_src.errors import ConfigError
+from workflow_src.spec import Frozen, Pair
 
 
-def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], bool]:
-    """Results of each filter on the first `count` pairs, with examples, and whether the text has more.
+def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], list[RawPair], bool]:
+    """Results of each filter on `count` pairs, with examples; these pairs; and whether the text has more.
 
-    Raises ConfigError where the recipe has no filters, and ArtifactError where a file is not on this machine.
+    They are the first of each part of train. Raises ConfigError where the recipe has no filters, and ArtifactError
+    where a file is not on this machine.
     """
     if not loaded.cleaning:
         raise ConfigError("recipe.clean", problem="missing", hint="name filters, such as clean: {length: {}}")
     recipe = loaded.config.recipe
     steps = steps_of(loaded.cleaning, (recipe.source, recipe.target), examples)
-    pairs = _pairs(loaded)
-    for _ in clean(itertools.islice(pairs, count), steps):
+    pairs, has_more = first_pairs(loaded, count)
+    for _ in clean((Pair(pair.first, pair.second, pair.score) for pair in pairs), steps):
         pass
-    return steps, next(pairs, None) is not None
-
-
-def _pairs(loaded: Loaded) -> Iterator[Pair]:
-    """The raw training pairs, of files on this machine: the user's, those of mirrors, and downloads."""
-    recipe, dataset = loaded.config.recipe, loaded.dataset
-    mirrors = mirror_folders(list(loaded.config.mirrors))
-
-    def locate(name: str) -> Path:
-        path = present(dataset.files[name], DOWNLOADS, mirrors)
-        if path is None:
-            raise ArtifactError(
-                f"file {name} of dataset {dataset.name}",
-                f"is neither in {DOWNLOADS} nor in a mirror",
-                "fetch it by the target download of snakemake",
-            )
-        return path
-
-    with RawCorpus(dataset, (recipe.source, recipe.target), locate, recipe.folder) as corpus:
-        for split, pairs in corpus.parts():
-            if split == "train":
-                yield from (Pair(pair.first, pair.second, pair.score) for pair in pairs)
-                return
+    return steps, pairs, has_more
 
 
 def as_table(steps: list[Step]) -> Table:
@@ -65,12 +43,22 @@ def as_table(steps: list[Step]) -> Table:
     return table
 
 
-def example_lines(steps: list[Step]) -> Iterator[str]:
-    """The examples of every filter, a line each for source and target, and for their repaired form."""
+def example_lines(steps: list[Step], pairs: Sequence[RawPair], cleaning: Mapping[str, Frozen]) -> Iterator[str]:
+    """The examples of every filter: its setting, file and line; source and target; and their repaired form."""
     for step in steps:
         for example in step.as_json()["examples"]:
-            yield f"{step.filter.name}, {example['reason']}, line {example['line']}"
+            pair = pairs[example["line"] - 1]
+            cause = _with_value(example["reason"], cleaning[step.filter.name])
+            # Generated text lies in no file.
+            place = ", ".join(dict.fromkeys(filter(None, [*pair.names, f"line {pair.number}"])))
+            yield f"{step.filter.name}, {cause}: {place}"
             yield f"    {example['source']}"
             yield f"    {example['target']}"
             for side in example["repaired"] or ():
                 yield f"  → {side}"
+
+
+def _with_value(reason: str, settings: Frozen) -> str:
+    """A reason with the value of the setting that it names."""
+    value: Any = getattr(settings, reason, None) if reason in type(settings).model_fields else None
+    return reason if value is None else f"{reason} {value}"

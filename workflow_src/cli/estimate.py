@@ -33,6 +33,8 @@ from workflow_src.cli.work import (
     automatic,
     core_hours,
     gpu_hours,
+    length_limit,
+    limit_in_words,
     numbered,
     sizes,
     total,
@@ -185,6 +187,7 @@ def estimate(
         "sources": dict(corpus.sources),
         "vocabulary_size": plan.recipe.subwords.vocabulary_size,
         "auto": settings,
+        "max_length": length_limit(plan, corpus.sampled),
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
         "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
@@ -224,6 +227,8 @@ def as_text(result: dict[str, Any]) -> str:
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
+    if result["max_length"]:
+        lines.append(limit_in_words(result["max_length"]))
     if result["auto"]:
         trained = (row for row in result["work"] if row.get("updates"))
         updates = (f"{row['work'].removeprefix('train ')} {row['updates']:,}" for row in trained)

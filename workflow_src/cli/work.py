@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from workflow_src.cli.calibration import Rates
+from workflow_src.cli.texts import first_pairs, subword_lengths
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -22,12 +25,16 @@ from workflow_src.config.costs import (
 )
 from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
-from workflow_src.config.sizes import AUTO
+from workflow_src.config.sizes import AUTO, max_length
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.data.corpus import count_training_pairs, monolingual_lines
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.data.download import without_passwords
+from workflow_src.data.drops import NOTABLE
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
 
+# Training pairs whose subwords are counted before the corpus is encoded.
+SAMPLED = 20_000
 PEAK = 312e12
 GPU = "NVIDIA A100 in bfloat16"
 TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
@@ -46,6 +53,8 @@ class Sizes:
     length: float
     sources: Mapping[str, str]
     monolingual: int | None = None
+    # Subwords of the longer side of sampled pairs, where the text is sampled.
+    sampled: tuple[int, ...] = ()
 
     def sentences(self, split: str) -> int | None:
         """Number of sentences; an unknown monolingual count is taken as that of pairs."""
@@ -62,7 +71,12 @@ class Work:
 
 
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
-    """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus; None without one."""
+    """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus.
+
+    None without one, and where it was made with other settings: it is made again.
+    """
+    if not _is_current(plan):
+        return None
     # Augmented text has as many pairs, and a few more subwords.
     names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
     summaries = [Path(f"{plan.encoded(name, 'train')}.json") for name in names]
@@ -76,6 +90,23 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
         raise ArtifactError(summary, "does not describe an encoded corpus", "encode it again, or delete it") from None
 
 
+def _is_current(plan: Plan) -> bool:
+    """Whether the records of the corpus, as far as there are any, have the settings of the plan."""
+    settings = {
+        Path(plan.raw("raw", "json")): plan.settings_download(),
+        Path(plan.corpus_summary): plan.settings_normalise(),
+        Path(plan.subwords, "subwords.json"): plan.settings_subwords(),
+    }
+    if plan.loaded.cleaning:
+        settings[Path(plan.cleaned("raw", "json"))] = plan.settings_clean()
+    for path, text in settings.items():
+        if path.exists():
+            record = read_json(path)["provenance"]["settings"]
+            if record != without_passwords(json.loads(text)):
+                return False
+    return True
+
+
 def own_pairs(plan: Plan) -> int | None:
     """Pairs of the user's own training texts, less those that become dev and test; None where a text is not there."""
     dataset = plan.loaded.dataset
@@ -85,15 +116,54 @@ def own_pairs(plan: Plan) -> int | None:
 
 
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
-    """Sizes by `pairs` and `length`, else as encoding counted them, else by lines of the user's texts, else assumed."""
+    """Sizes by `pairs` and `length`, else as encoding counted them, else by the texts themselves, else assumed.
+
+    Pairs are the lines of the user's own texts. Lengths are those of the first pairs, where these are on this machine.
+    """
     counted = encoded_counts(plan) or (None, None)
     lines = None if pairs or counted[0] else own_pairs(plan)
     default_sources = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
     sources = {"pairs": "given" if pairs else default_sources[0], "length": "given" if length else default_sources[1]}
     if lines:
         sources["pairs"] = "lines of your texts"
-    pairs, length = training_pairs(plan, pairs or counted[0] or lines), sentence_length(plan, length or counted[1])
-    return Sizes(pairs, length, sources, monolingual_lines(plan))
+    pairs = training_pairs(plan, pairs or counted[0] or lines)
+    sampled = sampled_lengths(plan, pairs) if pairs and not counted[0] else []
+    if sampled and not length:
+        length = sum(map(sum, sampled)) / (2 * len(sampled))
+        sources["length"] = f"counted in the first {len(sampled):,} pairs"
+    length = sentence_length(plan, length or counted[1])
+    return Sizes(pairs, length, sources, monolingual_lines(plan), tuple(map(max, sampled)))
+
+
+def sampled_lengths(plan: Plan, pairs: int) -> list[tuple[int, int]]:
+    """Subwords of both sides of the first training pairs; none where these are generated, or not on this machine."""
+    if plan.loaded.dataset.kind == "generated":
+        return []
+    try:
+        first, _ = first_pairs(plan.loaded, SAMPLED)
+        return subword_lengths(plan, [(pair.first, pair.second) for pair in first], pairs)
+    except InputError:
+        # `check` and the job that reads them report the error.
+        return []
+
+
+def length_limit(plan: Plan, sampled: Sequence[int]) -> dict[str, Any] | None:
+    """`limit`, the number of max_length, and `left_out`, the share of sampled pairs beyond it; None without a sample.
+
+    `sampled` has the subwords of the longer side of each pair.
+    """
+    if not sampled:
+        return None
+    setting = plan.recipe.max_length
+    limit = max_length(sampled) if setting == AUTO else setting
+    return {"auto": setting == AUTO, "limit": limit, "left_out": sum(n > limit for n in sampled) / len(sampled)}
+
+
+def limit_in_words(limit: Mapping[str, Any]) -> str:
+    """A line for readers, a warning where many pairs are left out."""
+    number = f"comes to about {limit['limit']}" if limit["auto"] else f"is {limit['limit']}"
+    line = f"max_length {number} subwords, and {100 * limit['left_out']:.1f} % of the training pairs are longer."
+    return f"warning: {line} They are left out: raise recipe.max_length." if limit["left_out"] > NOTABLE else line
 
 
 def automatic(plan: Plan) -> list[str]:

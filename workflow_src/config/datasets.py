@@ -151,6 +151,11 @@ class Part(Frozen):
     def languages(self) -> tuple[str, ...]:
         return tuple(self.texts or self.columns or ())
 
+    def files(self, languages: tuple[str, ...]) -> list[str]:
+        """Names of the files that a direction reads, without those of members of archives."""
+        texts = [text for code in languages for text in (self.texts or {}).get(code, ())]
+        return [file_and_members(text)[0] for text in ([self.table] if self.table is not None else texts)]
+
     def references(self, language: str) -> int:
         """Texts in a language: more than one are references of the same sources."""
         return len((self.texts or {}).get(language, ("",)))
@@ -304,11 +309,8 @@ class DatasetFiles(Frozen):
 
     def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
         """Paths of the user's own files, which are not downloaded, that a direction reads."""
-        names: dict[str, None] = {}
-        for part in (part for parts in self.parts.values() for part in parts):
-            texts = [text for code in languages for text in (part.texts or {}).get(code, ())]
-            texts = [part.table] if part.table is not None else texts
-            names.update({file_and_members(text)[0]: None for text in texts})
+        parts = [part for parts in self.parts.values() for part in parts]
+        names = dict.fromkeys(name for part in parts for name in part.files(languages))
         own_names = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own_names] if self.kind == "folder" and folder else own_names
 

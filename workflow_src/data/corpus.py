@@ -111,18 +111,22 @@ class RawCorpus:
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
         """The pairs of the parts of a split."""
-        dropped = self.dropped[split]
-        for number, part in enumerate(self.dataset.parts[split]):
-            by_language = part.texts or part.columns or {}
-            for language in self.languages:
-                if language not in by_language:
-                    where = f"language of {self.dataset.place(split, number)}"
-                    raise ConfigError(where, language, allowed=by_language)
-            first, second = self.languages
-            if part.texts is not None:
-                yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
-            elif part.table is not None and part.columns is not None:
-                yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
+        for number in range(len(self.dataset.parts[split])):
+            yield from self.part(split, number)
+
+    def part(self, split: str, number: int) -> Iterator[RawPair]:
+        """The pairs of one part of a split, counted from 0."""
+        dropped, part = self.dropped[split], self.dataset.parts[split][number]
+        by_language = part.texts or part.columns or {}
+        for language in self.languages:
+            if language not in by_language:
+                where = f"language of {self.dataset.place(split, number)}"
+                raise ConfigError(where, language, allowed=by_language)
+        first, second = self.languages
+        if part.texts is not None:
+            yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
+        elif part.table is not None and part.columns is not None:
+            yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
 
     def _with_references(
         self, part: Part, source: str, targets: tuple[str, ...], dropped: Counter[str]

@@ -99,3 +99,52 @@ def test_missing_files_of_a_model_from_elsewhere_are_named(mine, tmp_path):
     assert refused().startswith("error: systems.outside.model is 'model/target.spm': ")
     (folder / "target.spm").touch()
     cli.main(["check", "mine.yaml"])
+
+
+def test_texts_that_no_stage_could_read_are_refused_with_their_names(mine, tmp_path, capsys):
+    lines = "one line\n"
+    (tmp_path / "train.de").write_text(lines * 20)
+    (tmp_path / "train.en").write_text(lines * 6000)
+    assert all(word in refused() for word in ("train.de", "20", "train.en", "6000"))
+    (tmp_path / "train.de").write_text(lines * 6000)
+    cli.main(["check", "mine.yaml"])
+    assert "train 6,000" in capsys.readouterr().out
+    for name, content in (
+        ("train.en", lines.encode() * 5999 + "Grüße\n".encode("latin-1")),
+        ("test.de", lines.encode("utf-16")),
+        ("dev.en", b""),
+    ):
+        before = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content)
+        assert name in refused() and ("6000" in refused() or name != "train.en")
+        (tmp_path / name).write_bytes(before)
+    assert capsys.readouterr().out == ""
+
+
+def test_other_texts_are_read_too(mine, tmp_path, capsys):
+    part = {"texts": {"de": "more.de"}}
+    systems = {"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 0.5, "bought": 1}}}
+    mine(systems=systems, recipe={"monolingual": [part], "distilled": {"bought": "bought.en"}})
+    for name in ("more.de", "bought.en"):
+        (tmp_path / name).write_text("one line\n" * 3)
+    cli.main(["check", "mine.yaml"])
+    out = capsys.readouterr().out
+    assert "more.de 3" in out and "bought.en 3" in out
+    for name in ("more.de", "bought.en"):
+        (tmp_path / name).write_bytes(b"one line\n\xff\n")
+        assert name in refused() and "2" in refused()
+        (tmp_path / name).write_text("one line\n")
+
+
+def test_pairs_beyond_max_length_are_a_warning(mine, tmp_path, capsys):
+    words = [f"word{number:03}" for number in range(90)]
+    lines = [" ".join(words[number % 7 :][: 80 if number % 5 == 0 else 3]) + "\n" for number in range(2000)]
+    for code in ("de", "en"):
+        (tmp_path / f"train.{code}").write_text("".join(lines))
+    mine(recipe={"max_length": 40, "subwords": {"vocabulary_size": 300}})
+    cli.main(["check", "mine.yaml"])
+    warning = capsys.readouterr().out.splitlines()[-1]
+    assert warning.startswith("warning: max_length is 40 ") and "20.0 %" in warning
+    mine(recipe={"max_length": "auto", "subwords": {"vocabulary_size": 300}})
+    cli.main(["check", "mine.yaml"])
+    assert "0.0 %" in capsys.readouterr().out.splitlines()[-1]

@@ -51,8 +51,9 @@ def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
         ["copies", "4", "1", "0", "equal 1"],
         ["score", "3", "1", "0", "minimum 1"],
     ]
-    assert "garbled, repaired, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in output
-    assert "copies, equal, line 2\n    Open [b]\n    Open [b]\n" in output
+    assert "garbled, repaired: pairs, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in output
+    assert "copies, equal: pairs, line 2\n    Open [b]\n    Open [b]\n" in output
+    assert "score, minimum 0.5: pairs, line 3\n" in output
     assert output.endswith("Of the first 4 pairs, 2 are kept.\n")
     # As the other commands have it; nothing is written.
     assert clean(capsys, "mine.yaml", "--preview", "4", "--examples", "0").count("line") == 0
@@ -77,3 +78,23 @@ def test_what_is_missing_is_one_sentence(mine, capsys):
     mine({})
     assert "recipe.clean: missing; name filters, such as " in clean(capsys, "mine.yaml", code=1)
     assert "--preview is 0; allowed: 1 or more." in clean(capsys, "mine.yaml", "--preview", "0", code=1)
+
+
+def test_every_part_is_sampled_and_lines_are_those_of_its_files(mine, tmp_path, capsys):
+    mine({"length": {"max_words": 3}})
+    raw = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    names = ["short", "first", "second"]
+    raw["recipe"]["dataset"] |= {
+        "files": {},
+        "train": [{"texts": {code: f"{name}.{code}" for code in ("de", "en")}} for name in names],
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
+    for name, count in zip(names, (2, 100, 100), strict=True):
+        lines = [f"{name} {number}" + " and too many words" * (number == 3) for number in range(1, count + 1)]
+        for code in ("de", "en"):
+            (tmp_path / f"{name}.{code}").write_text("".join(f"{line}\n" for line in lines))
+    output = clean(capsys, "mine.yaml", "--preview", "12")
+    # What the short part lacks comes from the others: five lines of each.
+    assert "Of the first 12 pairs of the 3 parts of train, 10 are kept." in output
+    for name in names[1:]:
+        assert f"length, max_words 3: {name}.de, {name}.en, line 3\n    {name} 3 and" in output

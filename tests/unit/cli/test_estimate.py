@@ -20,6 +20,8 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.config.sizes import AUTO
+from workflow_src.data import subwords
+from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, InputError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -200,6 +202,52 @@ def test_every_training_of_a_counted_plan_has_numbers(name):
     for training in trainings:
         assert AUTO not in training.model_dump().values()
         assert training.sized(tokens=1) == training
+
+
+def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
+    """Sampled before anything runs, they are near what encoding counts: here with the same subwords, learnt by hand."""
+    monkeypatch.chdir(tmp_path)
+    pairs = grammar.generate({"train": 3000, "dev": 1, "test": 1, "seed": 1})["train"]
+    recipe = {"name": "mine", "subwords": {"vocabulary_size": 500}, "limits": {}}
+    dataset = {
+        "name": "mine",
+        "languages": ["de", "en"],
+        "split": {"method": "connected-groups", "dev": 10, "test": 10},
+    }
+    dataset["train"] = [{"texts": {"de": "my.de", "en": "my.en"}}]
+    for code, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
+        # Three sentences in a line.
+        joined = (" ".join(lines[i : i + 3]) for i in range(0, len(lines), 3))
+        (tmp_path / f"my.{code}").write_text("".join(f"{line}\n" for line in joined))
+    plan = Plan(load_experiment("mine", extends="smoke", recipe=recipe | {"dataset": dataset}))
+    result = estimate(plan)
+    learnt = subwords.learn(plan.recipe.subwords, "my.de", "my.en", tmp_path / "subwords")
+    lines = [(tmp_path / f"my.{code}").read_text().splitlines() for code in ("de", "en")]
+    counts = [len(ids) for pair in learnt.encode_pairs(*lines) for ids in pair]
+    assert (
+        result["length"] == pytest.approx(sum(counts) / len(counts), rel=0.01)
+        and "first" in result["sources"]["length"]
+    )
+    assert result["max_length"]["left_out"] <= 0.005
+    # A length that is given stands.
+    assert estimate(plan, length=9)["length"] == 9
+    # Without the texts, one is assumed.
+    (tmp_path / "my.de").unlink()
+    assert estimate(plan)["sources"]["length"] == "assumed"
+
+
+def test_counts_of_a_corpus_with_other_settings_are_not_taken(own_text, tmp_path):
+    plan = Plan(own_text)
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(json.dumps({"pairs": 800, "source_tokens": 8_000, "target_tokens": 8_000}))
+    corpus = Path(plan.corpus_summary)
+    corpus.parent.mkdir(parents=True)
+    settings = json.loads(plan.settings_normalise())
+    corpus.write_text(json.dumps({"provenance": {"settings": settings}}))
+    assert estimate(plan)["pairs"] == 800
+    corpus.write_text(json.dumps({"provenance": {"settings": settings | {"limits": {"train": 800}}}}))
+    assert estimate(plan)["pairs"] == 10_000
 
 
 def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):

@@ -1,0 +1,118 @@
+"""The user's texts before anything runs: `check` reads them whole, `clean` and `estimate` read their first pairs."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Loaded
+from workflow_src.config.sizes import AUTO
+from workflow_src.data.corpus import RawCorpus, RawPair, own_path, text_lines
+from workflow_src.data.download import DOWNLOADS, mirror_folders, present
+from workflow_src.data.lines import read_lines
+from workflow_src.data.unpack import Archives
+from workflow_src.errors import ArtifactError, ConfigError
+
+if TYPE_CHECKING:
+    from workflow_src.data.subwords import Subwords
+
+
+def corpus_of(loaded: Loaded) -> RawCorpus:
+    """The raw pairs of a dataset's files on this machine: the user's, those of mirrors, and downloads."""
+    recipe, dataset = loaded.config.recipe, loaded.dataset
+    mirrors = mirror_folders(list(loaded.config.mirrors))
+
+    def locate(name: str) -> Path:
+        path = present(dataset.files[name], DOWNLOADS, mirrors)
+        if path is None:
+            raise ArtifactError(
+                f"file {name} of dataset {dataset.name}",
+                f"is neither in {DOWNLOADS} nor in a mirror",
+                "fetch it by the target download of snakemake",
+            )
+        return path
+
+    return RawCorpus(dataset, (recipe.source, recipe.target), locate, recipe.folder)
+
+
+def first_pairs(loaded: Loaded, count: int) -> tuple[list[RawPair], bool]:
+    """The first training pairs, as many of each part of train, `count` in all; and whether the parts have more.
+
+    What a short part lacks is taken from the parts after it. Raises ArtifactError where a file is not on this machine.
+    """
+    pairs: list[RawPair] = []
+    has_more = False
+    with corpus_of(loaded) as corpus:
+        if loaded.dataset.kind == "generated":
+            parts = [iter(pairs_of) for split, pairs_of in corpus.parts() if split == "train"]
+        else:
+            parts = [corpus.part("train", number) for number in range(len(loaded.dataset.train))]
+        for number, part in enumerate(parts):
+            share = -(-(count - len(pairs)) // (len(parts) - number))
+            pairs += itertools.islice(part, share)
+            has_more |= next(part, None) is not None
+    return pairs, has_more
+
+
+def own_text_counts(plan: Plan) -> dict[str, int]:
+    """Read the user's own texts as the jobs will, to the end; returns pairs by split, and lines by other texts' names.
+
+    Raises ArtifactError for one that is not UTF-8, of another format, or of another number of lines than its other
+    side.
+    """
+    dataset = plan.loaded.dataset
+    languages = plan.recipe.source, plan.recipe.target
+    counts: dict[str, int] = {}
+    with corpus_of(plan.loaded) as corpus:
+        for split, parts in dataset.parts.items():
+            own = [number for number, part in enumerate(parts) if not dataset.files.keys() & set(part.files(languages))]
+            if own:
+                counts[split] = sum(1 for number in own for _ in corpus.part(split, number))
+    if plan.reads_monolingual and all(name not in dataset.files for name in plan.own_monolingual.values()):
+        with Archives() as archives:
+            for text in plan.monolingual_texts:
+                with text_lines(text, lambda name: own_path(name, ()), archives) as lines:
+                    counts[text] = sum(1 for _ in lines)
+    for path in plan.own_distilled.values():
+        counts[path] = sum(1 for _ in read_lines(path, own=True))
+    return counts
+
+
+def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int) -> list[tuple[int, int]]:
+    """Subwords of both sides of sampled pairs of a training text of `pair_count` pairs.
+
+    The vocabulary is that of the recipe where it has one, else one of its size that is learnt from the sample. Raises
+    InputError where there is none of these.
+    """
+    # The library is slow to import.
+    from workflow_src.data.subwords import Subwords, learn
+
+    pairs = [pair for pair in pairs if all(pair)]
+    folder = plan.recipe.subwords_from
+    if folder is not None:
+        return _lengths(Subwords.load(folder), pairs)
+    settings = plan.recipe.subwords
+    with tempfile.TemporaryDirectory() as name:
+        source, target = (Path(name) / side for side in ("source", "target"))
+        for file, lines in zip((source, target), zip(*pairs, strict=True), strict=True):
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+        def learnt(settings: SubwordsConfig) -> Subwords:
+            kinds = plan.recipe.placeholder_kinds
+            return learn(settings, source, target, Path(name) / "subwords", placeholders=kinds)
+
+        try:
+            return _lengths(learnt(settings.sized(pair_count)), pairs)
+        except ConfigError:
+            # A sample may have fewer subwords than its text.
+            return _lengths(learnt(settings.model_copy(update={"vocabulary_size": AUTO})), pairs)
+
+
+def _lengths(subwords: Subwords, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    sources, targets = zip(*pairs, strict=True)
+    return [(len(source), len(target)) for source, target in subwords.encode_pairs(sources, targets)]
