@@ -317,10 +317,7 @@ def learn(
         shutil.rmtree(building / "texts", ignore_errors=True)
         description = _describe(settings, sizes, building, source_file, target_file, placeholders)
         # Models lie in place before subwords.json does; without it the folder counts as absent.
-        folder.mkdir(exist_ok=True)
-        (folder / "subwords.json").unlink(missing_ok=True)
-        for stale in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
-            stale.unlink()
+        _remove_models(folder)
         for name in description["files"]:
             os.replace(building / name, folder / name)
         write_json(folder / "subwords.json", description)
@@ -347,12 +344,20 @@ def copy(
     if list(placeholders) != content.get("placeholders", []):
         allowed = [content.get("placeholders", [])]
         raise ConfigError("recipe.placeholders", list(placeholders), problem="subwords have others", allowed=allowed)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_models(folder)
     for name in content["files"]:
         copy_file(description.parent / name, folder / name)
     block = provenance(learned_with, {"subwords": description}, content["files"])
     write_json(folder / "subwords.json", content | {"provenance": block})
     return Subwords.load(folder)
+
+
+def _remove_models(folder: Path) -> None:
+    """Remove an older subwords.json and models from a folder, and nothing else of it; create it if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "subwords.json").unlink(missing_ok=True)
+    for path in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+        path.unlink()
 
 
 def _describe(

@@ -86,6 +86,7 @@ def copy_file(source: str | Path, target: str | Path) -> None:
 def link_file(source: str | Path, target: str | Path) -> None:
     """Give a file a second name, or copy it where the disk has no hard links. Raises ArtifactError where it is full."""
     Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(target).unlink(missing_ok=True)
     try:
         os.link(source, target)
     except FileNotFoundError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -194,8 +193,21 @@ def names(families: dict[str, str]) -> dict[str, str]:
 
 
 def copy_subwords(source: Path, folder: Path) -> list[str]:
-    """Copy the subword models into a bundle, in place of older ones; returns the names of their files in it."""
-    shutil.rmtree(folder / "subwords", ignore_errors=True)
-    for path in sorted(source.iterdir()):
+    """Copy the subword models into a bundle; returns the names of their files in it."""
+    paths = sorted(source.iterdir())
+    for path in paths:
         copy_file(path, folder / "subwords" / path.name)
-    return [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
+    return [f"subwords/{path.name}" for path in paths]
+
+
+def remove_bundle(folder: Path) -> None:
+    """Remove the files of the bundle in a folder, and nothing else of it; create the folder if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        files = list(read_json(folder / DESCRIPTION)["provenance"]["files"])
+    except (ArtifactError, KeyError, TypeError):
+        files = []
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    for path in (folder / name for name in files):
+        if path.resolve().is_relative_to(folder.resolve()):
+            path.unlink(missing_ok=True)

@@ -46,14 +46,9 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
 
 
 def _moved(building: Path, folder: Path) -> list[str]:
-    """Move the files of `building` to `folder`, in place of older files with the same suffixes; returns their names."""
-    (folder / DESCRIPTION).unlink(missing_ok=True)
-    folder.mkdir(exist_ok=True)
+    """Move the files of `building` to `folder`, in place of an older bundle there; returns their names."""
+    bundles.remove_bundle(folder)
     names = sorted(path.name for path in building.iterdir())
-    kinds = {Path(name).suffix for name in names}
-    for old in folder.iterdir():
-        if old.is_file() and old.suffix in kinds:
-            old.unlink()
     for name in names:
         (building / name).chmod(0o644)
         (building / name).replace(folder / name)

@@ -14,7 +14,7 @@ from workflow_src.jobs import JobInputs, start
 from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
-from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
+from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
 from workflow_src.spec import BASE, MODEL, Frozen, phrase
 from workflow_src.training.systems import check_subwords, check_trait, load_system, read_description, role_input
 
@@ -42,8 +42,7 @@ def run(inputs: Inputs) -> str:
     check_base(inputs.model, inputs.base)
     check_roles(inputs.model, inputs.roles)
     subwords = Subwords.load(inputs.subwords)
-    (folder / DESCRIPTION).unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    remove_bundle(folder)
     weights_by_role = {role: path for role, path in ((BASE, inputs.base), (MODEL, inputs.model)) if path} | inputs.roles
     descriptions = {role: read_description(path) for role, path in weights_by_role.items()}
     system = descriptions[MODEL]

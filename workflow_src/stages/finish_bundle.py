@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
-from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle
+from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
 from workflow_src.serving.choice import choice_words, default_fields
 from workflow_src.spec import Frozen
 
@@ -98,8 +97,7 @@ def run(inputs: Inputs) -> str:
     fields = defaults_of(read_bundle(export), settings)
     content = read_json(export / DESCRIPTION) | fields
     files = content["provenance"]["files"]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    remove_bundle(folder)
     for name, digest in files.items():
         link_file(export / name, folder / name)
         if sha256(folder / name) != digest:

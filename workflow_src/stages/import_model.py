@@ -3,7 +3,6 @@ normalisation of the recipe."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import engines, families, import_object
-from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe
+from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe, remove_bundle
 from workflow_src.spec import MODEL, Frozen
 
 
@@ -47,8 +46,7 @@ def run(inputs: Inputs) -> str:
         raise ConfigError("family", settings.family, problem="its models are not made elsewhere", allowed=allowed)
     model = parse(family.model, settings.model, "model").model_dump(mode="json")
     subwords = Subwords.load(inputs.subwords)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    remove_bundle(folder)
     for name, path in inputs.files.items():
         copy_file(path, folder / name)
     files = digests(folder, [*inputs.files, *copy_subwords(inputs.subwords, folder)])

@@ -192,8 +192,29 @@ def test_files_are_copied_where_the_disk_has_no_hard_links(finish, tiny_bundles,
 
 
 def test_a_finished_bundle_vouches_for_its_files_and_holds_no_others(finish):
+    finish("lvm", folder="results/e/bundles/one/seed-1")
     folder = finish("transformer", ("b", BEAM_2, 21.0), folder="results/e/bundles/one/seed-1")
-    (folder / "old.safetensors").touch()
-    finish("transformer", ("b", BEAM_2, 21.0), folder="results/e/bundles/one/seed-1")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert files == {"bundle.json", *read_json(folder / "bundle.json")["provenance"]["files"]}
+
+
+OWN_FILES = ("notes.json", "thesis/chapter.txt", "model.safetensors.bak", "subwords/mine.txt")
+
+
+@pytest.mark.parametrize("stage", ["finish_bundle", "export_engine"])
+def test_files_of_the_user_in_the_output_folder_stay(stage, finish, tiny_bundles, run_stage, tmp_path):
+    """A folder that was named by mistake is not emptied; an older bundle in it is replaced."""
+    folder = tmp_path / "finished"
+    for name in OWN_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    for family in ("lvm", "transformer"):
+        if stage == "finish_bundle":
+            finish(family)
+        else:
+            source = ["--engine", "ctranslate2", "--settings", "{}", "--bundle", str(tiny_bundles["transformer"])]
+            run_stage(stage, [*source, "--output-folder", str(folder)])
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    written = read_json(folder / "bundle.json")["provenance"]["files"]
+    assert files == {"bundle.json", *written, *OWN_FILES}
+    assert all((folder / name).read_text() == name for name in OWN_FILES)
