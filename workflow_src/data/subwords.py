@@ -14,7 +14,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+from pydantic import Field, model_validator
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
@@ -25,11 +27,12 @@ from workflow_src.data.placeholders import SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
-from workflow_src.records.checked import check_format
+from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
 
 FORMAT = 1
+LEARN_AGAIN = "learn subwords again"
 # Endings of model files.
 ENDINGS = ("model", "codes", "vocabulary")
 # A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
@@ -108,6 +111,25 @@ class BpeSide:
         return [self.vocabulary[i] for i in ids]
 
 
+class _Description(Lenient):
+    """What a subwords.json has, beside its provenance."""
+
+    method: Literal["sentencepiece", "subword-nmt"]
+    joint: bool = Field(strict=True)
+    files: dict[str, str]
+    sizes: dict[Literal["source", "target"], int]
+    digest: str
+    placeholders: tuple[PlaceholderKind, ...] = ()
+
+    @model_validator(mode="after")
+    def _all_files(self):
+        endings = ("codes", "vocabulary") if self.method == "subword-nmt" else ("model",)
+        names = {f"{side}.{end}" for side in (("joint",) if self.joint else ("source", "target")) for end in endings}
+        if self.files.keys() != names:
+            raise ConfigError("files", sorted(self.files), allowed=names)
+        return self
+
+
 class Subwords:
     """The subword models of a recipe, as `learn` wrote them.
 
@@ -130,7 +152,8 @@ class Subwords:
         """
         folder = Path(folder)
         description = read_json(folder / "subwords.json")
-        check_format(description, FORMAT, str(folder / "subwords.json"), "learn subwords again")
+        check_format(description, FORMAT, str(folder / "subwords.json"), LEARN_AGAIN)
+        checked(_Description, description, str(folder / "subwords.json"), LEARN_AGAIN)
         for name, expected in description["files"].items():
             path = folder / name
             if not path.is_file():
@@ -142,6 +165,10 @@ class Subwords:
             reserved = _RESERVED_WITH_SYMBOLS
         names = ["joint"] if description["joint"] else ["source", "target"]
         sides = [read_side(method, folder, name, threads, reserved) for name in names]
+        sizes = {"source": sides[0].size, "target": sides[-1].size}
+        if sizes != description["sizes"]:
+            problem = f"has sizes {description['sizes']}, and the models have {sizes}"
+            raise ArtifactError(folder / "subwords.json", problem, LEARN_AGAIN)
         return cls(sides[0], sides[-1], description)
 
     def reversed(self) -> Subwords:
@@ -264,12 +291,17 @@ def read_side(
 ) -> BpeSide | SentencePieceSide:
     """The model `name` of a folder: "joint", "source" or "target".
 
-    Raises ArtifactError for a damaged SentencePiece model.
+    Raises ArtifactError for damaged models.
     """
     if method == "subword-nmt":
-        codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
-        vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
-        return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)
+        # Over a line that is no pair, the library ends the process.
+        try:
+            codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
+            vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
+            return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)
+        except (UnicodeDecodeError, SystemExit):
+            problem = f"and {name}.vocabulary are no subwords of subword-nmt"
+            raise ArtifactError(folder / f"{name}.codes", problem, "copy or learn them again") from None
     path = folder / f"{name}.model"
     try:
         return SentencePieceSide(path.read_bytes(), threads, reserved)

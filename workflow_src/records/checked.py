@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import pydantic
 
-from workflow_src.errors import ArtifactError, short_repr
+from workflow_src.errors import ArtifactError, ConfigError, short_repr
 from workflow_src.spec import place, refused
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
@@ -22,6 +23,14 @@ class Strict(pydantic.BaseModel):
     """Part of a file that is written and read by one schema: keys that are no fields are refused."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def check_inside(path: str) -> str:
+    """`path` if it leads to a file below the folder that it is relative to; else raises ConfigError. For validators."""
+    parts = PurePath(path).parts
+    if not parts or PurePath(path).is_absolute() or ".." in parts:
+        raise ConfigError("", problem="it leads out of the folder", allowed="the path of a file in it")
+    return path
 
 
 def other_format(content_format: object, number: int) -> str:

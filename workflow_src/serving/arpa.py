@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 
 from workflow_src import registry
-from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.arpa import arpa_lines, arpa_rows, write_arpa
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.errors import ArtifactError
 from workflow_src.runtime import console
 from workflow_src.runtime.device import choose
-from workflow_src.serving.bundle import read_bundle
+from workflow_src.serving.bundle import read_bundle, read_subwords
 from workflow_src.serving.translator import load_models
 from workflow_src.spec import LANGUAGE_MODEL
 
@@ -41,7 +40,7 @@ def export_arpa(folder: Path, output: Path | None) -> str:
     model = network.scorer
     if not isinstance(model, NgramModel):
         raise ArtifactError(name, f"in {folder} has no table of n-grams, and ARPA files have nothing else")
-    subwords = Subwords.load(folder / "subwords")
+    subwords = read_subwords(folder, description)
     pieces = subwords.names()["target"]
     if output is None:
         console.write(sys.stdout, (text.removesuffix("\n") for text in arpa_lines(model, pieces)))

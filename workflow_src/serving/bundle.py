@@ -6,19 +6,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
+from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.settings import at_least
 from workflow_src.errors import ArtifactError, ConfigError, short_repr
-from workflow_src.records.atomic import copy_file, read_json
-from workflow_src.records.checked import Lenient, check_format, checked
+from workflow_src.records.atomic import copy_file, read_json, sha256
+from workflow_src.records.checked import Lenient, check_format, check_inside, checked
 from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
 AGAIN = "export the system again"
+COPY_AGAIN = "copy the bundle again"
 DESCRIPTION = "bundle.json"
 
 
@@ -38,6 +40,12 @@ class Network(Lenient):
     weights: str
     sha256: str
     role: str
+
+    @field_validator("weights")
+    @classmethod
+    def _in_the_bundle(cls, value: str) -> str:
+        return check_inside(value)
+
     # Subwords of the longest source that it was trained on; None where that is not known.
     longest_source: int | None = None
 
@@ -69,8 +77,14 @@ class Choice(Lenient):
     settings: str | None = None
 
 
+class Vouched(Lenient):
+    """The part of a provenance that vouches for files: their digests by name."""
+
+    files: dict[str, str]
+
+
 class Description(Lenient):
-    """The description of a bundle, without its provenance."""
+    """The description of a bundle. One that is read has a provenance."""
 
     system: str
     models: dict[str, Network] = Field(min_length=1)
@@ -83,11 +97,15 @@ class Description(Lenient):
     normalisation: NormalisationConfig
     plugins: tuple[RequiredPlugin, ...] = ()
     engine: str | None = None
+    provenance: Vouched | None = None
 
     @model_validator(mode="after")
-    def _a_network_of_its_own(self):
-        if all(network.role != MODEL for network in self.models.values()):
+    def _a_network_for_a_role(self):
+        names = [network.role for network in self.models.values()]
+        if MODEL not in names:
             raise ConfigError("models", problem=f"none has the role {MODEL}")
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError("models", problem=f"two have the role {twice}")
         return self
 
 
@@ -100,8 +118,45 @@ def read_bundle(folder: Path) -> Description:
     content = read_json(folder / DESCRIPTION)
     check_format(content, FORMAT, str(folder / DESCRIPTION), AGAIN)
     description = checked(Description, content, str(folder / DESCRIPTION), AGAIN)
+    if description.provenance is None:
+        raise ArtifactError(folder / DESCRIPTION, "has no provenance", AGAIN)
     _check_plugins(folder, description)
     return description
+
+
+def read_subwords(folder: Path, description: Description) -> Subwords:
+    """The subwords of a bundle. Raises ArtifactError where they are not those that its networks were trained with."""
+    subwords = Subwords.load(folder / "subwords")
+    vouched = description.provenance.files if description.provenance else {}
+    for name in ("subwords.json", *subwords.description["files"]):
+        if vouched and sha256(folder / "subwords" / name) != vouched.get(f"subwords/{name}"):
+            raise ArtifactError(folder / "subwords" / name, f"is not the one that {DESCRIPTION} describes", COPY_AGAIN)
+    sizes = subwords.source_size, subwords.target_size, subwords.joint
+    for name, network in description.models.items():
+        if (network.sizes.source, network.sizes.target, network.sizes.joint) != sizes:
+            problem = f"has models.{name}.sizes {network.sizes.model_dump(exclude={'symbols'})}"
+            fix = f"its subwords have {sizes[0]} and {sizes[1]}, {'' if sizes[2] else 'not '}joint; {AGAIN}"
+            raise ArtifactError(folder / DESCRIPTION, problem, fix)
+    return subwords
+
+
+def check_weights(folder: Path, description: Description) -> None:
+    """Raises ArtifactError for weights that are missing or others, and for settings that are not a family's."""
+    for name, network in description.models.items():
+        path = folder / network.weights
+        if not path.is_file():
+            raise ArtifactError(folder, f"lacks {network.weights}", AGAIN)
+        if sha256(path) != network.sha256:
+            raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", COPY_AGAIN)
+        declared = registry.families()[network.family]
+        place = f"{folder / DESCRIPTION}: models.{name}.model"
+        settings: Any = checked(declared.model, network.model, place, AGAIN)
+        if declared.imported:
+            continue
+        # A plug-in's network may use a weight several times, but not so often.
+        needed = sum(declared.weights(settings, network.sizes.target).values())
+        if needed > 1000 * path.stat().st_size:
+            raise ArtifactError(place, f"describes {needed:,} weights, and {network.weights} is too small", AGAIN)
 
 
 def _check_plugins(folder: Path, description: Description) -> None:

@@ -11,18 +11,16 @@ from typing import Any
 
 import torch
 
-from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Engine, device_and_index
 from workflow_src.engines.ctranslate2_imported import ImportedModel, Pieces
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.atomic import sha256
 from workflow_src.records.checked import checked
 from workflow_src.registry import engines, families, search_of
 from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator, check_roles
-from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
+from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description, check_weights, read_subwords
 from workflow_src.spec import SearchSettings, check_beams
 from workflow_src.types import Hypotheses
 
@@ -54,15 +52,13 @@ class CTranslate2Translator(BaseTranslator):
         network = description.models[name]
         family = families()[network.family]
         settings: Any = checked(family.model, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        weights = folder / network.weights
-        if not weights.is_file() or sha256(weights) != network.sha256:
-            raise ArtifactError(weights, f"is missing or does not match the checksum in {DESCRIPTION}", AGAIN)
+        check_weights(folder, description)
         kind, _ = device_and_index(device)
         if precision == "auto":
             precision = "float16" if kind == "cuda" else "float32"
         threads = threads or cores()
         set_threads(threads)
-        subwords = Subwords.load(folder / "subwords")
+        subwords = read_subwords(folder, description)
         # The library chooses its device itself; the runtime has the kind of device.
         runtime = Runtime(torch.device(kind), torch.float32)
         if family.imported:

@@ -24,9 +24,9 @@ from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine,
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
-from workflow_src.nn.weights import load_weights
-from workflow_src.records.atomic import sha256
-from workflow_src.records.checked import checked
+from workflow_src.nn.weights import set_weights
+from workflow_src.records.atomic import load_tensors
+from workflow_src.runtime import device_memory
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
@@ -76,11 +76,12 @@ class Translator(BaseTranslator):
             return opens.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
         set_threads(threads)
+        subwords = bundle.read_subwords(folder, description)
         models = load_models(folder, description, runtime)
         if not any(parameter.dtype == runtime.dtype for model in models.values() for parameter in model.parameters()):
             # No layer was narrowed: all compute in float32.
             runtime = dataclasses.replace(runtime, dtype=torch.float32)
-        return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
+        return cls(description, models, subwords, runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
         """Select the engine: eager, fast, fast-int8, or auto (the faster one here, see docs/inference.md).
@@ -269,17 +270,24 @@ def load_models(folder: Path, description: Description, runtime: Runtime) -> dic
 
     Raises ArtifactError when weights are missing, damaged or of another model.
     """
+    bundle.check_weights(folder, description)
     models = {}
     for name, network in description.models.items():
         path = folder / network.weights
-        if not path.is_file():
-            raise ArtifactError(folder, f"lacks {network.weights}", AGAIN)
-        if sha256(path) != network.sha256:
-            raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", "copy the bundle again")
-        declared = registry.families()[network.family].model
-        checked(declared, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-        model = build(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
-        load_weights(model, path)
+        weights = load_tensors(path)
+        # First without memory for weights, whose number the settings say.
+        for device in ("meta", "cpu"):
+            try:
+                with torch.device(device):
+                    model = build(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
+            except (RuntimeError, MemoryError, OverflowError) as failure:
+                problem = f"models.{name} cannot be built ({' '.join(str(failure).split())[:200]})"
+                raise ArtifactError(f"{folder / DESCRIPTION}:", problem, AGAIN) from None
+            set_weights(model, weights, path)
+            needed = sum(buffer.nbytes for buffer in model.buffers())
+            if needed > device_memory.available(torch.device("cpu")):
+                problem = f"models.{name} needs {needed / 1e9:,.1f} GB beside its weights"
+                raise ArtifactError(f"{folder / DESCRIPTION}:", problem, AGAIN)
         models[name] = _placed(model, runtime).eval()
     return models
 

@@ -301,6 +301,22 @@ def pickled(bundle):
     rewrite(bundle, lambda _description: None)
 
 
+def describe_subwords(bundle, change):
+    """Change subwords.json."""
+    description = json.loads((bundle / "subwords/subwords.json").read_text())
+    change(description)
+    (bundle / "subwords/subwords.json").write_text(json.dumps(description))
+
+
+def learn_others(bundle):
+    """Subwords of another text."""
+    text = bundle / "text"
+    words = ["zebra quokka xylophone", "jazzy zebras vex", "quokkas fix xylophones", "vexed zebra jazz"]
+    text.write_text("".join(f"{a} {b}\n" for a in words for b in words))
+    shutil.rmtree(bundle / "subwords")
+    subwords.learn(SubwordsConfig(vocabulary_size="auto", joint=True), text, text, bundle / "subwords")
+
+
 SPOILT = {
     "no bundle": (lambda b: (b / "bundle.json").unlink(), "{b} is no bundle"),
     "other format": (
@@ -408,6 +424,55 @@ SPOILT = {
         "{b}/bundle.json: models.lvm.model cannot be used (dim is 'abc'; ",
     ),
     "deep": (lambda b: (b / "bundle.json").write_text("[" * 100_000), "{b}/bundle.json is damaged ("),
+    "weights outside": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"].update(weights="../lvm.safetensors")),
+        "{b}/bundle.json cannot be used (models.lvm.weights is '../lvm.safetensors': ",
+    ),
+    "weights elsewhere": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"].update(weights="/lvm.safetensors")),
+        "{b}/bundle.json cannot be used (models.lvm.weights is '/lvm.safetensors': ",
+    ),
+    "two of one role": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"].update(role="model")),
+        "{b}/bundle.json cannot be used (models: two have the role model)",
+    ),
+    "no provenance": (
+        lambda b: rewrite(b, lambda d: d.pop("provenance")),
+        "{b}/bundle.json has no provenance",
+    ),
+    "a huge vocabulary": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(source=10**13, target=10**13)),
+        "{b}/bundle.json has models.lvm.sizes ",
+    ),
+    "other sides": (
+        lambda b: rewrite(b, lambda d: d["models"]["score"]["sizes"].update(joint=False)),
+        "{b}/bundle.json has models.score.sizes ",
+    ),
+    "a huge network": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(layers=10**12)),
+        "{b}/bundle.json: models.lvm.model describes ",
+    ),
+    "a wide network": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(dim=512)),
+        "{b}/lvm.safetensors has decoder_stack.layers.0.",
+    ),
+    "huge positions": (
+        lambda b: rewrite(b, lambda d: d["models"]["score"]["model"].update(max_positions=10**12)),
+        "{b}/bundle.json: models.score needs 64,000.0 GB",
+    ),
+    "other subwords": (learn_others, "{b}/subwords/subwords.json is not the one that bundle.json describes"),
+    "subwords without keys": (
+        lambda b: describe_subwords(b, lambda d: [d.pop(key) for key in list(d) if key != "format"]),
+        "{b}/subwords/subwords.json cannot be used (method: missing)",
+    ),
+    "other files of subwords": (
+        lambda b: describe_subwords(b, lambda d: d.update(files={"../joint.model": ""})),
+        "{b}/subwords/subwords.json cannot be used (files is ['../joint.model']; allowed: joint.model",
+    ),
+    "other sizes of subwords": (
+        lambda b: describe_subwords(b, lambda d: d.update(sizes={"source": 62, "target": 63})),
+        "{b}/subwords/subwords.json has sizes ",
+    ),
     "no subwords": (lambda b: shutil.rmtree(b / "subwords"), "{b}/subwords/subwords.json does not exist"),
     "damaged subwords": (
         lambda b: flip(b / "subwords/joint.model"),

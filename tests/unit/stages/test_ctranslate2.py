@@ -96,7 +96,7 @@ def test_lines_of_any_length_are_translated(exported, caplog):
     line = "Der Hund ruht.  Ein Mann kommt heute."
     sentences = translator.translate(["Der Hund ruht.", "Ein Mann kommt heute."])
     assert translator.translate([line, "Hund " * 60])[0] == "  ".join(sentences)
-    assert [record.args[1] for record in caplog.records] == [2]
+    assert [record.args[1] for record in caplog.records if "is cut" in record.msg] == [2]
 
 
 def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage, tmp_path):
