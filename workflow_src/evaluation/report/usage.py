@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,56 +34,90 @@ EXAMPLES = 10
 @dataclasses.dataclass(frozen=True)
 class Recommended:
     """The recommended row: its `entry` in the plan, its `row` in the manifest, and its main metric on the split of the
-    tables (`figure`) and on dev, if measured.
+    tables (`figure`).
 
-    `measured` of `rows` rows were measured on dev. `above` is the best of the other rows on the split of the tables,
-    where it is better than this one.
+    `on_dev` are its figures on dev by the metrics that decide, as far as measured; `latency_ms` is None where it was
+    not timed. `measured` of `rows` rows were measured on dev. `close` rows are within the margin of the best one, whose
+    main metric is `best_figure`, on dev or, where none was measured there, on the split of the tables. `above` is the
+    best of the other rows on the split of the tables, where it is better than this one.
     """
 
     entry: Mapping[str, Any]
     row: RowInfo
-    dev_figure: float | None
+    on_dev: Mapping[Metric, float]
     figure: float
+    latency_ms: float | None
     measured: int = 0
     rows: int = 0
+    close: int = 1
+    best_figure: float = 0.0
     above: Recommended | None = None
 
 
 def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
-    """The row of `usage` with the best figure of the main metric on dev; of equal ones, the fastest.
+    """The fastest of the rows of `usage` that are within the margin of the best one on dev, in every metric that
+    decides; of equally fast ones, and where none was timed, the best.
 
-    Where no row was decoded on dev, the figure on the split of the tables decides.
+    Where no row was measured on dev, the figures on the split of the tables decide.
     """
-    sign = inputs.manifest.main.sign
-    rows = {(row.key, row.split): row for row in reversed(inputs.manifest.rows)}
+    manifest = inputs.manifest
+    main, margin = manifest.main, manifest.report.margin
+    rows = {(row.key, row.split): row for row in reversed(manifest.rows)}
     times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
-    chosen = {(candidate.decode.key, candidate.seed): candidate.quality for candidate in inputs.choices}
+    chosen = {(choice.decode.key, choice.seed): choice.quality for choice in inputs.choices}
+    deciding = [metric for metric in manifest.metrics if metric == main or metric.decides]
     candidates = []
     for entry in usage["rows"]:
         key = entry["system"], entry["name"]
-        row, on_dev = rows[key, usage["split"]], rows.get((key, "dev"))
-        dev = _figure(inputs, on_dev) if on_dev else chosen.get((key, row.seed))
-        candidates.append(Recommended(entry, row, dev, _figure(inputs, row)))
-    measured = [candidate for candidate in candidates if candidate.dev_figure is not None]
+        row, dev_row = rows[key, usage["split"]], rows.get((key, "dev"))
+        on_dev = _figures(inputs, dev_row, deciding) if dev_row else {}
+        if not dev_row and (key, row.seed) in chosen:
+            on_dev = {main: chosen[key, row.seed]}
+        on_split = _figures(inputs, row, deciding)
+        candidates.append(Recommended(entry, row, on_dev, on_split[main], times.get(key)))
+    measured = [candidate for candidate in candidates if candidate.on_dev]
 
-    def goodness(candidate: Recommended) -> tuple[float, float]:
-        figure = candidate.figure if candidate.dev_figure is None else candidate.dev_figure
-        return sign * figure, -times.get(candidate.row.key, float("inf"))
+    def figures(candidate: Recommended) -> Mapping[Metric, float]:
+        return candidate.on_dev if measured else _figures(inputs, candidate.row, deciding)
+
+    def goodness(candidate: Recommended) -> list[float]:
+        ours = figures(candidate)
+        return [metric.sign * ours[metric] if metric in ours else -math.inf for metric in deciding]
+
+    def speed_and_goodness(candidate: Recommended) -> tuple[float, list[float]]:
+        latency = math.inf if candidate.latency_ms is None else candidate.latency_ms
+        return -latency, goodness(candidate)
+
+    def within_margin(candidate: Recommended) -> bool:
+        ours = figures(candidate)
+        return all(
+            metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
+            for metric, figure in figures(best).items()
+        )
 
     best = max(measured or candidates, key=goodness)
+    close = [candidate for candidate in measured or candidates if within_margin(candidate)]
+    recommended = max(close, key=speed_and_goodness)
     better = [
         candidate
         for candidate in candidates
-        if candidate.dev_figure is None and sign * (candidate.figure - best.figure) > 0
+        if not candidate.on_dev and main.sign * (candidate.figure - recommended.figure) > 0
     ]
-    above = max(better, key=lambda candidate: sign * candidate.figure, default=None)
-    return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
+    return dataclasses.replace(
+        recommended,
+        measured=len(measured),
+        rows=len(candidates),
+        close=len(close),
+        best_figure=figures(best)[main],
+        above=max(better, key=lambda candidate: main.sign * candidate.figure, default=None) if measured else None,
+    )
 
 
-def _figure(inputs: Inputs, row: RowInfo) -> float:
+def _figures(inputs: Inputs, row: RowInfo, metrics: Sequence[Metric]) -> dict[Metric, float]:
+    """Figures of a row by metric, as tables show them; without those that were not measured."""
     removal = inputs.manifest.decode(*row.key).removal(inputs.manifest.report.remove_repetitions)
-    figure: float = inputs.qualities[row.quality][VARIANTS[removal]][inputs.manifest.main.name]
-    return figure
+    scored = inputs.qualities[row.quality][VARIANTS[removal]]
+    return {metric: scored[metric.name] for metric in metrics if scored.get(metric.name) is not None}
 
 
 def recommended_outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
@@ -127,7 +162,7 @@ def context_of(
     examples = zip(detokenised, _first(usage["reference"]), recommended_outputs(recommended, inputs), strict=True)
     return {
         "title": f"{row.system} {row.name}",
-        "why": _why(recommended, split, inputs.manifest.main),
+        "why": why(recommended, split, inputs.manifest.main, inputs.manifest.report.margin),
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
@@ -137,24 +172,33 @@ def context_of(
     }
 
 
-def _why(recommended: Recommended, split: str, metric: Metric) -> str:
-    title = f"{metric.best} {metric.title}"
-    if recommended.dev_figure is None:
-        return (
-            f"No row was decoded on dev, so this is the row with the {title} on {split}, {recommended.figure:.2f}; "
-            "of equal rows, the fastest."
+def why(recommended: Recommended, split: str, metric: Metric, margin: float) -> str:
+    """Why a row is recommended, by which figures on which split, in sentences."""
+    title, figure = f"{metric.best} {metric.title}", recommended.on_dev.get(metric)
+    if figure is None:
+        text = (
+            f"No row was decoded on dev, so {split} decides, which flatters the choice: decode rows on dev. "
+            f"The {title} on {split} is {recommended.best_figure:.2f}"
         )
-    rows = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
-    were = "was" if recommended.measured == 1 else "were"
-    some = recommended.measured < recommended.rows
-    among = f" of the {rows} (of {recommended.rows}) that {were} measured there" if some else ""
-    more = f" It has {recommended.figure:.2f} on {split}." if split != "dev" else ""
+    else:
+        rows = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
+        were = "was" if recommended.measured == 1 else "were"
+        of_all = f" (of {recommended.rows})" if recommended.measured < recommended.rows else ""
+        text = f"Of the {rows}{of_all} that {were} measured on dev, the {title} there is {recommended.best_figure:.2f}"
+    time = "" if recommended.latency_ms is None else f" in {recommended.latency_ms:.3g} ms a sentence"
+    if recommended.close > 1 and time:
+        text += f"; this row is the fastest of {recommended.close} rows within {margin:g} points of it"
+    else:
+        text += "; this row has it"
+    text += f", with {recommended.figure if figure is None else figure:.2f}{time}."
+    if figure is not None and split != "dev":
+        text += f" It has {recommended.figure:.2f} on {split}."
     if above := recommended.above:
-        more += (
+        text += (
             f" {above.row.system} {above.row.name} has {above.figure:.2f} there and was not measured on dev; decode it "
             "on dev to compare them."
         )
-    return f"It has the {title} on dev, {recommended.dev_figure:.2f}{among}; of equal rows, it is the fastest.{more}"
+    return text
 
 
 def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:
