@@ -163,11 +163,14 @@ def start_workers(
     return timers, failures
 
 
-def lengths_of(lines: list[str], timers: Mapping[str, Worker]) -> list[int]:
-    """Source subwords of every line by the first process that can count them; empty where none can."""
-    for timer in timers.values():
+def lengths_of(
+    lines: list[str], timers: Mapping[str, Worker], rows: Sequence[SpeedRow], reference: Key | None
+) -> list[int]:
+    """Source subwords of every line: by the system of the reference row, or else of the first row whose process can
+    count them; empty where none can. Systems that only rank or add to scores may have other subwords."""
+    for row in sorted(rows, key=lambda row: row.key != reference):
         with contextlib.suppress(TimingFailed):
-            return timer.lengths(lines)
+            return timers[row.engine].lengths(lines, row.system)
     return []
 
 
@@ -194,9 +197,9 @@ def measure(
         not_timed = {row.key: failures[row.engine] for row in rows if row.engine in failures}
         if timers:
             device_infos = {engine: timer.device for engine, timer in timers.items()}
-            lengths = lengths_of(lines, timers)
-            how_often = Timing(speed.warmup, speed.repeats, speed.batch)
             usable_rows = [row for row in rows if row.engine in timers]
+            lengths = lengths_of(lines, timers, usable_rows, reference)
+            how_often = Timing(speed.warmup, speed.repeats, speed.batch)
             report = functools.partial(log.info, "%s: %s", protocol.name)
             measured = timing.measure(timers, usable_rows, lines, how_often, report)
     figures = summary.results(rows, measured, reference, lengths, operations(rows, folders[OWN]))

@@ -275,8 +275,8 @@ def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> 
     low = [f"{bleu:.1f} on {split}" for split, bleu in round_trip.items() if bleu < LEAST_ROUND_TRIP]
     if low and rules.references == "given":
         log.warning(
-            "warning: references that are normalised and put together again have BLEU %s against themselves, and no "
-            "system can have more; set recipe.normalisation.references: normalised, or normalise less.",
+            "warning: references that are normalised and put together again have BLEU %s against themselves; set "
+            "recipe.normalisation.references: normalised, or normalise less.",
             " and ".join(low),
         )
 

@@ -152,9 +152,9 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
             assert point["bleu"] == number_of(translator.text(outputs[-1])) and point["bound"] < 0
         assert [point["steps"] for point in curve["points"]] == [0, 1, 2, 3]
         for step in (1, 2, 3):
-            before = [all(outputs[t][n] != outputs[t - 1][n] for t in range(1, step)) for n in range(5)]
-            still = [first and outputs[step][n] == outputs[step - 1][n] for n, first in enumerate(before)]
-            assert curve["points"][step]["stopped"] == sum(still) / 5
+            still = [all(outputs[t][n] == outputs[step - 1][n] for t in range(step, 4)) for n in range(5)]
+            first = [step == 1 or outputs[step - 1][n] != outputs[step - 2][n] for n in range(5)]
+            assert curve["points"][step]["stopped"] == sum(a and b for a, b in zip(still, first, strict=True)) / 5
     first, second = (curve["points"][0] for curve in analysis["curves"])
     assert first == second and first["gain"] == 0
     # The same without the other measurements.
@@ -593,9 +593,11 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     typed = analysed.read(analysis)["energies"]
     for name, energies in typed.by_scorer(typed.at_reference_lengths[0]).items():
         model, values, tokens = translators[name].network, [], 0
+        longest = model.config.max_positions - 1
         with torch.no_grad():
-            for source, output in zip(sources, outputs, strict=True):
-                if source and len(output) < model.config.max_positions:
+            for source, output, goal in zip(sources, outputs, goals, strict=True):
+                # Means are over the sentences of which all outputs, and the references, can be scored.
+                if source and max(len(output), len(goal)) <= longest:
                     values.append(
                         -float(
                             model.log_probabilities(
@@ -604,7 +606,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
                         )
                     )
                     tokens += len(output) + 1
-        assert energies.sentences == len(values) and energies.unscored == len(lines) - len(values) >= 1
+        unscored = sum(not source or len(output) > longest for source, output in zip(sources, outputs, strict=True))
+        assert energies.sentences == len(values) and energies.unscored == unscored >= 1
         assert energies.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
         assert energies.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.

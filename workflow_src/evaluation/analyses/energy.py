@@ -15,7 +15,10 @@ from workflow_src.evaluation.analyses.content import Content, Record
 
 
 class Energy(Record):
-    """-log p(y|x) in nats, means over the `sentences` that could be scored; None where none could."""
+    """-log p(y|x) in nats, means over the `sentences` of which all outputs could be scored; None where none could.
+
+    `unscored` sentences of these outputs could not be scored.
+    """
 
     sentences: int
     unscored: int
@@ -75,7 +78,7 @@ def energy_words(scorers: str) -> str:
     """The sentence of captions that defines energy."""
     return (
         f"Energy is −log p(y|x) of what a row puts out, in nats under {scorers}, the mean over sentences and "
-        "over tokens (end symbols counted)."
+        "over tokens (end symbols counted), of the sentences that can be scored in every row."
     )
 
 

@@ -118,7 +118,7 @@ def best_by_sentence(
 ) -> list[str]:
     """For each sentence the candidate with the best sentence BLEU; the first among equals.
 
-    `candidates[number][sentence]`. No system can choose by references: this is an upper bound.
+    `candidates[number][sentence]`. No system can choose by references. Another choice may have more corpus BLEU.
     """
     metric = bleu_metric(tokeniser, effective_order=True)
     return [

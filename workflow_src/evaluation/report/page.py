@@ -161,7 +161,7 @@ def round_trip_words(corpus: CorpusSummary) -> str:
     text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
     if corpus.normalisation.references == "normalised":
         return f"{text}; outputs are scored against normalised references"
-    return f"{text}; no system can have more"
+    return f"{text}: normalisation costs as much"
 
 
 def loss_words(corpus: CorpusSummary, split: str) -> str:
@@ -170,8 +170,8 @@ def loss_words(corpus: CorpusSummary, split: str) -> str:
     if bleu >= LEAST_ROUND_TRIP or corpus.normalisation.references == "normalised":
         return ""
     return (
-        f"No system can have more than {bleu:.1f} BLEU here: the references themselves, normalised and put together "
-        "like outputs, have that."
+        f"The references themselves, normalised and put together like outputs, have {bleu:.1f} BLEU here: "
+        "normalisation costs the rest."
     )
 
 

@@ -107,8 +107,8 @@ class Worker:
     def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         return self._call("time_alternating", rows, lines, speed)
 
-    def lengths(self, lines: list[str]) -> list[int]:
-        return self._call("lengths", lines)
+    def lengths(self, lines: list[str], system: str) -> list[int]:
+        return self._call("lengths", lines, system)
 
     def close(self) -> None:
         """End the process, at once if nobody has waited for it."""

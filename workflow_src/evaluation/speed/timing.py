@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -111,20 +112,42 @@ class Measured:
 class OtherLoad:
     """A context that measures the CPU time of processes other than this one and its children.
 
-    Afterwards `.cores` is that time in cores.
+    Afterwards `.cores` is that time in cores. The busy time of our CPUs counts, less our own: processes that begin and
+    end meanwhile, and those of other containers, cannot be listed. Where a machine does not say it, or says less, that
+    of the processes that can be listed.
     """
 
     def __enter__(self) -> OtherLoad:
         self.cores = 0.0
         self._began = time.perf_counter()
-        self._before = self._seconds_used()
+        self._before, self._others_before = self._seconds_used(), self._seconds_of_others()
         return self
 
     def __exit__(self, *_: object) -> None:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         # A new process counts from its start; one that has ended has no times.
-        seconds = sum(now - self._before.get(key, 0.0) for key, now in self._seconds_used().items())
-        self.cores = max(0.0, seconds) / elapsed
+        listed = sum(now - self._before.get(key, 0.0) for key, now in self._seconds_used().items())
+        self.cores = max(0.0, listed, self._seconds_of_others() - self._others_before) / elapsed
+
+    @staticmethod
+    def _seconds_of_others() -> float:
+        """Busy seconds of the CPUs that this process may use, less those of this process and its children."""
+        current = psutil.Process()
+        allowed = set(current.cpu_affinity()) if hasattr(current, "cpu_affinity") else None
+        seconds = 0.0
+        for number, cpu in enumerate(psutil.cpu_times(percpu=True)):
+            if allowed is None or number in allowed:
+                idle = cpu.idle + getattr(cpu, "iowait", 0.0)
+                # Guests' time is part of the user's.
+                guests = getattr(cpu, "guest", 0.0) + getattr(cpu, "guest_nice", 0.0)
+                seconds += sum(cpu) - idle - guests
+        for process in (current, *current.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                # Children that have ended count where they were waited for.
+                ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+                seconds -= times.user + times.system + ended
+        return seconds
 
     @staticmethod
     def _seconds_used() -> dict[tuple[int, float], float]:
@@ -246,9 +269,9 @@ class Local:
             self._batches[row.key] = best_batch(run, speed.batch, speed.largest_batch)
         return self._batches[row.key]
 
-    def lengths(self, lines: list[str]) -> list[int]:
-        """Source subwords of every line (words, where a translator has no subwords)."""
-        subwords = getattr(next(iter(self.translators.values())), "subwords", None)
+    def lengths(self, lines: list[str], system: str) -> list[int]:
+        """Source subwords of every line by a system (words, where its translator has no subwords)."""
+        subwords = getattr(self.translators[system], "subwords", None)
         return [len(ids) for ids in (subwords.encode_source(lines) if subwords else map(str.split, lines))]
 
 

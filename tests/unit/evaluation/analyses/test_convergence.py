@@ -64,11 +64,13 @@ def test_bounds_depend_on_their_sentence_alone():
     assert bounds(model, SOURCE, OUTPUTS, draws(4), 12, CPU) != together
 
 
-def test_outputs_stand_still_at_the_first_step_that_changes_nothing():
-    assert standstill([[1], [1], [2], [2]]) == 1
+def test_outputs_stand_still_from_the_first_step_on_after_which_nothing_changes():
+    """A network's output may stand still for a step and change again."""
+    assert standstill([[1], [1], [2], [2]]) == 3
+    assert standstill([[1], [1], [1], [2]]) is None and standstill([[1], [1], [1]]) == 1
     assert standstill([[1], [2], [3, 1], [3, 1]]) == 3
     assert standstill([[1], [2], [1]]) is None and standstill([[1]]) is None
-    assert standstill([[], [], [4]]) == 1
+    assert standstill([[4], [], []]) == 2
     # Steps 0 to 3 of four sentences.
     traces = [[[1], [1], [1], []], [[1], [2], [2], []], [[1], [2], [3], []], [[1], [2], [4], []]]
     assert stopped(traces) == [0.5, 0.25, 0.0]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from miniatures import AUTOREGRESSIVE, nat
 
-from workflow_src.evaluation.analyses.energies.measure import energies, summary
+from workflow_src.evaluation.analyses.energies.measure import Scored, energies, summaries
 from workflow_src.types import EOS
 
 SOURCES = [[5, 6, 7], [], [8], [9, 4, 5, 6], [3] * 70, [7, 7]]
@@ -33,20 +33,23 @@ def test_an_impossible_output_has_no_energy():
     assert values[0] is None and values[1] > 0
 
 
-def test_means_are_over_what_is_scored():
-    means = summary([4.0, None, 8.0], [[1, 2, 3], [1], []])
-    assert means == {
+def test_means_are_over_the_sentences_of_which_all_outputs_are_scored():
+    """Otherwise a row would gain by outputs that cannot be scored."""
+    outputs = [[1, 2, 3], [1], [], [5]]
+    one, other = Scored(outputs, {"a": [4.0, None, 8.0, 90.0]}), Scored(outputs, {"a": [1.0, 2.0, 3.0, None]})
+    nothing = Scored(outputs, {"a": [None] * 4})
+    first, second, third = summaries([one, other, nothing])
+    assert first == {
         "sentences": 2,
         "unscored": 1,
         "per_sentence": 6.0,
         "error": pytest.approx(2.0),
         "per_token": 12.0 / 5,
     }
-    assert summary([None], [[1]]) == {
-        "sentences": 0,
-        "unscored": 1,
-        "per_sentence": None,
-        "error": None,
-        "per_token": None,
-    }
-    assert summary([3.0], [[1, 2]])["error"] == 0.0
+    assert (second["sentences"], second["per_sentence"], second["per_token"]) == (2, 2.0, 4.0 / 5)
+    assert third == {"sentences": 0, "unscored": 4, "per_sentence": None, "error": None, "per_token": None}
+    assert summaries([one])[0]["per_sentence"] == pytest.approx(102.0 / 3)
+    assert summaries([Scored([[1, 2]], {"a": [3.0]})])[0]["error"] == 0.0
+    # Scorers score different sentences.
+    both = Scored(outputs, {"a": [4.0, None, 8.0, 90.0], "b": [1.0, 1.0, 1.0, 1.0]})
+    assert [summaries([both])[0]["sentences"], summaries([both])[0]["others"]["b"]["sentences"]] == [3, 4]

@@ -62,6 +62,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def quiet(monkeypatch):
     monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(dict))
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_of_others", staticmethod(lambda: 0.0))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -169,11 +170,26 @@ def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
 def test_load_counts_other_processes_only(monkeypatch):
     times = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
     monkeypatch.setattr(timing.OtherLoad, "_seconds_used", staticmethod(lambda: next(times)))
+    monkeypatch.setattr(timing.OtherLoad, "_seconds_of_others", staticmethod(lambda: 0.0))
     clock = iter([10.0, 13.0])
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     with timing.OtherLoad() as load:
         pass
     assert load.cores == pytest.approx(1.5 / 3)
+
+
+def test_load_counts_processes_that_begin_and_end_meanwhile():
+    """A process that is no child of ours any more, and that has ended before it could be listed."""
+    burn = "import time\nwhile time.process_time() < 1: pass"
+    with timing.OtherLoad() as load:
+        began = time.perf_counter()
+        words = ["sh", "-c", '"$0" -c "$1" & ', sys.executable, burn]
+        # The pipe is at its end when both have ended.
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+        process.stdout.read()
+        process.wait()
+        elapsed = time.perf_counter() - began
+    assert load.cores * elapsed > 0.9
 
 
 def test_own_work_is_no_load():

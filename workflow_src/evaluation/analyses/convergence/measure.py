@@ -12,7 +12,6 @@ noise is a function of (seed, sentence) alone.
 from __future__ import annotations
 
 import functools
-import itertools
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -110,16 +109,23 @@ def _bound(
 
 
 def standstill(trace: Sequence[Output]) -> int | None:
-    """The first step that leaves an output as it was, from the outputs after steps 0, 1, …; None where none does.
+    """The first step from which on no step that was followed changes an output, from the outputs after steps 0, 1, …;
+    None where the last step changes it.
 
-    A delta step depends on the output alone, so that an output that stands still once does so for ever.
+    A delta step depends on the output alone: once an output stands still, further steps change nothing. Steps of a
+    network move latents, so that an output may stand still and change again.
     """
-    pairs = enumerate(itertools.pairwise(trace), 1)
-    return next((step for step, (before, after) in pairs if list(before) == list(after)), None)
+    first = len(trace)
+    while first > 1 and list(trace[first - 1]) == list(trace[first - 2]):
+        first -= 1
+    return first if first < len(trace) else None
 
 
 def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
-    """Shares of sentences that stop at steps 1, 2, …, from traces[step][sentence]. Raises InputError without any."""
+    """Shares of sentences that stand still from steps 1, 2, … on, from traces[step][sentence].
+
+    Raises InputError without any.
+    """
     if not traces or not traces[0]:
         raise InputError("the text", "has no outputs to follow", "take at least one sentence that is not empty")
     last = [standstill([step[number] for step in traces]) for number in range(len(traces[0]))]

@@ -26,7 +26,8 @@ def show(content: Convergence, manifest: Manifest) -> list[Block]:
             "ELBO": f"In nats a sentence, with {content.samples:,} draws of z for each output; the length's "
             "probability is part of it where latents say it.",
             "BLEU": sentence(removal_words(content.remove_repetitions)),
-            "Stopped": "Sentences whose output step L is the first to leave as it was.",
+            "Stopped": "Sentences whose output no step from L on changes, as far as steps were followed. A delta step "
+            "depends on the output alone and changes nothing later either; steps of a network may.",
             "Bars": "Standard errors over sentences.",
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,13 +31,15 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     sources, targets = subwords.encode_source(source), subwords.encode_target(target, source)
     ids = target_ids(subwords)
     rows = []
+    row_outputs = []
     for row in inputs.rows:
         removal = row["repetitions_removed"]
         scored = collapsed(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
-        row_key = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
-        rows.append(row_key | scored_outputs(scorers, sources, scored, settings.batch))
-        log.info("%s %s, seed %s: %s", row["system"], row["name"], row["seed"], rows[-1]["per_sentence"])
+        rows.append({key: row[key] for key in ("system", "name", "seed", "repetitions_removed")})
+        row_outputs.append(Scored.of(scorers, sources, scored, settings.batch))
+        log.info("scored %s %s, seed %s", row["system"], row["name"], row["seed"])
     at_references = []
+    outputs_at_references = []
     for entry in inputs.searches:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
         tokens = translate_at_lengths(translator, entry["settings"], sources, targets, settings.batch)
@@ -45,10 +48,14 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         scorer_ids = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
         search_key = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
-        energy = scored_outputs(scorers, sources, collapsed(removal, scorer_ids, subwords, source), settings.batch)
-        at_references.append(search_key | {"bleu": bleu} | energy)
+        scored = collapsed(removal, scorer_ids, subwords, source)
+        outputs_at_references.append(Scored.of(scorers, sources, scored, settings.batch))
+        at_references.append(search_key | {"bleu": bleu})
         log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
-    reference = scored_outputs(scorers, sources, targets, settings.batch)
+    references_scored = Scored.of(scorers, sources, targets, settings.batch)
+    reference, *figures = summaries([references_scored, *row_outputs, *outputs_at_references])
+    described = [entry | energy for entry, energy in zip([*rows, *at_references], figures, strict=True)]
+    rows, at_references = described[: len(rows)], described[len(rows) :]
     at_lengths = {"at_reference_lengths": at_references} if at_references else {}
     return {"scorer": first, "reference": reference, "rows": rows} | at_lengths
 
@@ -101,24 +108,58 @@ def energies(
     return values
 
 
-def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Figures of an `Energy`; tokens are counted with end symbols."""
-    scored = [(value, len(output) + 1) for value, output in zip(values, outputs, strict=True) if value is not None]
-    counts: dict[str, Any] = {"sentences": len(scored), "unscored": len(values) - len(scored)}
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Outputs (subword ids) of all sentences, and by the name of each scorer their energies; None: it scores none."""
+
+    outputs: Sequence[Sequence[int]]
+    energies: Mapping[str, Sequence[float | None]]
+
+    @classmethod
+    def of(
+        cls, scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
+    ) -> Scored:
+        """The outputs, scored by translators by name."""
+        return cls(
+            outputs,
+            {
+                name: energies(scorer.network, sources, outputs, batch, scorer.runtime.device)
+                for name, scorer in scorers.items()
+            },
+        )
+
+
+def summaries(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Figures of `ScoredOutputs` for each of several outputs of the same sentences; no `others` with one scorer.
+
+    Means of a scorer are over the sentences of which it can score every output, so that they compare. Outputs of which
+    it can score none have no mean.
+    """
+    figures: list[dict[str, dict[str, Any]]] = [{} for _ in scored]
+    for name in scored[0].energies:
+        columns = [one.energies[name] for one in scored]
+        usable = [column for column in columns if any(value is not None for value in column)]
+        common = [number for number, values in enumerate(zip(*usable, strict=True)) if None not in values]
+        for of_outputs, one, column in zip(figures, scored, columns, strict=True):
+            of_outputs[name] = summary(column, one.outputs, common if column in usable else [])
+    first, *others = scored[0].energies
+    return [
+        by_scorer[first] | ({"others": {name: by_scorer[name] for name in others}} if others else {})
+        for by_scorer in figures
+    ]
+
+
+def summary(
+    values: Sequence[float | None], outputs: Sequence[Sequence[int]], sentences: Sequence[int]
+) -> dict[str, Any]:
+    """Figures of an `Energy` over some sentences, all of which have a value; tokens are counted with end symbols."""
+    scored = [value for number in sentences if (value := values[number]) is not None]
+    counts: dict[str, Any] = {"sentences": len(scored), "unscored": sum(value is None for value in values)}
     if not scored:
         return counts | {"per_sentence": None, "error": None, "per_token": None}
-    total, tokens = sum(value for value, _ in scored), sum(count for _, count in scored)
-    error = standard_error([value for value, _ in scored])
-    return counts | {"per_sentence": total / len(scored), "error": error, "per_token": total / tokens}
-
-
-def scored_outputs(
-    scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
-) -> dict[str, Any]:
-    """Figures of `ScoredOutputs` under `scorers`, translators by name; no `others` with one scorer."""
-    means = {
-        name: summary(energies(scorer.network, sources, outputs, batch, scorer.runtime.device), outputs)
-        for name, scorer in scorers.items()
+    tokens = sum(len(outputs[number]) + 1 for number in sentences)
+    return counts | {
+        "per_sentence": sum(scored) / len(scored),
+        "error": standard_error(scored),
+        "per_token": sum(scored) / tokens,
     }
-    first, *others = means
-    return means[first] | ({"others": {name: means[name] for name in others}} if others else {})

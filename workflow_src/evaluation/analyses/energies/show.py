@@ -19,14 +19,16 @@ from workflow_src.registry import conventions
 
 
 def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
-    scorers = " and ".join(content.by_scorer(content.reference))
+    by_scorer = content.by_scorer(content.reference)
+    scorers, scored = " and ".join(by_scorer), " and ".join(f"{e.sentences:,}" for e in by_scorer.values())
     caption = Caption(
         f"Energies of the references and of every row of the main table, on {content.split}.",
         {
             "Energy": energy_words(scorers),
             "±": "Standard error over sentences.",
             "Outputs": "Those that the main table scores.",
-            "Not scored": "Sentences whose output is longer than the scorer's positions or impossible for it.",
+            "Not scored": "Sentences whose output is longer than the scorer's positions or impossible for it. Means of "
+            f"all rows leave them out: they are over {scored} sentences.",
         },
     )
     blocks = [Block(caption, table=energies_table(content, manifest))]

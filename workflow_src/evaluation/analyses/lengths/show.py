@@ -16,8 +16,8 @@ def show(content: Lengths, manifest: Manifest) -> list[Block]:
         f"BLEU on {content.scope}, by where lengths come from.",
         {
             "Repetitions": sentence(removal_words(content.remove_repetitions)),
-            "Best": "Chosen by the reference, which no system can do: it bounds what another choice of length could "
-            "reach.",
+            "Best": "The candidate with the best sentence BLEU, which no system can choose. It is no bound: another "
+            "choice may have more corpus BLEU, and so may other lengths.",
         },
     )
     return [Block(accuracy, table=accuracy_table(content)), Block(cost, table=length_table(content, manifest))]
