@@ -26,7 +26,7 @@ DistilledName = Annotated[
 ]
 
 
-PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables"]
+PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables", "unknown"]
 # Why a model that was made elsewhere ranks no outputs of a recipe with placeholders.
 READS_TEXT = "it reads text, and ids lack that of the recipe's placeholders"
 
@@ -39,6 +39,7 @@ class PlaceholdersConfig(Frozen):
     emails: bool = True
     entities: bool = Field(True, description="&amp;, &kde;, &#160;")
     variables: bool = Field(True, description="%1, %s, %(name)s, {name}, ${x}")
+    unknown: bool = Field(True, description="characters outside of the vocabulary, and words that have some")
 
     @property
     def kinds(self) -> tuple[PlaceholderKind, ...]:

@@ -38,6 +38,8 @@ class Escape:
             characters = f"[{_set(reserved)}]"
         else:
             characters = f"[^{_set((set(alphabet) | {' '}) - reserved)}]"
+        # One character that is escaped.
+        self.unknown = re.compile(characters)
         self.pattern = re.compile(f"{also}|{characters}" if also else characters)
 
     def __call__(self, text: str) -> str:

@@ -7,6 +7,7 @@ of their source back in place of symbols.
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
@@ -22,6 +23,13 @@ SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 # Letters of languages that put no space between an address and the next word, and signs that end an address.
 _NEXT_WORD = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uf8a0-\uf8bf\uff00-\uffef"
 _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{_NEXT_WORD}]"
+# A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
+_IN_WORD = rf"[^\W{_NEXT_WORD}]"
+WORD = r"\w+(?:['\u2019-]\w+)*"
+# One in so many training pairs without spans has a word that both sides share in place of one, so that models learn
+# where symbols stand: few texts have spans, and none has characters outside of its vocabulary.
+COPIES = 10
+SHORTEST_COPY = 4
 PATTERNS: Mapping[PlaceholderKind, str] = {
     "tags": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>",
     # Punctuation at the end belongs to the sentence around it.
@@ -37,12 +45,27 @@ PATTERNS: Mapping[PlaceholderKind, str] = {
 
 
 class Placeholders:
-    """Spans of the kinds that a recipe names."""
+    """Spans of the kinds that a recipe names.
 
-    def __init__(self, kinds: Iterable[PlaceholderKind] = get_args(PlaceholderKind)):
+    `unknown` matches a character outside of the vocabulary. Without it, as where text is not subwords yet, the kind of
+    this name has no spans.
+    """
+
+    def __init__(
+        self,
+        kinds: Iterable[PlaceholderKind] = get_args(PlaceholderKind),
+        unknown: re.Pattern[str] | None = None,
+    ):
+        self.kinds = [kind for kind in get_args(PlaceholderKind) if kind in set(kinds)]
         # Tags first, which may hold all others.
-        self.kinds = [kind for kind in PATTERNS if kind in set(kinds)]
-        self._pattern = re.compile("|".join(PATTERNS[kind] for kind in self.kinds))
+        patterns = [PATTERNS[kind] for kind in self.kinds if kind in PATTERNS]
+        self._copies = unknown is not None and "unknown" in self.kinds
+        if unknown is not None and self._copies:
+            character = unknown.pattern
+            # A word is one span, a run of emoji another.
+            patterns += [rf"(?<!{_IN_WORD}){_IN_WORD}*(?=\w){character}(?:{_IN_WORD}|{character})*", f"{character}+"]
+        # Without patterns it matches nothing.
+        self._pattern = re.compile("|".join(patterns) or "(?!)")
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Where spans begin and end, in their order."""
@@ -63,11 +86,33 @@ class Placeholders:
             spans = {span: None for span in spans if span in partners}
         return dict(zip(spans, SYMBOLS, strict=False))
 
+    def symbols_in_training(self, source: str, target: str) -> dict[str, str]:
+        """`symbols` of a training pair. In some pairs without any, a word that both sides have is one.
+
+        The word has a capital or a digit, as names and numbers do, or is long where a text has no capitals.
+        """
+        symbols = self.symbols(source, target)
+        number = zlib.crc32(source.encode("utf-8"))
+        if symbols or not self._copies or number % COPIES:
+            return symbols
+        words, words_of_target = (re.findall(WORD, self._pattern.sub(" ", text)) for text in (source, target))
+        shared, caseless = set(words).intersection(words_of_target), source == source.lower()
+        copied = [
+            word
+            for word in dict.fromkeys(words)
+            if word in shared
+            and (word != word.lower() or word[0].isdecimal() or (caseless and len(word) >= SHORTEST_COPY))
+        ]
+        return {copied[number // COPIES % len(copied)]: SYMBOLS[0]} if copied else {}
+
     def replace(self, text: str, symbols: Mapping[str, str], escape: Callable[[str], str]) -> str:
         """`text` with symbols in place of their spans, and all else through `escape`."""
         parts, place = [], 0
         if symbols:
-            for match in self._pattern.finditer(text):
+            # Words that training pairs share are no spans.
+            words = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in symbols if not self._pattern.fullmatch(word)]
+            pattern = re.compile("|".join([self._pattern.pattern, *words])) if words else self._pattern
+            for match in pattern.finditer(text):
                 if match.group() in symbols:
                     parts += [escape(text[place : match.start()]), symbols[match.group()]]
                     place = match.end()

@@ -142,7 +142,7 @@ class Subwords:
         self._target = target
         self.description = description
         kinds = description.get("placeholders")
-        self.placeholders = Placeholders(kinds) if kinds else None
+        self.placeholders = Placeholders(kinds, source.escape.unknown) if kinds else None
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1) -> Subwords:
@@ -202,10 +202,13 @@ class Subwords:
         return self._encoded(self._target, lines, self._symbols(sources))
 
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[list[int], list[int]]]:
-        """Ids of both sides of training pairs. Placeholders that both sides have are symbols, others are text."""
+        """Ids of both sides of training pairs. Placeholders that both sides have are symbols, others are text.
+
+        With the kind unknown, words of some pairs are symbols too (`Placeholders.symbols_in_training`).
+        """
         symbols = None
         if self.placeholders:
-            symbols = [self.placeholders.symbols(*pair) for pair in zip(sources, targets, strict=True)]
+            symbols = [self.placeholders.symbols_in_training(*pair) for pair in zip(sources, targets, strict=True)]
         sides = self._encoded(self._source, sources, symbols), self._encoded(self._target, targets, symbols)
         return list(zip(*sides, strict=True))
 
@@ -229,6 +232,10 @@ class Subwords:
             return None
         texts = self._target.decode([self._in_vocabulary(sentence) for sentence in ids])
         return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
+
+    def unknown_source(self, line: str) -> list[str]:
+        """The characters of a source line that are outside of the vocabulary, each as often as it is there."""
+        return self._source.escape.unknown.findall(line)
 
     def _symbols(self, sources: Sequence[str] | None) -> list[dict[str, str]] | None:
         """Symbols of the placeholders of every source; None where there are none to replace."""

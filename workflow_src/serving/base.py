@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import threading
@@ -222,8 +223,21 @@ class BaseTranslator(ABC):
         source_pieces = map(self._source_pieces, sources) if extras.details else [[] for _ in sources]
         pieces = self._target_pieces if extras.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
+        sentences = [self._with_unknown(*pair) for pair in zip(sentences, normalised_texts, strict=True)]
         languages = self.description.languages
         return of_lines(sentences, parts, gaps(parts, languages.source, languages.target), extras.n_best or 1)
+
+    def _with_unknown(self, translation: Translation, text: str) -> Translation:
+        """The translation of a sentence with the characters of its normalised `text` that the vocabulary lacks."""
+        unknown = self._unknown(text)
+        if not unknown:
+            return translation
+        lost = Counter(unknown) - Counter(translation.text)
+        return dataclasses.replace(translation, unknown=tuple(unknown), lost=tuple(lost.elements()))
+
+    def _unknown(self, text: str) -> list[str]:
+        """The characters of a normalised source text that are outside of the vocabulary."""
+        return self.subwords.unknown_source(text)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         """The source subwords that the model reads, for display."""

@@ -8,6 +8,7 @@ import functools
 import io
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,8 @@ EXPORT_PAYS = 10_000
 PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 # Characters of a line, on average, from which fewer lines are held at once.
 LONG = 200
+# Lost characters that a warning shows.
+SHOWN = 10
 
 
 def _number(text: str) -> int | str:
@@ -213,6 +216,9 @@ class _Command:
         # Lines that are translated, of all files.
         self.done = 0
         self._prepared = False
+        # Characters outside of the vocabulary that translations lack, and the lines that have such.
+        self.lost: Counter[str] = Counter()
+        self.lines_with_lost = 0
 
     @functools.cached_property
     def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
@@ -258,6 +264,8 @@ class _Command:
                 watch=watch,
             )
             for number, translation in enumerate(translations, first_line):
+                self.lost.update(translation.lost)
+                self.lines_with_lost += bool(translation.lost)
                 if options.output_format == "jsonl":
                     yield json_line(translation)
                 else:
@@ -266,8 +274,17 @@ class _Command:
             self.done += len(chunk)
             progress(self.done)
 
-    def warn_of_placeholders(self) -> None:
-        """Log the numbers of placeholders that translations lack or have too often, if any."""
+    def warn_of_losses(self) -> None:
+        """Log the numbers of placeholders that translations lack or have too often, and of lost characters, if any."""
+        if self.lost:
+            first = ", ".join(f"{character} ({count:,})" for character, count in self.lost.most_common(SHOWN))
+            log.warning(
+                "warning: characters outside of the model's vocabulary were lost in %d line%s: %s%s",
+                self.lines_with_lost,
+                "s" * (self.lines_with_lost != 1),
+                first,
+                ", …" if len(self.lost) > SHOWN else "",
+            )
         placeholders = self._opened[0].placeholders
         if any(placeholders[name] for name in ("missing", "surplus", "dropped")):
             log.warning("warning: %s", outcome_words(placeholders))
@@ -295,7 +312,7 @@ def _translate(options: Options) -> None:
             if isinstance(output, io.TextIOWrapper):
                 output.reconfigure(encoding="utf-8", newline="\n")
             console.write(output, command.lines(path, len(pairs) > 1, progress))
-    command.warn_of_placeholders()
+    command.warn_of_losses()
 
 
 def _parse(words: list[str] | None) -> Options:

@@ -134,6 +134,10 @@ class ImportedTranslator(CTranslate2Translator):
     def _encoded(self, texts: list[str]) -> list[list[int]]:
         return [*self.network.encode(texts)]
 
+    def _unknown(self, _text: str) -> list[str]:
+        """None: the model has a vocabulary of its own, of which no alphabet is known."""
+        return []
+
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         return self.network.single.source_words(source)
 

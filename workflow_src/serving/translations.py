@@ -33,12 +33,16 @@ class Hypothesis:
 class Translation:
     """The hypotheses of a line with different texts, best first, and the source subwords that the model reads.
 
-    These include the end symbol of each sentence. For `family: ctranslate2` they are the model's own subwords, with
-    `source_prefix` and `source_suffix` around each sentence, without an end symbol that CTranslate2 itself adds.
+    `unknown` are the characters of the line that are outside of the model's vocabulary, `lost` those of them that the
+    best hypothesis lacks. Source subwords include the end symbol of each sentence. For `family: ctranslate2` they are
+    the model's own subwords, with `source_prefix` and `source_suffix` around each sentence, without an end symbol that
+    CTranslate2 itself adds.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     source: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -130,7 +134,12 @@ def of_line(sentences: Sequence[Translation], spaces: Sequence[str], count: int)
         best = heapq.nlargest(count, longer, key=lambda pair: pair[0])
     starts = [0, *itertools.accumulate(len(sentence.source) for sentence in sentences)]
     hypotheses = [_joined(total, chosen, spaces, starts) for total, chosen in best]
-    return Translation(tuple(distinct(hypotheses)), tuple(piece for sentence in sentences for piece in sentence.source))
+    return Translation(
+        tuple(distinct(hypotheses)),
+        tuple(piece for sentence in sentences for piece in sentence.source),
+        tuple(character for sentence in sentences for character in sentence.unknown),
+        tuple(character for sentence in sentences for character in sentence.lost),
+    )
 
 
 def _joined(total: float, chosen: Sequence[Hypothesis], spaces: Sequence[str], starts: Sequence[int]) -> Hypothesis:
@@ -160,13 +169,16 @@ def text_lines(number: int, translation: Translation, numbered: bool, scored: bo
 
 
 def json_line(translation: Translation) -> str:
-    """The translation as a line of JSON; origins are left out where the search does not know them."""
+    """The translation as a line of JSON; origins are left out where the search does not know them, and characters
+    outside of the vocabulary where there are none."""
     hypotheses = [
         {"text": hypothesis.text, "score": _number(hypothesis.score), "subwords": hypothesis.subwords}
         | ({} if hypothesis.origins is None else {"origins": hypothesis.origins})
         for hypothesis in translation.hypotheses
     ]
     content = {"text": translation.text, "score": _number(translation.score), "source": translation.source}
+    if translation.unknown:
+        content |= {"unknown": translation.unknown, "lost": translation.lost}
     return json.dumps(content | {"hypotheses": hypotheses}, ensure_ascii=False)
 
 

@@ -61,6 +61,7 @@ SUBWORD_NMT = SubwordsConfig(joint=True, vocabulary_size="auto", method="subword
 KINDS = {
     "SentencePiece": (SENTENCE_PIECE, NormalisationConfig(), ()),
     "placeholders": (SENTENCE_PIECE, NormalisationConfig(), ("tags", "urls", "entities", "variables")),
+    "unknown": (SUBWORD_NMT, NormalisationConfig(), ("unknown",)),
     "subword-nmt": (SUBWORD_NMT, NormalisationConfig(unicode="NFKC"), ()),
     "Moses": (
         SUBWORD_NMT,

@@ -24,6 +24,7 @@ from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.records.checked import other_format
 from workflow_src.serving import command
+from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.bundle import FORMAT
 from workflow_src.serving.translator import Translator
 from workflow_src.spec.sections import UNKNOWN, above, at_least, entries
@@ -928,6 +929,19 @@ def test_a_wrong_search_is_reported_even_without_text(tiny_bundles, in_process, 
     assert not (tmp_path / "out.txt").exists()
     assert in_process(*words) == (0, "", "")
     assert (tmp_path / "out.txt").read_text() == ""
+
+
+def test_characters_that_the_vocabulary_lacks_are_named_and_counted_where_they_are_lost(
+    tiny_bundles, tmp_path, in_process, monkeypatch, caplog
+):
+    (tmp_path / "in.txt").write_text("der hund 🍕🍕 ☂\nder hund\n", encoding="utf-8")
+    monkeypatch.setattr(BaseTranslator, "text", lambda _, tokens, *__: ["the 🍕"] * len(tokens))
+    words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in.txt", "--output-format", "jsonl")
+    code, out, _ = in_process(*words)
+    first, second = map(json.loads, out.splitlines())
+    assert code == 0 and first["unknown"] == [*"🍕🍕☂"] and first["lost"] == [*"🍕☂"]
+    assert "unknown" not in second and "lost" not in second
+    assert "1 line:" in caplog.text and "🍕 (1)" in caplog.text and "☂ (1)" in caplog.text
 
 
 @pytest.mark.parametrize("normalised", [True, False])
