@@ -15,7 +15,7 @@ rule clean:
         f"{BENCHMARKS}/clean.tsv"
     conda:
         "../envs/cpu.yaml"
-    threads: 1
+    threads: needs.corpus_threads("clean")
     resources:
         mem_mb=needs.memory("clean"),
         runtime=needs.minutes("clean"),
@@ -27,5 +27,5 @@ rule clean:
     message:
         "Cleaning the training text"
     shell:
-        "python -m workflow_src.stages.clean --settings {params.settings:q} --log {log:q}"
+        "python -m workflow_src.stages.clean --settings {params.settings:q} --log {log:q} --threads {threads}"
         " --raw-folder {params.raw:q} --output-folder {params.folder:q}"

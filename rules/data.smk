@@ -87,7 +87,7 @@ rule normalise_monolingual:
         f"{BENCHMARKS}/normalise_monolingual.tsv"
     conda:
         "../envs/cpu.yaml"
-    threads: 1
+    threads: needs.corpus_threads("normalise_monolingual")
     resources:
         mem_mb=needs.memory("normalise_monolingual"),
         runtime=needs.minutes("normalise_monolingual"),
@@ -99,7 +99,7 @@ rule normalise_monolingual:
     message:
         f"Cleaning and normalising text in {plan.recipe.source}"
     shell:
-        "python -m workflow_src.stages.normalise_monolingual --settings {params.settings:q} --log {log:q}"
+        "python -m workflow_src.stages.normalise_monolingual --settings {params.settings:q} --log {log:q} --threads {threads}"
         " --raw-folder {params.raw:q} --held-out {input.held_out:q} --output-folder {params.folder:q}"
 
 
@@ -117,7 +117,7 @@ rule normalise:
         f"{BENCHMARKS}/normalise.tsv"
     conda:
         "../envs/cpu.yaml"
-    threads: 1
+    threads: needs.corpus_threads("normalise")
     resources:
         mem_mb=needs.memory("normalise"),
         runtime=needs.minutes("normalise"),
@@ -129,7 +129,7 @@ rule normalise:
     message:
         "Normalising, filtering and splitting the corpus"
     shell:
-        "python -m workflow_src.stages.normalise --settings {params.settings:q} --log {log:q}"
+        "python -m workflow_src.stages.normalise --settings {params.settings:q} --log {log:q} --threads {threads}"
         " --raw-folder {params.raw:q} --output-folder {params.folder:q}"
 
 
@@ -146,7 +146,8 @@ rule learn_subwords:
         f"{BENCHMARKS}/learn_subwords.tsv"
     conda:
         "../envs/cpu.yaml"
-    threads: 2
+    # As many as SentencePiece starts.
+    threads: 4
     resources:
         mem_mb=needs.memory("learn_subwords"),
         runtime=needs.minutes("learn_subwords"),
@@ -187,7 +188,7 @@ rule encode:
     priority: AWAITED
     conda:
         "../envs/cpu.yaml"
-    threads: 1
+    threads: lambda wildcards: needs.corpus_threads("encode", wildcards)
     resources:
         mem_mb=needs.memory("encode"),
         runtime=needs.minutes("encode"),
@@ -202,7 +203,7 @@ rule encode:
     message:
         "Encoding {wildcards.split} with {wildcards.text} targets"
     shell:
-        "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q}"
+        "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q} --threads {threads}"
         " --subwords {params.subwords:q} --source {input.source:q} --target {input.target:q}"
         " --corpus-summary {input.corpus:q} --longest {resources.longest} {params.measured}"
         " --split {wildcards.split} --output-prefix {params.prefix:q}"

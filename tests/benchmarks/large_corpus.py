@@ -1,12 +1,15 @@
-"""Clean, normalise and encode on corpora of growing size: pairs a second on one core, peak memory, and how it grows.
+"""Stages on corpora of growing size: pairs a second with one thread and with two, peak memory, and how it grows.
 
-    python tests/benchmarks/large_corpus.py [--sizes 45000 450000 4500000] [--stages clean] [--folder /big/disk]
+    python tests/benchmarks/large_corpus.py [--sizes 45000 450000 4500000] [--threads 1 2] [--stages clean]
+        [--folder /big/disk]
 
-`clean` has all filters but language, `language` that one alone.
+`clean` has all filters but language, `language` that one alone; `moses` normalises with Moses tokenisation, `normalise`
+without.
 
-Pairs are made of random words with the frequencies of text (Zipf), 5 to 45 words a side; subwords are learnt once, on
-the smallest corpus. Each stage runs in a process of its own, with one thread, as its rule runs it. Everything lies in a
-temporary folder that is removed; the largest corpus takes about 6 GB.
+Pairs are made of random words with the frequencies of text (Zipf), 5 to 45 words a side; encoding takes subwords of
+the smallest corpus. Each stage runs in a process of its own, as its rule runs it, and starts others for its threads.
+`learn` always has the four threads of SentencePiece. Everything lies in a temporary folder that is removed; the largest
+corpus takes about 6 GB.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ import numpy as np
 
 PROJECT = Path(__file__).resolve().parents[2]
 LANGUAGES = ("de", "en")
-LIMIT = 2048  # MB that a stage may take
-STAGES = ("clean", "language", "normalise", "encode")
+LIMIT = 2048  # MB that a process may take
+STAGES = ("clean", "language", "normalise", "moses", "learn", "encode")
 CHEAP = "garbled invisible length longest_word letters script capitals copies numbers addresses".split()
 FILTERS = {
     "clean": [
@@ -36,6 +39,9 @@ FILTERS = {
     ],
     "language": [("language", {})],
 }
+
+# Pairs a second and megabytes, by stage and threads.
+Results = dict[tuple[str, int], tuple[float, float]]
 
 
 def words(seed: int, count: int = 30_000) -> list[str]:
@@ -60,8 +66,8 @@ def write_text(path: Path, pairs: int, seed: int) -> None:
             file.writelines(" ".join(drawn[a:b]) + " .\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def run(stage: str, *arguments: str) -> tuple[float, float, float]:
-    """Seconds by the clock, seconds of computing, and the most memory (MB) of a stage."""
+def run(stage: str, *arguments: str) -> tuple[float, float]:
+    """Seconds by the clock, and the most memory (MB) of a process, of a stage."""
     command = [sys.executable, "-m", f"workflow_src.stages.{stage}", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
     began = time.perf_counter()
@@ -69,11 +75,11 @@ def run(stage: str, *arguments: str) -> tuple[float, float, float]:
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{stage} failed: {' '.join(command)}")
-    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
 
 
-def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict[str, tuple[float, float]]:
-    """Pairs a second of computing and peak memory (MB), by stage."""
+def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads: list[int]) -> Results:
+    """Pairs a second and peak memory (MB) of a process, by stage and threads."""
     raw, corpus = folder / "raw", folder / "corpus"
     raw.mkdir(parents=True)
     texts = [
@@ -84,52 +90,69 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str]) -> dict
     # In another process: what this one takes would count as its children's, which begin as copies of it.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         pool.starmap(write_text, texts)
-    by_stage = {}
     counts = {split: pairs if split == "train" else 100 for split in ("train", "dev", "test")}
     description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
-    for name in [stage for stage in stages if stage in FILTERS]:
-        settings = json.dumps({"source": "de", "target": "en", "clean": FILTERS[name]})
-        words = ["--settings", settings, "--raw-folder", str(raw), "--output-folder", str(folder / name)]
-        _, seconds, memory = run("clean", *words)
-        by_stage[name] = (pairs / seconds, memory)
-    if not set(stages) & {"normalise", "encode"}:
-        return by_stage
+    languages = dict(zip(("source", "target"), LANGUAGES, strict=True))
     rules = {"max_words": 60, "max_length_ratio": 9}
-    settings = json.dumps({"source": "de", "target": "en", "normalisation": rules, "split": None})
-    _, seconds, memory = run(
-        "normalise", "--settings", settings, "--raw-folder", str(raw), "--output-folder", str(corpus)
-    )
-    by_stage["normalise"] = (pairs / seconds, memory)
+    settings = {name: languages | {"clean": FILTERS[name]} for name in FILTERS}
+    settings |= {
+        "normalise": languages | {"normalisation": rules, "split": None},
+        "moses": languages | {"normalisation": rules | {"moses_tokenise": True}, "split": None},
+        "learn": {"vocabulary_size": 8000},
+        "encode": {"max_length": 256},
+    }
+    modules = {"clean": "clean", "language": "clean", "moses": "normalise", "learn": "learn_subwords"}
     texts = ["--source", str(corpus / "train.de"), "--target", str(corpus / "train.en")]
-    if not subwords.exists():
-        run("learn_subwords", "--settings", '{"vocabulary_size": 8000}', *texts, "--output-folder", str(subwords))
-    words = ["--settings", '{"max_length": 256}', "--subwords", str(subwords), "--split", "train", *texts]
-    _, seconds, memory = run("encode", *words, "--output-prefix", str(folder / "encoded/train"))
-    by_stage["encode"] = (pairs / seconds, memory)
-    return by_stage
+    words = {name: ["--raw-folder", str(raw), "--output-folder", str(folder / name)] for name in stages}
+    words["normalise"] = ["--raw-folder", str(raw), "--output-folder", str(corpus)]
+    words["learn"] = [*texts, "--output-folder", str(folder / "subwords")]
+    words["encode"] = ["--subwords", str(subwords), "--split", "train", *texts]
+    words["encode"] += ["--output-prefix", str(folder / "encoded/train")]
+
+    def run_stage(name: str, count: int) -> tuple[float, float]:
+        options = ["--settings", json.dumps(settings[name]), "--threads", str(count)]
+        return run(modules.get(name, name), *options, *words[name])
+
+    if {"learn", "encode"} & set(stages):
+        run_stage("normalise", max(threads))
+    if "encode" in stages and not subwords.exists():
+        run("learn_subwords", "--settings", json.dumps(settings["learn"]), *texts, "--output-folder", str(subwords))
+    results: Results = {}
+    for name in stages:
+        for count in threads if name != "learn" else [4]:
+            seconds, memory = run_stage(name, count)
+            results[name, count] = pairs / seconds, memory
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[45_000, 450_000, 4_500_000])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--folder", type=Path, help="where there is room; default: that of temporary files")
     arguments = parser.parse_args()
-    results: dict[int, dict[str, tuple[float, float]]] = {}
+    # Encoding reads what normalisation without Moses leaves.
+    stages = [name for name in STAGES if name in arguments.stages]
+    results: dict[int, Results] = {}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         subwords = Path(folder, "subwords")
         for pairs in sorted(arguments.sizes):
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                results[pairs] = measure(pairs, Path(place, "data"), subwords, arguments.stages)
-            for stage, (rate, memory) in results[pairs].items():
-                print(f"{pairs:>9,} pairs  {stage:<9}  {rate:>8,.0f} pairs/s a core  {memory:>6,.0f} MB", flush=True)
+                results[pairs] = measure(pairs, Path(place, "data"), subwords, stages, arguments.threads)
+            for (stage, threads), (rate, memory) in results[pairs].items():
+                print(
+                    f"{pairs:>9,} pairs  {stage:<9}  {threads} threads  {rate:>8,.0f} pairs/s  {memory:>6,.0f} MB",
+                    flush=True,
+                )
     first, last = min(results), max(results)
-    for stage in results[first] if first != last else ():
-        growth = (results[last][stage][1] - results[first][stage][1]) / (last - first) * 1e6
-        print(f"{stage}: {growth:.1f} MB more for each million pairs")
-    if too_much := [s for by_stage in results.values() for s, (_, memory) in by_stage.items() if memory > LIMIT]:
+    for key in results[first] if first != last else ():
+        growth = (results[last][key][1] - results[first][key][1]) / (last - first) * 1e6
+        print(f"{key[0]}, {key[1]} threads: {growth:.1f} MB more for each million pairs")
+    too_much = [key[0] for by_stage in results.values() for key, (_, memory) in by_stage.items() if memory > LIMIT]
+    if too_much:
         sys.exit(f"more than {LIMIT} MB: {', '.join(too_much)}")
 
 

@@ -76,6 +76,9 @@ CORPUS = {
     "merge_distilled": (500, 500_000),
     "keep_likely": (300, 100_000),
 }
+# Stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
+SHARED_OUT = ("clean", "normalise", "normalise_monolingual", "encode")
+MOST_THREADS, PAIRS_A_THREAD, WORKER = 8, 100_000, 250
 # Bytes a pair where the corpus is held in memory, to be split by connected groups.
 SPLIT_BYTES = 2500
 
@@ -116,6 +119,15 @@ class Requests:
 
         return megabytes
 
+    def corpus_threads(self, rule: str, wildcards: Any = None) -> int:
+        """Threads of a stage that shares a text out to processes: more for a larger text, one for dev and test."""
+        text, split = (str(getattr(wildcards, name, "")) for name in ("text", "split"))
+        if split not in ("", "train"):
+            return 1
+        monolingual = rule == "normalise_monolingual" or text.startswith(MONOLINGUAL)
+        pairs = self.lines if monolingual else self.pairs
+        return min(max(pairs // PAIRS_A_THREAD, 1), MOST_THREADS)
+
     def minutes(self, rule: str) -> Callable[..., int]:
         """A function of (wildcards, attempt, input): minutes."""
 
@@ -150,7 +162,8 @@ class Requests:
             split = self.plan.loaded.dataset.split
             if rule == "normalise" and split and split.method == "connected-groups":
                 bytes_a_pair = SPLIT_BYTES
-            return 2000 + pairs * bytes_a_pair / 1e6, STARTING_MINUTES + pairs / pairs_a_minute
+            workers_mb = WORKER * min(pairs // PAIRS_A_THREAD, MOST_THREADS) if rule in SHARED_OUT else 0
+            return 2000 + workers_mb + pairs * bytes_a_pair / 1e6, STARTING_MINUTES + pairs / pairs_a_minute
         if rule.startswith("train_"):
             return self._training(system)
         if rule == "distill":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import logging
 import random
@@ -12,6 +13,7 @@ from typing import Any, TypeGuard
 
 from workflow_src.errors import DeclarationError, short_repr
 from workflow_src.registry import filters, import_object
+from workflow_src.runtime.workers import Workers, blocks_of
 from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
 log = logging.getLogger("continuum")
@@ -20,6 +22,9 @@ log = logging.getLogger("continuum")
 BATCH = 4096
 # Examples of a filter's work, and characters of a side that are shown.
 EXAMPLES, SHOWN = 3, 200
+# A filter's function of a list of pairs, and pairs with their numbers in the text.
+Check = Callable[[list[Pair]], list[Verdict]]
+Numbered = list[tuple[int, Pair]]
 # Beside the texts, where filters read scores.
 SCORES_FILE = "train.scores"
 
@@ -52,19 +57,19 @@ def _printable(text: str) -> str:
 class Step:
     """One filter over a text, with counts of its work: `read`, `repaired`, `dropped` by reason, `examples`.
 
-    At most `most_examples` examples are drawn evenly from all pairs that it left out or repaired.
+    `make` gives the filter's function of a list of pairs; it is called in the process that the filter works in. At most
+    `most_examples` examples are drawn evenly from all pairs that it left out or repaired.
     """
 
-    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]], most_examples: int = EXAMPLES):
-        self.filter, self._check, self._most_examples = filter, check, most_examples
+    def __init__(self, filter: Filter, make: Callable[[], Check], most_examples: int = EXAMPLES):
+        self.filter, self.make, self._most_examples = filter, make, most_examples
         self.read = self.repaired = 0
         self.dropped: Counter[str] = Counter()
         self.examples: list[Example] = []
         self._draw = random.Random(filter.name)
 
-    def __call__(self, numbered: list[tuple[int, Pair]]) -> list[tuple[int, Pair]]:
-        """The pairs that stay, as they are or repaired, with their numbers."""
-        verdicts = self._check([pair for _, pair in numbered])
+    def __call__(self, numbered: Numbered, verdicts: list[Verdict]) -> Numbered:
+        """The pairs that stay by the filter's verdicts, as they are or repaired, with their numbers."""
         where = f'filter "{self.filter.name}"'
         if not isinstance(verdicts, list | tuple):
             raise DeclarationError(where, f"gives {short_repr(verdicts)}", "give a list of verdicts")
@@ -121,20 +126,75 @@ def step_as_json(
 
 
 def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], most_examples: int = EXAMPLES) -> list[Step]:
-    """A step for each filter, from settings by its name. Raises InputError for settings that it cannot use."""
-    declared = [(filters()[name], settings) for name, settings in cleaning.items()]
+    """A step for each filter, from settings by its name."""
     return [
-        Step(filter, import_object(filter.check)(settings, languages), most_examples) for filter, settings in declared
+        Step(filters()[name], functools.partial(_check_of, name, settings, languages), most_examples)
+        for name, settings in cleaning.items()
     ]
 
 
-def clean(pairs: Iterable[Pair], steps: list[Step]) -> Iterator[tuple[int, Pair]]:
-    """(number in the text, from 0, pair) of the pairs that every step keeps, in their order."""
-    numbered = enumerate(pairs)
-    while batch := list(itertools.islice(numbered, BATCH)):
-        for step in steps:
-            batch = step(batch)
-        yield from batch
+def _check_of(name: str, settings: Frozen, languages: tuple[str, str]) -> Check:
+    return import_object(filters()[name].check)(settings, languages)
+
+
+def clean(pairs: Iterable[Pair], steps: list[Step], threads: int = 1, lines: int = 0) -> Iterator[tuple[int, Pair]]:
+    """(number in the text, from 0, pair) of the pairs that every step keeps, in their order.
+
+    In a text of many `lines`, filters that look at no other pairs work in `threads` processes; the others, and what is
+    counted and shown, work in this one, so that the result is the same. Raises InputError for settings that a filter
+    cannot use.
+    """
+    batches: Iterator[Numbered] = blocks_of(enumerate(pairs), BATCH)
+    with Workers(threads, lines, _judging, [step.make for step in steps if not step.filter.looks_back]) as workers:
+        first = 0
+        for looks_back, group in itertools.groupby(steps, key=lambda step: step.filter.looks_back):
+            following = list(group)
+            if looks_back:
+                batches = _remembering(following, batches)
+            else:
+                batches = _judged(workers, following, first, batches)
+                first += len(following)
+        yield from itertools.chain.from_iterable(batches)
+
+
+def _remembering(steps: list[Step], batches: Iterable[Numbered]) -> Iterator[Numbered]:
+    """Batches after steps that see all pairs in their order."""
+    checks = [step.make() for step in steps]
+    for batch in batches:
+        for step, check in zip(steps, checks, strict=True):
+            batch = step(batch, check([pair for _, pair in batch]))
+        yield batch
+
+
+def _judged(workers: Workers, steps: list[Step], first: int, batches: Iterable[Numbered]) -> Iterator[Numbered]:
+    """Batches after steps whose filters work in `workers`, where the first of them has the number `first`."""
+    tasks = ((first, first + len(steps), batch) for batch in batches)
+    for (_, _, batch), verdicts_by_step in workers.map(tasks):
+        for step, verdicts in zip(steps, verdicts_by_step, strict=False):
+            batch = step(batch, verdicts)
+        yield batch
+
+
+def _judging(makes: list[Callable[[], Check]]) -> Callable[[tuple[int, int, Numbered]], list[list[Verdict]]]:
+    """A function of (first, last, numbered pairs): the verdicts of the filters from `first` to `last`, each on what the
+    one before it left. It ends at verdicts that are none, of which `Step` makes an error."""
+    checks = [make() for make in makes]
+
+    def judge(task: tuple[int, int, Numbered]) -> list[list[Verdict]]:
+        first, last, numbered = task
+        pairs = [pair for _, pair in numbered]
+        verdicts_by_step = []
+        for check in checks[first:last]:
+            # A plug-in may give anything.
+            verdicts: Any = check(pairs)
+            verdicts_by_step.append(verdicts)
+            if not isinstance(verdicts, list | tuple) or len(verdicts) != len(pairs):
+                break
+            judged = zip(pairs, verdicts, strict=True)
+            pairs = [verdict or pair for pair, verdict in judged if verdict is None or _is_pair(verdict)]
+        return verdicts_by_step
+
+    return judge
 
 
 def report(step: Step, texts: str = "pairs") -> None:

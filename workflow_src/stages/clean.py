@@ -32,6 +32,7 @@ class Inputs(JobInputs):
     settings: CleanSettings = Field(description="languages and filters")
     raw_folder: Path = Field(description="output folder of download")
     output_folder: Path
+    threads: int = 1
 
 
 def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair]:
@@ -60,7 +61,7 @@ def run(inputs: Inputs) -> str:
     kept_count = 0
     with contextlib.ExitStack() as stack:
         source_file, target_file = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
-        for _, pair in clean(read_pairs(source, target, scores), steps):
+        for _, pair in clean(read_pairs(source, target, scores), steps, inputs.threads, lines):
             source_file.write(pair.source + "\n")
             target_file.write(pair.target + "\n")
             kept_count += 1

@@ -31,11 +31,12 @@ from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, start
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import provenance
+from workflow_src.runtime.workers import Workers, blocks_of
 from workflow_src.spec import Frozen
 
 CHUNK = 8192
 # Pairs that max_length is measured on, where it is auto; of more, every so many-th.
-MEASURED = 100_000
+MEASURED = 20_000
 Pair = tuple[list[int], list[int]]
 
 
@@ -88,37 +89,62 @@ def target_lines(inputs: Inputs) -> Iterator[str]:
     log.info("%s: %d of %d lines were changed by normalisation", inputs.target, changed, count)
 
 
-def augmented_pairs(
-    subwords: Subwords, block: list[tuple[str, str]], augment: Augmenter, max_length: int, counts: Counter[str]
-) -> list[Pair]:
-    """Ids of training pairs, changed as `augment` says and counted by modifier.
+class Encoder:
+    """Encodes blocks of pairs of lines: `encoder(block)` gives their ids, and counts of placeholders and of changes.
 
-    A pair that would be too long stays as it is.
+    In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
-    # Pairs with an empty side are left out later.
-    changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
-    pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
-    changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
-    long = {row for row in changes if max(map(len, pairs[row])) > max_length}
-    for row in long:
-        source, target = block[row]
-        [pairs[row]] = subwords.encode_pairs([source], [target])
-    counts.update(changed[row].modifier or "" for row in changes - long)
-    counts.update(too_long=sum(max(map(len, pairs[row])) <= max_length for row in long))
-    return pairs
+
+    def __init__(self, folder: Path, augment: AugmentSettings | None, training: bool, max_length: int):
+        self.subwords = Subwords.load(folder)
+        self.training, self.max_length = training, max_length
+        self.augment = None
+        if augment:
+            self.augment = Augmenter(augment, (augment.source, augment.target), self.subwords.placeholders)
+
+    def __call__(self, block: list[tuple[str, str]]) -> tuple[list[Pair], Counter[str], Counter[str]]:
+        placeholders: Counter[str] = Counter()
+        changes: Counter[str] = Counter()
+        subwords = self.subwords
+        sources, targets = zip(*block, strict=True)
+        if not self.training:
+            encoded_sides = subwords.encode_source(sources), subwords.encode_target(targets, sources)
+            return list(zip(*encoded_sides, strict=True)), placeholders, changes
+        if subwords.placeholders:
+            for pair in block:
+                placeholders.update(subwords.placeholders.count(*pair))
+        if self.augment:
+            return self._augmented(block, self.augment, changes), placeholders, changes
+        return subwords.encode_pairs(sources, targets), placeholders, changes
+
+    def _augmented(self, block: list[tuple[str, str]], augment: Augmenter, counts: Counter[str]) -> list[Pair]:
+        """Ids of training pairs, changed as `augment` says and counted by modifier.
+
+        A pair that would be too long stays as it is.
+        """
+        # Pairs with an empty side are left out later.
+        changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
+        pairs = self.subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
+        changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
+        long = {row for row in changes if max(map(len, pairs[row])) > self.max_length}
+        for row in long:
+            source, target = block[row]
+            [pairs[row]] = self.subwords.encode_pairs([source], [target])
+        counts.update(changed[row].modifier or "" for row in changes - long)
+        counts.update(too_long=sum(max(map(len, pairs[row])) <= self.max_length for row in long))
+        return pairs
 
 
-def resolved_max_length(subwords: Subwords, inputs: Inputs) -> int:
+def resolved_max_length(subwords: Subwords, inputs: Inputs, lines: int) -> int:
     """The number of `max_length`: the setting, that of the raw pairs, or one that follows these pairs."""
     if inputs.settings.max_length != AUTO:
         return inputs.settings.max_length
     if inputs.measured is not None:
         return int(read_json(inputs.measured)["max_length"])
-    every = -(-check_parallel(inputs.source, inputs.target) // MEASURED)
-    lines = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
-    sample = (pair for pair in itertools.islice(lines, 0, None, every) if all(pair))
+    text = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
+    sample = (pair for pair in itertools.islice(text, 0, None, -(-lines // MEASURED)) if all(pair))
     lengths: list[int] = []
-    while block := list(itertools.islice(sample, CHUNK)):
+    for block in blocks_of(sample, CHUNK):
         lengths += (max(map(len, pair)) for pair in subwords.encode_pairs(*zip(*block, strict=True)))
     # Without any pair, encoding says what was left out.
     number = fitting_length(lengths or [0])
@@ -128,30 +154,17 @@ def resolved_max_length(subwords: Subwords, inputs: Inputs) -> int:
 
 
 def encoded_pairs(
-    subwords: Subwords, inputs: Inputs, max_length: int, placeholders: Counter[str], augmented: Counter[str]
+    inputs: Inputs, max_length: int, lines: int, placeholders: Counter[str], augmented: Counter[str]
 ) -> Iterator[Pair]:
-    """Ids of every pair of lines; memory for `CHUNK` of them. Placeholders and changes of training pairs are counted.
-
-    In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
-    """
-    training, settings = inputs.split == "train", inputs.settings
-    augment = None
-    if settings.augment:
-        languages = settings.augment.source, settings.augment.target
-        augment = Augmenter(settings.augment, languages, subwords.placeholders)
-    lines = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
-    while block := list(itertools.islice(lines, CHUNK)):
-        sources, targets = zip(*block, strict=True)
-        if not training:
-            yield from zip(subwords.encode_source(sources), subwords.encode_target(targets, sources), strict=True)
-            continue
-        if subwords.placeholders:
-            for pair in block:
-                placeholders.update(subwords.placeholders.count(*pair))
-        if augment:
-            yield from augmented_pairs(subwords, block, augment, max_length, augmented)
-        else:
-            yield from subwords.encode_pairs(sources, targets)
+    """Ids of every pair of lines; memory for a few blocks of them. Placeholders and changes of training pairs are
+    counted."""
+    training, text = inputs.split == "train", zip(read_lines(inputs.source), target_lines(inputs), strict=True)
+    settings = inputs.subwords, inputs.settings.augment, training, max_length
+    with Workers(inputs.threads, lines, Encoder, *settings) as workers:
+        for _, (pairs, counted, changes) in workers.map(blocks_of(text, CHUNK)):
+            placeholders.update(counted)
+            augmented.update(changes)
+            yield from pairs
 
 
 def reason_to_drop(pair: Pair, max_length: int) -> str | None:
@@ -196,20 +209,20 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
 
 
 def run(inputs: Inputs) -> str:
-    check_parallel(inputs.source, inputs.target)
+    lines = check_parallel(inputs.source, inputs.target)
     subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
     dropped: Counter[str] = Counter()
     placeholders: Counter[str] = Counter()
     augmented: Counter[str] = Counter()
     training = inputs.split == "train"
-    max_length = resolved_max_length(subwords, inputs) if training else 0
+    max_length = resolved_max_length(subwords, inputs, lines) if training else 0
     # Trainings leave out what their models cannot read, unless the user's number asks for it.
     refuses = not training or inputs.settings.max_length != AUTO
 
     def usable_pairs() -> Iterator[Pair]:
         empty = True
         too_long: list[tuple[int, int, int]] = []
-        for row, pair in enumerate(encoded_pairs(subwords, inputs, max_length, placeholders, augmented)):
+        for row, pair in enumerate(encoded_pairs(inputs, max_length, lines, placeholders, augmented)):
             # Dev and test stay as they are: their scores are about every sentence.
             reason = reason_to_drop(pair, max_length) if training else None
             if reason:

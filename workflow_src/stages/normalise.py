@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, notable, words
-from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.lines import check_parallel, count_lines, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
@@ -28,7 +28,11 @@ from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.runtime.workers import Workers, blocks_of
 from workflow_src.spec import Frozen
+
+# Pairs that a process normalises at once.
+BLOCK = 1024
 
 
 class NormaliseSettings(Frozen):
@@ -45,6 +49,7 @@ class Inputs(JobInputs):
     settings: NormaliseSettings = Field(description="languages, normalisation, split, limits")
     raw_folder: Path = Field(description="output folder of download")
     output_folder: Path
+    threads: int = 1
 
 
 class Row(NamedTuple):
@@ -120,20 +125,39 @@ class Writer:
         return True
 
 
-def normalised(
-    texts: Iterable[tuple[str, ...]], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
-) -> Iterator[Row]:
-    """Rows of raw lines: source, target, further references. Those that cannot be used are left out and counted in
+def normalisers_of(settings: NormaliseSettings) -> tuple[Normaliser, Normaliser]:
+    """Those of source and target."""
+    rules, kinds = settings.normalisation, settings.placeholders
+    return Normaliser(rules, settings.source, kinds), Normaliser(rules, settings.target, kinds)
+
+
+def normalising(
+    settings: NormaliseSettings, training: bool
+) -> Callable[[list[tuple[str, ...]]], list[tuple[str, str, str | None]]]:
+    """A function of raw lines (source, target, further references): both sides normalised, and why they cannot be used
+    or None."""
+    source_side, target_side = normalisers_of(settings)
+    languages = settings.source, settings.target
+
+    def normalise(block: list[tuple[str, ...]]) -> list[tuple[str, str, str | None]]:
+        sides = ((source_side.line(source), target_side.line(target)) for source, target, *_ in block)
+        return [(*pair, drop_reason(*pair, settings.normalisation, languages, training)) for pair in sides]
+
+    return normalise
+
+
+def normalised(paths: Sequence[Path], inputs: Inputs, training: bool, dropped: Counter[str]) -> Iterator[Row]:
+    """Rows of raw texts: source, target, further references. Pairs that cannot be used are left out and counted in
     `dropped`."""
-    source_side, target_side = normalisers
-    languages = source_side.language, target_side.language
-    for number, (source_text, target_text, *further_references) in enumerate(texts):
-        source, target = source_side.line(source_text), target_side.line(target_text)
-        reason = drop_reason(source, target, source_side.settings, languages, training)
-        if reason is None:
-            yield Row(source, target, target_text, number, tuple(further_references))
-        else:
-            dropped[reason] += 1
+    number = 0
+    with Workers(inputs.threads, count_lines(paths[0]), normalising, inputs.settings, training) as workers:
+        for block, results in workers.map(blocks_of(_zipped(*paths), BLOCK)):
+            for (_, raw_target, *further_references), (source, target, reason) in zip(block, results, strict=True):
+                if reason is None:
+                    yield Row(source, target, raw_target, number, tuple(further_references))
+                else:
+                    dropped[reason] += 1
+                number += 1
 
 
 def divided(
@@ -175,28 +199,25 @@ def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origin
     return count
 
 
-def held_out_keys(
-    texts: Mapping[str, Sequence[Path]],
-    normalisers: tuple[Normaliser, Normaliser],
-    split: Split | None,
-    limits: Mapping[str, int],
-) -> set[tuple[str, str]]:
+def held_out_keys(texts: Mapping[str, Sequence[Path]], inputs: Inputs) -> set[tuple[str, str]]:
     """Keys of source and target, or of source and further reference, of all pairs of dev and test sets.
 
     Connected groups have no sentence in common with train.
     """
-    languages = normalisers[0].language, normalisers[1].language
+    settings = inputs.settings
+    split, target_side = settings.split, normalisers_of(settings)[1]
     keys: set[tuple[str, str]] = set()
     for name, paths in texts.items():
-        rows = normalised(_zipped(*paths), normalisers, name == "train", Counter())
+        rows = normalised(paths, inputs, name == "train", Counter())
         part = name
         if name == "train":
             if split is None or split.method != "every-nth":
                 continue
+            languages = settings.source, settings.target
             rows = (row for part, row in divided(rows, split, languages, Counter()) if part != "train")
             part = "dev"
-        for row in itertools.islice(rows, limits.get(part)):
-            targets = (row.target, *map(normalisers[1].line, row.further_references))
+        for row in itertools.islice(rows, settings.limits.get(part)):
+            targets = (row.target, *map(target_side.line, row.further_references))
             keys.update((key(row.source), key(target)) for target in targets)
     return keys
 
@@ -213,7 +234,7 @@ def without_held_out(
 
 
 def found_in_train(
-    folder: Path, codes: tuple[str, str], further_references: Mapping[str, Sequence[Sequence[str]]]
+    folder: Path, codes: tuple[str, str], further_references: Mapping[str, Sequence[Sequence[str]]], threads: int
 ) -> dict[str, dict[str, int]]:
     """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
 
@@ -235,14 +256,11 @@ def found_in_train(
     train_sources: set[str] = set()
     train_targets: set[str] = set()
     train_pairs: set[tuple[str, str]] = set()
-    for source, target in (map(key, pair) for pair in _zipped(*paths["train"])):
-        # Only sentences of train that dev and test have too are kept: train is large.
-        if source in sources:
-            train_sources.add(source)
-        if target in targets:
-            train_targets.add(target)
-        if source in sources and target in targets:
-            train_pairs.add((source, target))
+    with Workers(threads, count_lines(paths["train"][0]), common_keys, sources, targets) as workers:
+        for _, (source_keys, target_keys, pair_keys) in workers.map(blocks_of(_zipped(*paths["train"]), BLOCK)):
+            train_sources |= source_keys
+            train_targets |= target_keys
+            train_pairs |= pair_keys
     return {
         split: {
             "source": sum(source in train_sources for source, _ in pairs),
@@ -253,6 +271,22 @@ def found_in_train(
         }
         for split, pairs in held_out.items()
     }
+
+
+def common_keys(
+    sources: set[str], targets: set[str]
+) -> Callable[[list[tuple[str, str]]], tuple[set[str], set[str], set[tuple[str, str]]]]:
+    """A function of pairs: those of `sources`, those of `targets`, and the pairs of both, that are among them."""
+
+    def common(block: list[tuple[str, str]]) -> tuple[set[str], set[str], set[tuple[str, str]]]:
+        keys = [(key(source), key(target)) for source, target in block]
+        return (
+            sources.intersection(source for source, _ in keys),
+            targets.intersection(target for _, target in keys),
+            {(source, target) for source, target in keys if source in sources and target in targets},
+        )
+
+    return common
 
 
 def _zipped(*texts: Path) -> Iterator[tuple[str, ...]]:
@@ -296,7 +330,7 @@ def run(inputs: Inputs) -> str:
     rules, split, limits = settings.normalisation, settings.split, settings.limits
     codes = (settings.source, settings.target)
     kinds = settings.placeholders
-    normalisers = (Normaliser(rules, codes[0], kinds), Normaliser(rules, codes[1], kinds))
+    target_side = normalisers_of(settings)[1]
     placeholders = Placeholders(kinds) if kinds else None
     raw = read_json(inputs.raw_folder / "raw.json")
     references = raw.get("references", {})
@@ -312,7 +346,7 @@ def run(inputs: Inputs) -> str:
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {
-            name: Writer(name, normalisers[1], codes, limits.get(name), references.get(name, 1), placeholders)
+            name: Writer(name, target_side, codes, limits.get(name), references.get(name, 1), placeholders)
             for name in splits
         }
         for writer in writers.values():
@@ -321,7 +355,7 @@ def run(inputs: Inputs) -> str:
             unusable: Counter[str] = Counter()
             lines = max(check_parallel(paths[0], path) for path in paths[1:])
             earlier = Counter(raw["dropped"][name])
-            rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
+            rows = normalised(paths, inputs, name == "train", unusable)
             open_writers = {name: writers[name]}
             assigned: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
             if split and name == "train":
@@ -329,7 +363,7 @@ def run(inputs: Inputs) -> str:
                 assigned = divided(rows, split, codes, unusable)
                 open_writers = {part: writer for part, writer in writers.items() if part not in texts or part == name}
             if name == "train" and settings.held_out == "remove":
-                assigned = without_held_out(assigned, held_out_keys(texts, normalisers, split, limits), unusable)
+                assigned = without_held_out(assigned, held_out_keys(texts, inputs), unusable)
             origins = Places(raw["places"][name]) if name in raw["places"] else None
             count = fill(open_writers, assigned, origins)
             read_counts[name] = lines + earlier.total()
@@ -337,9 +371,11 @@ def run(inputs: Inputs) -> str:
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
-    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in splits[1:]}
+    round_trip = {name: round_trip_bleu(writers[name].references, target_side) for name in splits[1:]}
     warn_of_losses(round_trip, rules)
-    in_train = found_in_train(folder, codes, {name: writers[name].further_references for name in splits[1:]})
+    in_train = found_in_train(
+        folder, codes, {name: writers[name].further_references for name in splits[1:]}, inputs.threads
+    )
     for name, writer in writers.items():
         spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
         log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)

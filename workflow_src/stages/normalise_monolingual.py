@@ -5,9 +5,10 @@ Lines that cannot be used, came before, or are in dev or test are left out and c
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import contextlib
+import copy
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.runtime.workers import Workers, blocks_of
 from workflow_src.spec import Frozen, Pair
 
 
@@ -43,23 +45,46 @@ class Inputs(JobInputs):
     raw_folder: Path = Field(description="output folder of download_monolingual")
     held_out: tuple[Path, ...] = Field(description="sources of dev and test, normalised")
     output_folder: Path
+    threads: int = 1
 
 
-def cleaned(lines: Iterable[str], steps: list[Step]) -> Iterator[str]:
-    """The lines that every filter keeps. A line is both sides of the pair that filters judge."""
-    return (pair.source for _, pair in clean((Pair(line, line) for line in lines), steps))
+def normalising(
+    settings: MonolingualSettings, held_out: set[str]
+) -> Callable[[list[str]], list[tuple[str, str | None]]]:
+    """A function of lines: each normalised, and why it cannot be used or None. `held_out` has keys of sentences."""
+    normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders)
+    languages = settings.language, settings.language
+
+    def normalise(lines: list[str]) -> list[tuple[str, str | None]]:
+        normalised = list(map(normaliser.line, lines))
+        reasons = [drop_reason(line, line, settings.normalisation, languages, training=True) for line in normalised]
+        return [
+            (line, "held_out" if reason is None and key(line) in held_out else reason)
+            for line, reason in zip(normalised, reasons, strict=True)
+        ]
+
+    return normalise
 
 
-def usable(lines: Iterable[str], normaliser: Normaliser, held_out: set[str], dropped: Counter[str]) -> Iterator[str]:
-    """Normalised lines, each once; others are counted in `dropped`. `held_out` has keys of sentences."""
-    languages, counts = (normaliser.language, normaliser.language), Counts()
-    normalised = map(normaliser.line, lines)
-    while batch := list(itertools.islice(normalised, BATCH)):
+def usable(
+    lines: Iterable[str], steps: list[Step], workers: Workers, dropped: Counter[str]
+) -> Iterator[tuple[str, list[Step]]]:
+    """Normalised lines, each once, with copies of the `steps` that clean them; others are counted in `dropped`.
+
+    The copies have counts up to the lines of this block: workers read ahead, by their number.
+    """
+    counts = Counts()
+    copies: deque[list[Step]] = deque()
+
+    def blocks() -> Iterator[list[str]]:
+        for block in blocks_of(lines, BATCH):
+            copies.append(copy.deepcopy(steps))
+            yield block
+
+    for _, results in workers.map(blocks()):
+        steps_so_far = copies.popleft()
         usable_lines = []
-        for line in batch:
-            reason = drop_reason(line, line, normaliser.settings, languages, training=True)
-            if reason is None and key(line) in held_out:
-                reason = "held_out"
+        for line, reason in results:
             if reason is None:
                 usable_lines.append(line)
             else:
@@ -70,7 +95,7 @@ def usable(lines: Iterable[str], normaliser: Normaliser, held_out: set[str], dro
             if repeated:
                 dropped["repeated"] += 1
             else:
-                yield line
+                yield line, steps_so_far
 
 
 def run(inputs: Inputs) -> str:
@@ -83,11 +108,15 @@ def run(inputs: Inputs) -> str:
     held_out = {key(line) for path in inputs.held_out for line in read_lines(path)}
     line_count, kept_count = sum(raw["lines"].values()), 0
     dropped: Counter[str] = Counter()
-    with atomic(folder / name) as file:
-        lines = cleaned(read_lines(inputs.raw_folder / name), steps)
-        normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders)
-        for line in usable(lines, normaliser, held_out, dropped):
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(atomic(folder / name))
+        # A line is both sides of the pair that filters judge.
+        pairs = (Pair(line, line) for line in read_lines(inputs.raw_folder / name))
+        lines = (pair.source for _, pair in clean(pairs, steps, inputs.threads, line_count))
+        workers = stack.enter_context(Workers(inputs.threads, line_count, normalising, settings, held_out))
+        for line, steps_so_far in usable(lines, steps, workers, dropped):
             if kept_count == settings.limit:
+                steps = steps_so_far
                 break
             file.write(line + "\n")
             kept_count += 1

@@ -127,7 +127,17 @@ def test_the_corpus_counts_where_it_is_read():
     small, large = requests_for("tatoeba"), requests_for("wmt14")
     for rule in ("normalise", "learn_subwords", "encode", "merge_distilled"):
         assert of(small, rule)[0] < of(large, rule)[0] and of(small, rule)[1] < of(large, rule)[1]
-    assert of(large, "normalise") == (4250, 105)  # 2000 MB and 4.5 million times 500 bytes; 15 minutes and 90
+    # 2000 MB, eight processes of 250, and 4.5 million times 500 bytes; 15 minutes and 90.
+    assert of(large, "normalise") == (6250, 105)
+
+
+def test_a_large_text_is_shared_out_to_threads_and_a_small_one_is_not():
+    small, large = requests_for("tatoeba", recipe={"limits": {"train": 20_000}}), requests_for("wmt14")
+    for rule in ("clean", "normalise", "encode"):
+        assert (small.corpus_threads(rule), large.corpus_threads(rule)) == (1, 8)
+    text = SimpleNamespace(text="raw", split="train")
+    assert large.corpus_threads("encode", text) == 8
+    assert large.corpus_threads("encode", SimpleNamespace(text="raw", split="dev")) == 1
 
 
 def test_a_retry_gets_more_within_the_limits():

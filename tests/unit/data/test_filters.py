@@ -28,7 +28,7 @@ LEAST = {"language": 0.95}
 
 def verdicts(name, text, languages=("de", "en"), **settings):
     (step,) = steps_of({name: filters()[name].settings(**settings)}, languages)
-    return step._check([Pair(*pair) for pair in text])
+    return step.make()([Pair(*pair) for pair in text])
 
 
 @pytest.fixture(scope="module")
@@ -227,12 +227,12 @@ def test_a_filter_that_breaks_its_contract_is_named():
         ),
     ):
         with pytest.raises(DeclarationError) as caught:
-            list(clean([Pair("a b", "c")], [Step(declared, check)]))
+            list(clean([Pair("a b", "c")], [Step(declared, lambda check=check: check)]))
         assert str(caught.value) == message
 
 
 def test_examples_have_no_control_characters():
-    step = Step(filters()["length"], lambda _: ["too\tlong"])
+    step = Step(filters()["length"], lambda: lambda _: ["too\tlong"])
     list(clean([Pair("a\x1b[31mb", "c\u200bd é")], [step]))
     (example,) = step.as_json()["examples"]
     assert (example["source"], example["target"]) == ("a\\x1b[31mb", "c\\u200bd é")
@@ -264,7 +264,8 @@ def test_repetitions(settings, verdict):
     assert verdicts("repeated", REPETITIONS, **settings) == verdict
     # One at a time, as when they stand in different batches.
     (step,) = steps_of({"repeated": filters()["repeated"].settings(**settings)}, ("de", "en"))
-    assert [step._check([Pair(*pair)])[0] for pair in REPETITIONS] == verdict
+    check = step.make()
+    assert [check([Pair(*pair)])[0] for pair in REPETITIONS] == verdict
 
 
 @given(st.lists(st.lists(st.integers(0, 300))), st.integers(1, 3))

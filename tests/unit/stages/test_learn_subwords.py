@@ -6,6 +6,7 @@ import random
 import pytest
 
 from workflow_src import jobs
+from workflow_src.data import learn_subwords
 from workflow_src.data.subwords import Subwords
 from workflow_src.stages import learn_subwords as stage
 
@@ -45,6 +46,17 @@ def test_learns(texts, capsys):
     # SentencePiece's own chatter stays away.
     assert capsys.readouterr().err.count("\n") == 1
     assert "learned 40 subwords for both languages" in (texts / "logs" / "learn.log").read_text()
+
+
+def test_a_huge_text_is_sampled_evenly_and_said_to_be(texts, capsys, monkeypatch):
+    # Every second line of both texts, so that those with B and f are not seen.
+    monkeypatch.setattr(learn_subwords, "MOST_LINES", 10)
+    (texts / "de").write_text("der Hund ruht\nein Bild\n" * 5, encoding="utf-8")
+    (texts / "en").write_text("the dog rests\nfull\n" * 5, encoding="utf-8")
+    run(texts, vocabulary_size=35)
+    assert "subwords are learned from 10 of 20 lines" in capsys.readouterr().err
+    pieces = "".join(Subwords.load(texts / "results" / "subwords").names()["source"])
+    assert {"H", "d", "g"} <= set(pieces) and not {"B", "f"} & set(pieces.replace("<pad>", "").replace("<unk>", ""))
 
 
 def test_learns_apart_by_subword_nmt(texts, capsys):
