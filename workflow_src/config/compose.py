@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from workflow_src.config.texts import LIKELY, kind_and_system, named_in
-from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.registry import analyses, searches
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError
+from workflow_src.registry import analyses, searches, use
 from workflow_src.spec import Use
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -201,6 +202,10 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     for name in only:
         if name not in systems:
             raise ConfigError("only", name, allowed=systems)
+    plugins = merged.get("plugins")
+    if isinstance(plugins, list) and all(isinstance(module, str) for module in plugins):
+        # Their searches and analyses say which settings name systems.
+        use_plugins(plugins)
     own_systems = own.get("systems")
     likelihood = merged.get("likelihood")
     scored = likelihood if isinstance(likelihood, dict) else {}
@@ -212,6 +217,16 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         hint = "list decodes, or add a system that has some"
         raise ConfigError("only", only, problem="the extended experiment has no decodes of these", hint=hint)
     return merged
+
+
+def use_plugins(modules: Sequence[str]) -> None:
+    """Use the plug-ins of an experiment. Raises ConfigError for one that is missing or cannot be used."""
+    try:
+        use(modules)
+    except DeclarationError as failure:
+        raise ConfigError(
+            "plugins", list(modules), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
+        ) from failure
 
 
 def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:

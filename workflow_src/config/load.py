@@ -17,6 +17,7 @@ from workflow_src.config.compose import (
     laid_over,
     merge,
     read_yaml,
+    use_plugins,
     with_training_presets,
 )
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
@@ -28,14 +29,13 @@ from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.systems import check_augmented, check_reversed, resolve_systems
 from workflow_src.config.tokenisers import bleu_tokeniser
-from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.errors import ConfigError
 from workflow_src.registry import (
     analyses,
     conventions,
     filters,
     main_metric,
     named_systems,
-    use,
 )
 from workflow_src.spec import (
     SCORES,
@@ -67,12 +67,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     raw = with_training_presets(raw)
     check_new_systems(raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
-    try:
-        use(config.plugins)
-    except DeclarationError as failure:
-        raise ConfigError(
-            "plugins", list(config.plugins), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
-        ) from failure
+    use_plugins(config.plugins)
     dataset = _dataset(config)
     for side in ("source", "target"):
         if getattr(config.recipe, side) not in dataset.languages:

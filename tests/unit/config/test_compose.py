@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from refusals import fields_of
 
+from workflow_src import registry
 from workflow_src.config import Plan, compose, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.errors import ConfigError
@@ -58,6 +60,40 @@ def test_translations_with_a_dropped_system_go_and_its_distillation_too(monkeypa
     ]
     reduced = compose.laid_over(compose.extended(parent) | {"decodes": ranked}, {"only": ["tagger-engine"]})
     assert reduced["decodes"] == ranked[1:]
+
+
+PLUGIN = """
+import dataclasses
+from workflow_src.searches.argmax import SEARCH, ArgmaxSettings
+from workflow_src.spec import Plugin
+
+class Settings(ArgmaxSettings):
+    pass
+
+SEARCH = dataclasses.replace(SEARCH, name="ours", title="ours", settings=Settings, families=("tagger",))
+PLUGIN = Plugin("ours", "1", searches=(SEARCH,))
+"""
+
+
+def test_only_knows_what_the_search_of_a_plug_in_names(tmp_path, monkeypatch):
+    """The decode that a dropped teacher ranks goes, with a plug-in's search as with one of ours."""
+    (tmp_path / "ours.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
+    decodes = [
+        {"system": "tagger", "search": "ours", "lengths": 2, **({"rescorer": rescorer} if rescorer else {})}
+        for rescorer in ("teacher", None)
+    ]
+    parent = {"experiment": "parent", "extends": "smoke-families", "plugins": ["ours"], "decodes": decodes}
+    (tmp_path / "parent.yaml").write_text(json.dumps(parent))
+    try:
+        loaded = load({"experiment": "mine", "extends": "parent.yaml", "only": ["tagger"]})
+        assert set(loaded.systems) == {"tagger"}
+        assert [(decode.search, decode.values.rescorer) for decode in loaded.decodes] == [("ours", None)]
+    finally:
+        registry.use([])
+        sys.modules.pop("ours", None)
 
 
 def test_systems_of_ones_own_stay_with_what_they_need():
