@@ -36,8 +36,7 @@ include: "rules/analyse.smk"
 include: "rules/report.smk"
 
 
-# Beside these, `download` and `report` are rules and targets at once.
-for target, files in TARGETS.items():
+for target, (files, _) in TARGETS.items():
 
     rule:
         name:
@@ -45,3 +44,6 @@ for target, files in TARGETS.items():
         input:
             files,
         localrule: True
+
+
+describe(workflow.rules)

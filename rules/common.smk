@@ -1,6 +1,7 @@
 """Shared by all rules: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
 import os
+import re
 import shlex
 import sys
 from importlib.util import find_spec
@@ -43,10 +44,10 @@ from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
-from workflow_src.config.texts import LIKELY, MONOLINGUAL, RAW
+from workflow_src.config.texts import LIKELY, MONOLINGUAL, system_behind, RAW
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
-from workflow_src.registry import engines, families, metrics, roles
+from workflow_src.registry import analyses, engines, families, metrics, roles
 from workflow_src.spec import BASE
 
 # Nodes of `snakemake --dag` show all wildcards of a job. By default Snakemake leaves out those that earlier jobs have
@@ -67,6 +68,9 @@ try:
     check_own_name(config)
     plan = Plan(load(config))
     costs.check(plan)
+    # Otherwise an input function would end with an error of many lines.
+    for word in sys.argv[1:]:
+        plan.check_target(word)
 except InputError as error:
     raise WorkflowError(str(error)) from None
 
@@ -349,20 +353,62 @@ EXPORTED = {
 FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 TRAINED = plan.trained
 IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
+# Systems that learn from a teacher's outputs are not teachers.
+TEACHERS = [
+    (system, seed)
+    for system, seed in TRAINED
+    if plan.system(system).family.autoregressive and not plan.system(system).teachers
+]
+# Of texts that no system makes: they can be looked at before the first training.
+ENCODED_SPLITS = [("raw", split) for split in plan.loaded.held_out]
+ENCODED_SPLITS += [(text, "train") for text in plan.encoded_texts if not system_behind(text)]
+# Targets beside the rules `download` and `report`: their files, and what `snakemake --list` says of them.
 TARGETS = {
-    "normalised": plan.corpus_summary,
-    "subwords": SUBWORDS,
-    # Systems that learn from a teacher's outputs are not teachers.
-    "teachers": [
-        plan.weights(system, seed)
-        for system, seed in TRAINED
-        if plan.system(system).family.autoregressive and not plan.system(system).teachers
-    ]
-    + IMPORTS,
-    "distilled": [plan.distilled_text(*distilled) for distilled in plan.distilled],
-    "systems": [plan.weights(*trained) for trained in TRAINED] + IMPORTS,
-    "bundles": FINISHED,
-    "chosen": [plan.chosen(*row) for row in plan.tuned],
-    "translations": [plan.translation(*row) for row in plan.rows],
-    "quality": [plan.quality(*row) for row in plan.rows],
+    "normalised": ([plan.corpus_summary], "Target: normalised text of every split."),
+    "subwords": ([SUBWORDS], "Target: subword models."),
+    "encoded": (
+        [f"{plan.encoded(*split)}.json" for split in ENCODED_SPLITS],
+        "Target: arrays of ids of every split, before any training.",
+    ),
+    "teachers": (
+        [plan.weights(*teacher) for teacher in TEACHERS] + IMPORTS,
+        "Target: autoregressive systems that learn from no other's outputs.",
+    ),
+    "distilled": (
+        [plan.distilled_text(*distilled) for distilled in plan.distilled],
+        "Target: translations of the training source by teachers.",
+    ),
+    "systems": ([plan.weights(*trained) for trained in TRAINED] + IMPORTS, "Target: all trained systems."),
+    "bundles": (FINISHED, "Target: a folder to translate with for every decoded system."),
+    "chosen": ([plan.chosen(*row) for row in plan.tuned], "Target: settings of searches that dev chooses."),
+    "translations": ([plan.translation(*row) for row in plan.rows], "Target: translations of every decode."),
+    "quality": ([plan.quality(*row) for row in plan.rows], "Target: scores of every decode."),
 }
+
+
+# What rules that share a stage differ in.
+SUBJECTS = {analysis.rule_name: analysis.title for analysis in analyses().values()}
+SUBJECTS |= {engine.export_rule: engine.name for engine in EXPORTING}
+SUBJECTS |= {metric.rule: metric.name for metric in PROGRAMS}
+SUBJECTS |= {
+    name: ", ".join(family.name for family in families().values() if family.training_rule == name) for name in TRAININGS
+}
+
+
+def describe(rules):
+    """Give rules the words that `snakemake --list` shows: what their stage does, or what their target has."""
+    for each in rules:
+        if stage := re.search(r"workflow_src\.stages\.(\w+)", each.shellcmd or ""):
+            each.docstring = " ".join(filter(None, [stage_summary(stage[1]), SUBJECTS.get(each.name)]))
+        elif each.name in TARGETS:
+            _, each.docstring = TARGETS[each.name]
+        elif each.name == "all":
+            each.docstring = "Default target: the report, with all that it needs."
+
+
+def stage_summary(stage):
+    """What a stage does: the first paragraph of its module, which is not imported."""
+    text = Path(PROJECT, "workflow_src/stages", f"{stage}.py").read_text(encoding="utf-8")
+    paragraph = re.match(r'"""(?:Stage(?: \w+)?: )?(.*?)(?:"""|\n\n)', text, re.DOTALL)
+    summary = " ".join(paragraph[1].split()) if paragraph else ""
+    return summary[:1].upper() + summary[1:]

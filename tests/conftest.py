@@ -124,6 +124,7 @@ def counted(process: subprocess.CompletedProcess) -> dict[str, int]:
         "all",
         "normalised",
         "subwords",
+        "encoded",
         "teachers",
         "distilled",
         "systems",

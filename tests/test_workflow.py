@@ -90,6 +90,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
         ("normalised", {"normalise"}),
         ("subwords", {"learn_subwords"}),
         ("teachers", {"train_teacher"}),
+        ("encoded", {"encode"}),
         ("distilled", {"merge_distilled"}),
         ("systems", {"train_refiner", "train_nat", "train_language_model"}),
         ("bundles", {"finish_bundle"}),
@@ -294,6 +295,27 @@ print("RULES", json.dumps({{
     for each in workflow.rules if each.name not in ("all", *TARGETS)
 }}))
 """
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("results/smoke/translations/lvm/seed-1/delta-11/test.txt", ("delta-11", 'did you mean "delta-1"?')),
+        ("results/smoke/translations/lvms/seed-1/delta-1/test.txt", ("lvms", 'did you mean "lvm"?')),
+        ("results/smoke/systems/scores/seed-1/model.safetensors", ("scores", 'did you mean "score"?')),
+    ],
+)
+def test_a_file_of_a_decode_that_is_none_is_refused_in_one_sentence(target, named, tmp_path):
+    process = dry_run(target, "--configfile", SMOKE, "--quiet", "all", folder=tmp_path)
+    said = process.stdout + process.stderr
+    assert process.returncode != 0 and all(part in said for part in named)
+    assert "KeyError" not in said and "InputFunctionException" not in said
+
+
+def test_every_rule_is_described_where_rules_are_listed(tmp_path):
+    process = snakemake("--list", "--configfile", SMOKE, folder=tmp_path)
+    lines = [line for line in process.stdout.splitlines() if line]
+    assert len(lines) > 30 and [line for line in lines if not re.fullmatch(r"\w+ \(.{15,}\)", line)] == []
 
 
 def options(kind: type[Options]) -> set[str]:

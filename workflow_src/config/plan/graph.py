@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
@@ -10,16 +11,23 @@ from workflow_src.config.datasets import file_and_members
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
-from workflow_src.config.plan.paths import Paths
+from workflow_src.config.plan.paths import BUNDLES, Paths
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.errors import ConfigError
 from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
 from workflow_src.spec import Frozen
 
 # The split that a teacher translates for a kind of text.
 SPLITS_OF = {DISTILLED: "train", MONOLINGUAL: MONOLINGUAL}
+
+# Files of a system, and of one of its decodes.
+OF_A_SYSTEM = re.compile(
+    rf"/(?:systems|{BUNDLES}|(?:translations|quality|chosen)(?=/[^/]+/seed-\d+/(?P<decode>[^/]+)))"
+    r"/(?P<system>[^/]+)/seed-\d+/"
+)
 
 
 class Graph(Paths):
@@ -315,7 +323,26 @@ class Graph(Paths):
         return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
 
     def decode(self, system: str, name: str) -> Decode:
+        """The decode of a system by its name. Raises ConfigError for one that the experiment does not have."""
+        if (system, name) not in self._decodes:
+            names = [decode.name for decode in self.loaded.decodes if decode.system == system]
+            raise ConfigError(f"decode of system {system}", name, allowed=names)
         return self._decodes[system, name]
+
+    def check_target(self, target: str) -> None:
+        """Check that a file that Snakemake is asked for is of a system and a decode of this experiment.
+
+        Raises ConfigError. Names of rules, and files elsewhere, are Snakemake's to judge.
+        """
+        if not target.startswith((f"{self.root}/", f"results/{self.experiment}/")):
+            return
+        match = OF_A_SYSTEM.search(target)
+        if match is None:
+            return
+        if match["system"] not in self.loaded.systems:
+            raise ConfigError(f"the system of {target}", match["system"], allowed=self.loaded.systems)
+        if match["decode"]:
+            self.decode(match["system"], match["decode"].removesuffix(".json"))
 
     def distillation(self, teacher: str) -> DistillationConfig:
         return self.config.distillation.get(teacher) or DistillationConfig()
