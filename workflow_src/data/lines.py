@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import Any
 
 from workflow_src.data.formats import START, compression, other_format
 from workflow_src.errors import ArtifactError
@@ -12,6 +14,17 @@ from workflow_src.errors import ArtifactError
 STANDARD_INPUT = Path("/dev/stdin")
 # The problem of a text without lines.
 EMPTY = "is empty"
+
+
+class _Counted(FileIO):
+    """A file that counts the bytes that were read from it."""
+
+    count = 0
+
+    def readinto(self, buffer: Any) -> int:
+        number = super().readinto(buffer)
+        self.count += number or 0
+        return number
 
 
 def _opened(path: str | Path) -> BufferedReader:
@@ -22,8 +35,8 @@ def _opened(path: str | Path) -> BufferedReader:
     """
     try:
         if Path(path) == STANDARD_INPUT:
-            return open(0, "rb", closefd=False)
-        return open(path, "rb")
+            return BufferedReader(_Counted(0, closefd=False))
+        return BufferedReader(_Counted(path))
     except FileNotFoundError:
         raise ArtifactError(path, "does not exist") from None
     except IsADirectoryError:
@@ -45,6 +58,11 @@ def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
     the file. A file of the user's `own` is refused too where it is of another format by its first bytes: such files may
     be valid UTF-8.
     """
+    return (line for line in read_lines_and_pauses(path, own, pauses=False) if line is not None)
+
+
+def read_lines_and_pauses(path: str | Path, own: bool = False, pauses: bool = True) -> Iterator[str | None]:
+    """`read_lines`, with None where the next line has not arrived: the writer of a pipe may wait for an answer."""
     with _opened(path) as file:
         offset, start = 0, file.peek(START)
         if own and (format_error := other_format(start, path)):
@@ -60,6 +78,18 @@ def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
                 raise not_utf8(path, number, raw, failure, offset) from None
             offset += len(raw)
             yield line.removesuffix("\n").removesuffix("\r")
+            if pauses and not _has_line(file, offset):
+                yield None
+
+
+def _has_line(file: BufferedReader, offset: int) -> bool:
+    """Whether a line of the file, or its end, can be read after `offset` bytes without waiting."""
+    assert isinstance(file.raw, _Counted)
+    if file.raw.count > offset and b"\n" in file.peek():
+        return True
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def count_lines(path: str | Path) -> int:

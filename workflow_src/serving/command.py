@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS, Removal
-from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.lines import count_lines, read_lines_and_pauses
 from workflow_src.data.placeholders import outcome_words
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic
@@ -152,14 +152,18 @@ def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping
         group.add_argument(_option(name), default=None, metavar=name.upper(), help=help_text)
 
 
-def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """At most `size` lines at a time, fewer where they are long, so that memory does not grow with their length."""
+def _chunks(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
+    """At most `size` lines at a time, fewer where they are long, so that memory does not grow with their length.
+
+    None, a pause of the input, ends a chunk.
+    """
     chunk: list[str] = []
     characters = 0
     for line in lines:
-        chunk.append(line)
-        characters += len(line)
-        if len(chunk) == size or characters >= size * LONG:
+        if line is not None:
+            chunk.append(line)
+            characters += len(line)
+        if chunk and (line is None or len(chunk) == size or characters >= size * LONG):
             yield chunk
             chunk, characters = [], 0
     if chunk:
@@ -234,15 +238,15 @@ class _Command:
         translator.translations([], settings, systems, options.batch, extras)
         return translator, settings, systems, extras
 
-    def lines(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[str]:
+    def chunks(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[list[str]]:
         """The lines to write for a file; `progress` is called with the number of lines done, of all files.
 
-        Warnings name the file if `named`.
+        What has arrived is translated before more is waited for. Warnings name the file if `named`.
         """
         options, (translator, settings, systems, extras) = self.options, self._opened
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
-        for chunk in _chunks(read_lines(path, own=True), 64 * options.batch):
+        for chunk in _chunks(read_lines_and_pauses(path, own=True), 64 * options.batch):
             if self.done >= EXPORT_PAYS and not self._prepared:
                 translator.prepare(settings, options.batch, extras.details, systems)
                 self._prepared = True
@@ -263,13 +267,15 @@ class _Command:
                 remove_repetitions=options.remove_repetitions,
                 watch=watch,
             )
+            written: list[str] = []
             for number, translation in enumerate(translations, first_line):
                 self.lost.update(translation.lost)
                 self.lines_with_lost += bool(translation.lost)
                 if options.output_format == "jsonl":
-                    yield json_line(translation)
+                    written.append(json_line(translation))
                 else:
-                    yield from text_lines(number, translation, options.n_best is not None, options.scores)
+                    written += text_lines(number, translation, options.n_best is not None, options.scores)
+            yield written
             first_line += len(chunk)
             self.done += len(chunk)
             progress(self.done)
@@ -305,13 +311,16 @@ def _translate(options: Options) -> None:
         for path, target in pairs:
             if target is not None:
                 with atomic(target) as file:
-                    file.writelines(f"{line}\n" for line in command.lines(path, len(pairs) > 1, progress))
+                    for lines in command.chunks(path, len(pairs) > 1, progress):
+                        file.writelines(f"{line}\n" for line in lines)
                 continue
             output = console.standard_output(", or use --output")
             # The same bytes whatever the terminal's own encoding is.
             if isinstance(output, io.TextIOWrapper):
                 output.reconfigure(encoding="utf-8", newline="\n")
-            console.write(output, command.lines(path, len(pairs) > 1, progress))
+            for lines in command.chunks(path, len(pairs) > 1, progress):
+                # Flushed, because a program may wait for it.
+                console.write(output, lines)
     command.warn_of_losses()
 
 

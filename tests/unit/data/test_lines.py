@@ -1,3 +1,4 @@
+import os
 import socket
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 from refusals import fields_of
 
-from workflow_src.data.lines import check_parallel, count_lines, read_lines
+from workflow_src.data.lines import check_parallel, count_lines, read_lines, read_lines_and_pauses
 from workflow_src.errors import ArtifactError, InputError
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -90,3 +91,19 @@ def test_standard_input_is_read_from_where_it_is_whatever_it_is(tmp_path):
     with open(path, "rb", buffering=0) as file:
         file.seek(5)
         assert standard_input_lines(file, "count") == "2 eins zwei"
+
+
+def test_a_line_that_has_not_arrived_is_a_pause():
+    read, write = os.pipe()
+    os.write(write, b"one\ntwo\nhal")
+    lines = read_lines_and_pauses(f"/dev/fd/{read}")
+    assert [next(lines) for _ in range(3)] == ["one", "two", None]
+    os.write(write, b"f\n" + b"more\n" * 5000)
+    os.close(write)
+    assert list(lines) == ["half"] + ["more"] * 5000
+    os.close(read)
+
+
+def test_files_have_no_pauses(tmp_path):
+    (tmp_path / "text").write_text("line\n" * 5000 + "last")
+    assert list(read_lines_and_pauses(tmp_path / "text")) == ["line"] * 5000 + ["last"]

@@ -182,16 +182,21 @@ def text(tmp_path):
     return tmp_path / "in.txt"
 
 
+def spaced(text: str) -> str:
+    """A text as a column of its own."""
+    return text.replace("\t", " ")
+
+
 def test_the_command_writes_what_python_returns(bundles, translators, text, capsys):
     lines = text.read_text().splitlines()
     beam = ("--input", text, "--search", "beam", "--beam", 4)
     expected = translators["transformer"].translate(lines, search="beam", beam=4, n_best=3)
     assert run(bundles["transformer"], *beam, capsys=capsys) == [line.text for line in expected]
     scored = run(bundles["transformer"], *beam, "--scores", capsys=capsys)
-    assert [line.split("\t", 1) for line in scored] == [[f"{line.score:.6f}", line.text] for line in expected]
+    assert [line.split("\t") for line in scored] == [[f"{line.score:.6f}", spaced(line.text)] for line in expected]
     several = run(bundles["transformer"], *beam, "--n-best", 3, "--scores", capsys=capsys)
     assert several == [
-        f"{number}\t{hypothesis.score:.6f}\t{hypothesis.text}"
+        f"{number}\t{hypothesis.score:.6f}\t{spaced(hypothesis.text)}"
         for number, line in enumerate(expected, 1)
         for hypothesis in line.hypotheses
     ]
@@ -241,6 +246,25 @@ def test_chunks_end_with_many_lines_or_much_text():
     assert [len(chunk) for chunk in command._chunks(lines, 3)] == [3, 3, 1]
     assert [len(chunk) for chunk in command._chunks(lines, 1)] == [1] * 7
     assert [len(chunk) for chunk in command._chunks(["a" * 900] * 4, 8)] == [2, 2]
+    assert list(command._chunks([None, "a", "b", None, None, "c"], 8)) == [["a", "b"], ["c"]]
+
+
+def test_a_program_gets_the_answer_to_a_line_before_it_writes_the_next(bundles, translators):
+    words = ["--bundle", str(bundles["transformer"]), "--device", "cpu", "--engine", "eager"]
+    process = subprocess.Popen(
+        python_module("workflow_src.cli", "translate", *words),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=PROJECT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+    for sentence in SENTENCES:
+        process.stdin.write(f"{sentence}\n")
+        process.stdin.flush()
+        # Where the command waits for more, the test ends by its time limit.
+        assert process.stdout.readline() == f"{translators['transformer'].translate([sentence])[0]}\n"
+    assert process.communicate()[0] == "" and process.returncode == 0
 
 
 def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypatch, capfd):
