@@ -18,8 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-import psutil
-
 ENDING = (signal.SIGTERM, signal.SIGUSR1)
 # The process of Snakemake that runs the job, as `identity` writes it; the rules set it.
 VARIABLE = "CONTINUUM_WORKFLOW_PROCESS"
@@ -149,6 +147,9 @@ def stop_jobs_at_signals(snakemake_log: logging.Logger) -> None:
 
 def _terminate_jobs(wait: float) -> None:
     """Send SIGTERM, once, to each job that runs or that is just being started, until this process ends."""
+    # Jobs, which import this module, may run in environments without it.
+    import psutil
+
     time.sleep(wait)
     terminated: set[psutil.Process] = set()
     while True:
