@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fake_comet
 import numpy as np
+import psutil
 import pytest
 import yaml
 
@@ -115,6 +116,29 @@ def test_what_a_job_scored_before_it_was_killed_is_kept(stage, monkeypatch, pyth
     assert not (stage.model.parents[2] / "row/test.json").exists() and scored(stage) == 2
     stage()
     assert scored(stage) == 4
+
+
+def program(folder: Path, commands: str) -> Path:
+    """A "Python" that runs these commands of a shell in place of any program."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{commands}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_that_closes_its_output_and_lives_is_ended(stage, tmp_path, monkeypatch):
+    monkeypatch.setattr(computed, "ENDING", 0.2)
+    lingering = program(tmp_path, "echo $$ > pid; echo why >&2; exec >&-; exec sleep 100")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        stage(python=str(lingering))
+    assert caught.value.subject == "metrics.comet:" and "why" in caught.value.problem
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_an_answer_that_is_no_utf8_is_refused(stage, tmp_path):
+    with pytest.raises(DeclarationError, match="comet"):
+        stage(python=str(program(tmp_path, r"printf '\377\n'")))
 
 
 def test_the_cache_reads_what_was_asked_for_and_no_more(tmp_path):

@@ -20,7 +20,7 @@ from workflow_src.spec import Computed, Metric
 # Format of files of computed figures.
 FORMAT = 1
 AGAIN = "delete it and make it again"
-# Seconds that a program may take to end after the last request.
+# Seconds that a program may take to end after the last request, or after it has closed its output.
 ENDING = 60
 # Characters of a program's stderr that the log keeps.
 KEPT = 20_000
@@ -40,7 +40,13 @@ class RunningProgram:
         pipe = subprocess.PIPE
         try:
             self.process = subprocess.Popen(
-                [python, str(metric.program.file)], stdin=pipe, stdout=pipe, stderr=self.stderr, text=True
+                [python, str(metric.program.file)],
+                stdin=pipe,
+                stdout=pipe,
+                stderr=self.stderr,
+                encoding="utf-8",
+                # What is no UTF-8 is no answer either, and an error shows it.
+                errors="replace",
             )
         except OSError as failure:
             raise ConfigError(
@@ -57,12 +63,17 @@ class RunningProgram:
         # Without further lines to read, it ends.
         with contextlib.suppress(OSError):
             self._stdin.close()
+        self._wait()
+        self.stderr.close()
+
+    def _wait(self) -> int | None:
+        """Wait until the program has ended; returns its exit code, and None where it had to be killed."""
         try:
-            self.process.wait(ENDING)
+            return self.process.wait(ENDING)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.stderr.close()
+            return None
 
     @property
     def _stdin(self) -> IO[str]:
@@ -77,10 +88,9 @@ class RunningProgram:
             self._stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            status, last = self.process.wait(), self._log_stderr()
-            raise InputError(
-                f"metrics.{self.metric.name}:", f"its program ended with {status}: {last}", "the log has the rest"
-            )
+            status, last = self._wait(), self._log_stderr()
+            ended = "closed its output and did not end" if status is None else f"ended with {status}"
+            raise InputError(f"metrics.{self.metric.name}:", f"its program {ended}: {last}", "the log has the rest")
         try:
             answer = json.loads(line)
         except json.JSONDecodeError:
