@@ -18,6 +18,7 @@ from workflow_src.registry import families, fill, import_object, needs, of_the_f
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, SCORER
 from workflow_src.training.update import make_optimiser
+from workflow_src.types import PAD
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
@@ -109,6 +110,32 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
         assert gradient is None or torch.isfinite(gradient).all(), name
 
 
+# What the losses of families score: subwords and end symbols, unless they are here.
+SCORED = {
+    "cmlm": "masked subwords",
+    "energy": "latents",
+    "inat": "subwords",
+    "nat": "subwords",
+    "score": "latents",
+    "tagger": "subwords",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_count_of_a_loss_is_the_number_of_positions_that_it_scores(family):
+    batch, objective = batch_of(), build_objective(family, {})
+    terms = objective(make(family), batch, at_the_end(family))
+    words, sentences = int((batch.target != PAD).sum()), len(batch.target)
+    scored = SCORED.get(family, "end symbols")
+    if scored == "masked subwords":
+        assert sentences <= terms.count <= words
+    elif scored == "subwords":
+        assert terms.count == words
+    else:
+        # Latents of target positions, of which one is the end symbol's.
+        assert terms.count == words + sentences
+
+
 # Settings that presets leave off, all together; the bias of a softmax over positions moves nothing.
 OTHERS = {
     "lvm": (
@@ -121,8 +148,14 @@ OTHERS = {
     "inat": ({"carry_states": False}, {"guess": "sample", "label_smoothing": 0.1, "passes": 2}, set()),
     "inat, denoising": ({}, {"dae_mix": 1.0, "corruptions": ["swap"], "corruption_share": 1.0}, set()),
     "lanmt": ({"latent_dim": 4}, {"length_smoothing": 2.0, "budget_end": 0.1}, set()),
+    "lanmt, released code": (
+        {"decoder_input": "scaled", "decoder_skip": True, "length_reads": "states", "first_position": 0},
+        {},
+        set(),
+    ),
     "nat": ({"copy_source": "uniform", "upsample": 2.5}, {}, set()),
-    "nat, axe": ({"loss": "axe"}, {"skip_penalty": 3.0, "glance": "random"}, set()),
+    "nat, axe": ({"loss": "axe"}, {"label_smoothing": 0.1, "skip_penalty": 3.0, "glance": "random"}, set()),
+    "nat, smoothed": ({}, {"label_smoothing": 0.1}, set()),
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),
     "nat, vae": ({"latent": "vae"}, {}, set()),
     "nat, everything": ({"loss": "axe", "latent": "vae"}, {"glance": "glat", "budget_end": 0.1}, set()),

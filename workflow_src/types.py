@@ -127,14 +127,21 @@ class Batch:
         """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
         return int(self.on_cpu.target_mask.sum()) + self.target.size(0)
 
+    @property
+    def num_target_words(self) -> int:
+        """Real target subwords without end symbols; 1 where all targets are empty, so that there is a mean."""
+        return max(1, int(self.on_cpu.target_mask.sum()))
+
     def to(self, device: torch.device) -> Batch:
         return Batch(moved(self.source, device), moved(self.target, device), self.indices)
 
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """The result of an objective: `loss` to minimise, a mean over `count` terms, and named figures to log.
+    """The result of an objective: `loss` to minimise, a sum divided by `count`, and named figures to log.
 
+    `count` is the number of positions whose outputs the loss scores, at least 1: target subwords, and end symbols where
+    the model puts them out. Masked models score masked positions alone, refiners of latents those of the latents.
     Figures are means over the batch (floats or 0-d tensors). Batches computed in parts are joined by their counts.
     """
 

@@ -1,5 +1,11 @@
 """Losses over alignments of outputs with a target, which need only the probabilities of a sentence's own symbols.
 
+With smoothing s, labels of a slot are a share s of all V symbols and the alignments' own ones (Gu & Kong 2021, appendix
+A). A sentence's loss is
+    (1 - s) loss(y)  -  s |y| mean over slots n and symbols v of log p_n(v)
+which has the proportions of the authors' released code, where CTC is divided by |y| and logarithms are averaged. Where
+each slot learns one word, this is the label smoothing of cross-entropy.
+
 Logits are computed for a block of rows at a time, and again for their gradient, so that no tensor has a cell for each
 slot and word of the vocabulary. Shapes: B sentences, N slots, R real slots of all sentences, T target positions,
 U = T + 1 own symbols (the blank first), V vocabulary, D width.
@@ -15,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.common import Cells, block_rows, cells
-from workflow_src.types import wide
+from workflow_src.types import PAD, wide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,30 +53,36 @@ def aligned_loss(
     symbols: Tensor,
     align: Callable[[Tensor], Aligned],
     real: Cells | None = None,
-) -> Tensor:
-    """The losses (B,) of `align`, which sums over alignments or chooses one.
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The losses (B,) of `align`, which sums over alignments or chooses one: with `smoothing`, and without it and
+    without a gradient.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
     `real` are the cells of the mask; without them, the CPU waits to read the mask.
     """
     real = cells(mask, mask.device) if real is None else real
-    return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align)
+    # An end symbol is no word, and padding is none.
+    words = (symbols[:, 1:] != PAD).sum(1).to(bias.dtype)
+    spread = smoothing * words / mask.sum(1).clamp(min=1)
+    return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align, smoothing, spread)
 
 
 def own_log_probabilities(
     hidden: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, symbols: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of each slot's own symbols (R, U), and the normalisers of its logits (R,).
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities of each slot's own symbols (R, U), their mean over the vocabulary and the normalisers (R,).
 
     hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
     """
-    log_probabilities, normalisers = [], []
+    log_probabilities, means, normalisers = [], [], []
     for block, sentences in _blocks(hidden, rows, weight.size(0)):
         logits = wide(block @ weight.T) + bias
         normaliser = logits.logsumexp(-1, keepdim=True)
         log_probabilities.append(logits.gather(1, symbols[sentences]) - normaliser)
+        means.append(logits.mean(-1) - normaliser[:, 0])
         normalisers.append(normaliser[:, 0])
-    return torch.cat(log_probabilities), torch.cat(normalisers)
+    return torch.cat(log_probabilities), torch.cat(means), torch.cat(normalisers)
 
 
 @torch.no_grad()
@@ -100,18 +112,23 @@ def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor
 
 class _LinearAligned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, real, shape, symbols, align):
+    def forward(ctx, hidden, weight, bias, real, shape, symbols, align, smoothing, spread):
         rows = real[0]
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
-            log_probabilities, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
+            own = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
+            log_probabilities, means, normalisers = own
             emissions = log_probabilities.new_full((*shape, symbols.size(1)), 0.0)
             emissions[real] = log_probabilities
             aligned = align(emissions)
+            spread = spread.to(means) * aligned.counted
+            smoothed = (1 - smoothing) * aligned.losses
+            if smoothing:
+                smoothed = smoothed.index_add(0, rows, -spread[rows] * means)
             if any(ctx.needs_input_grad):
-                ctx.normalised = aligned.normalised
+                ctx.normalised, ctx.smoothing = aligned.normalised, smoothing
                 ctx.save_for_backward(
                     narrow_hidden,
                     narrow_weight,
@@ -121,13 +138,18 @@ class _LinearAligned(torch.autograd.Function):
                     normalisers,
                     aligned.shares[real],
                     aligned.counted,
+                    spread,
                 )
-        return aligned.losses
+        plain = aligned.losses.detach().clone()
+        ctx.mark_non_differentiable(plain)
+        return smoothed, plain
 
     @staticmethod
-    def backward(ctx, scale):
-        hidden, weight, bias, rows, symbols, normalisers, shares, counted = ctx.saved_tensors
-        # d loss / d logits = p times the sum of shares - shares, of every sentence times its own weight.
+    def backward(ctx, scale, _):
+        hidden, weight, bias, rows, symbols, normalisers, shares, counted, spread = ctx.saved_tensors
+        # d loss / d logits = p times the sum of shares - shares, of every sentence times its own weight; with
+        # smoothing, 1 - s times that, and p - 1 / V at every slot times the sentence's spread.
+        kept, classes = 1 - ctx.smoothing, weight.size(0)
         factors = (scale * counted)[rows, None]
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight, dtype=bias.dtype)
@@ -137,13 +159,16 @@ class _LinearAligned(torch.autograd.Function):
             for block, sentences in _blocks(hidden, rows, weight.size(0)):
                 end = start + len(block)
                 gradient = (wide(block @ weight.T) + bias).sub_(normalisers[start:end, None]).exp_()
-                if not ctx.normalised:
-                    gradient.mul_(shares[start:end].sum(-1, keepdim=True))
-                gradient.scatter_add_(1, symbols[sentences], -shares[start:end])
+                if ctx.smoothing or not ctx.normalised:
+                    total = 1.0 if ctx.normalised else shares[start:end].sum(-1, keepdim=True)
+                    gradient.mul_(kept * total + spread[sentences, None])
+                gradient.scatter_add_(1, symbols[sentences], -kept * shares[start:end])
+                if ctx.smoothing:
+                    gradient.sub_(spread[sentences, None] / classes)
                 gradient.mul_(factors[start:end])
                 grad_bias += gradient.sum(0)
                 narrow_gradient = gradient.to(hidden.dtype)
                 torch.mm(narrow_gradient, weight, out=grad_hidden[start:end])
                 grad_weight += narrow_gradient.T @ block
                 start = end
-        return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, None, None, None, None
+        return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, *(None,) * 6

@@ -35,8 +35,10 @@ def axe_loss(
     blank: int,
     skip_penalty: float,
     real: Cells | None = None,
-) -> Tensor:
-    """The aligned cross-entropy in nats, (B,), summed over each target.
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The aligned cross-entropy in nats, (B,), summed over each target: with label smoothing, and without it and
+    without a gradient.
 
     hidden (B, N, D) of predictions where mask (B, N) is True (the first of each sentence, at least one), output
     projection weight (V, D) and bias (V,), target (B, T) padded; `skip_penalty` is delta. `real` are the
@@ -49,7 +51,7 @@ def axe_loss(
         losses = -(shares * emissions).sum((1, 2))
         return Aligned(losses, shares, torch.ones_like(lengths, dtype=torch.bool), normalised=False)
 
-    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real)
+    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real, smoothing)
 
 
 def cheapest(emissions: Tensor, lengths: Tensor, predictions: Tensor, skip_penalty: float) -> Tensor:

@@ -140,8 +140,10 @@ def ctc_loss(
     target: Tensor,
     blank: int,
     real: Cells | None = None,
-) -> tuple[Tensor, Tensor]:
-    """-log p(y|x) in nats, (B,), and whether the sentence has an alignment, (B,) bool; the loss is 0 where it has none.
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """-log p(y|x) in nats, (B,), with label smoothing; without it and without a gradient, (B,); and whether the
+    sentence has an alignment, (B,) bool. Losses are 0 where it has none.
 
     hidden (B, N, D) at slots where mask (B, N) is True (the first of each sentence), output projection weight (V, D)
     and bias (V,), target (B, T) padded. Gradients, softmax minus expected shares, are computed a block of rows at a
@@ -154,4 +156,6 @@ def ctc_loss(
         total, shares = occupancies(emissions, lattice)
         return Aligned(torch.where(lattice.reachable, -total, 0.0), shares, lattice.reachable)
 
-    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align, real), lattice.reachable
+    symbols = own_symbols(target, blank)
+    losses, plain = aligned_loss(hidden, weight, bias, mask, symbols, align, real, smoothing)
+    return losses, plain, lattice.reachable

@@ -32,17 +32,20 @@ class SlotStates:
 
 
 def slot_states(model: AlignedLatentModel, source: Tensor) -> SlotStates:
-    """The pass over source (B, S), without anything that depends on an output."""
+    """The pass over source (B, S), without anything that depends on an output.
+
+    As in searches, probabilities are those of symbols that may be put out.
+    """
     hidden, mask = model.hidden(model.encode(source))
-    weight, bias = model.target_embedding.weight, model.output_bias
-    blocks = [wide(F.linear(block, weight, bias)).logsumexp(-1) for block in hidden[mask].split(SLOTS)]
+    blocks = [wide(model.logits(block)).logsumexp(-1) for block in hidden[mask].split(SLOTS)]
     normalisers = wide(hidden).new_zeros(mask.shape)
     normalisers[mask] = torch.cat(blocks)
     return SlotStates(hidden, mask, normalisers)
 
 
 def output_log_probability(model: AlignedLatentModel, states: SlotStates, target: Tensor) -> Tensor:
-    """log p(y|x) of outputs target (B, T), (B,): the CTC loss with its sign turned, -inf where no alignment exists.
+    """log p(y|x) of outputs target (B, T), (B,): the CTC loss with its sign turned, over symbols that may be put out;
+    -inf where no alignment exists.
 
     Only the logits of an output's own symbols are computed.
     """

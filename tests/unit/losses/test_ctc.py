@@ -50,10 +50,28 @@ def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
     hidden, weight, bias = layer()
     scores = (hidden @ weight.T + bias).log_softmax(-1)
     expected_losses = enumerated(scores)
-    losses, reachable = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
+    losses, _, reachable = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
     assert torch.allclose(losses, expected_losses, atol=1e-12)
     assert reachable.tolist() == [True, True, True, False, True]
     # Every sentence with a weight of its own, so that none hides another.
+    weights = torch.arange(1.0, 6.0, dtype=torch.float64)
+    actual = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
+    expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
+    for gradient, expected_gradient in zip(actual, expected, strict=True):
+        assert torch.allclose(gradient, expected_gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [0.01, 0.3])
+def test_smoothed_loss_and_gradients_are_those_of_the_formula(smoothing):
+    """(1 - s) loss(y) - s |y| mean over slots and symbols of log p; nothing where there is no alignment."""
+    hidden, weight, bias = layer()
+    scores = (hidden @ weight.T + bias).log_softmax(-1)
+    plain = enumerated(scores)
+    means = torch.stack([scores[row, : SLOTS[row]].mean() for row in range(len(SLOTS))])
+    lengths = (TARGET != 0).sum(1)
+    expected_losses = (1 - smoothing) * plain - smoothing * lengths * means * torch.tensor([1, 1, 1, 0, 1])
+    losses, nll, _ = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK, smoothing=smoothing)
+    assert torch.allclose(losses, expected_losses, atol=1e-12) and torch.allclose(nll, plain, atol=1e-12)
     weights = torch.arange(1.0, 6.0, dtype=torch.float64)
     actual = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
     expected = torch.autograd.grad((expected_losses * weights).sum(), [hidden, weight, bias])
@@ -70,7 +88,7 @@ def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypa
     slots, lengths = torch.tensor([60, 50, 41, 33, 60, 12, 7]), torch.tensor([20, 25, 13, 9, 1, 3, 2])
     target = torch.randint(4, 39, (7, 25), generator=generator) * (torch.arange(25) < lengths[:, None])
     mask = torch.arange(60) < slots[:, None]
-    losses, reachable = ctc_loss(hidden, weight, bias, mask, target, 39)
+    losses, _, reachable = ctc_loss(hidden, weight, bias, mask, target, 39)
     scores = (hidden @ weight.T + bias).log_softmax(-1).transpose(0, 1)
     expected_losses = torch.nn.functional.ctc_loss(scores, target, slots, lengths, blank=39, reduction="none")
     assert reachable.all() and torch.allclose(losses, expected_losses, atol=1e-10)
@@ -107,10 +125,10 @@ def test_the_viterbi_path_is_the_most_probable_alignment_and_collapses_to_the_ta
 
 def test_padding_changes_neither_loss_nor_gradient():
     hidden, weight, bias = layer(2)
-    losses, _ = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
+    losses, *_ = ctc_loss(hidden, weight, bias, MASK, TARGET, BLANK)
     for row in range(len(SLOTS)):
         row_hidden = hidden[row : row + 1, : SLOTS[row]].detach().requires_grad_()
-        alone, _ = ctc_loss(
+        alone, *_ = ctc_loss(
             row_hidden,
             weight,
             bias,
@@ -131,8 +149,8 @@ def test_long_slots_do_not_overflow_single_precision():
     target = torch.randint(1, 5, (2, 150), generator=torch.Generator().manual_seed(1))
     mask = torch.ones(2, 400, dtype=torch.bool)
     hidden.requires_grad_()
-    losses, reachable = ctc_loss(hidden, weight, bias, mask, target, BLANK)
+    losses, _, reachable = ctc_loss(hidden, weight, bias, mask, target, BLANK)
     in_float64 = (tensor.double() for tensor in (hidden, weight, bias))
-    expected, _ = ctc_loss(*in_float64, mask, target, BLANK)
+    expected, *_ = ctc_loss(*in_float64, mask, target, BLANK)
     assert reachable.all() and torch.allclose(losses.double(), expected, rtol=1e-4)
     assert torch.isfinite(torch.autograd.grad(losses.sum(), hidden)[0]).all()

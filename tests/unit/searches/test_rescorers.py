@@ -38,7 +38,8 @@ def by_alignments(model, source, _outputs=None) -> dict[tuple[int, ...], float]:
     hidden, mask = model.hidden(model.encode(source))
     assert mask.all()
     logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
-    scores = logits.log_softmax(-1)
+    # Padding, start and end symbols are never put out.
+    scores = torch.cat([torch.full((len(logits), 3), -math.inf), logits[:, 3:].log_softmax(-1)], -1)
     probabilities: dict[tuple[int, ...], float] = {}
     for path in itertools.product(range(3, V + 1), repeat=len(scores)):
         output = tuple(collapse(list(path), model.blank))
@@ -77,16 +78,29 @@ def test_a_ranked_list_is_sorted_by_brute_force(kind):
         assert all(actual[row][words] == -math.inf for words in ranked[len(scorable) :])
 
 
-def test_the_score_of_a_one_pass_model_is_its_loss():
+def test_the_score_of_a_one_pass_model_is_its_loss_over_symbols_that_it_may_put_out():
     model = one_pass()
     memory = model.encode(SOURCE)
     hidden, mask = model.hidden(memory)
     target = pad([[3, 4], [5], [4, 4, 4]], eos=False)
-    losses, reachable = ctc_loss(hidden, model.target_embedding.weight, model.output_bias, mask, target, model.blank)
+    bias = model.symbol_bias()
+    losses, _, reachable = ctc_loss(hidden, model.target_embedding.weight, bias, mask, target, model.blank)
     log_probabilities = model.log_probability(model.scoring_states(SOURCE), target)
     assert reachable.tolist() == [True, True, False]
     assert torch.allclose(log_probabilities[reachable], -losses[reachable], atol=1e-10)
     assert (log_probabilities[~reachable] == -math.inf).all()
+
+
+def test_a_one_pass_model_scores_its_outputs_as_it_scored_them_when_it_searched():
+    """Also where special symbols, which it may not put out, are probable."""
+    model = one_pass()
+    with torch.no_grad():
+        model.output_bias[:3] += 2
+    hypotheses = ctc_beam(model, SOURCE, CtcBeamSettings(beam=10**6, min_ratio=0.0, word_bonus=0.0))
+    candidates = [{tuple(words): 0.0} for words in hypotheses.tokens]
+    for row, (scores,) in enumerate(map(dict.items, rescored(model, SOURCE, candidates))):
+        words, score = scores
+        assert score * (len(words) + 1) == pytest.approx(hypotheses.scores[row], abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,8 +37,7 @@ class InatObjective:
         self.config = config
 
     def __call__(self, model: IterativeModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, count = self.config, batch.num_target_tokens
-        words = scored_words(batch)
+        config, count = self.config, batch.num_target_words
         draws = config.dae_mix > 0 or config.guess == "sample"
         keys = sentence_keys(batch, context.numbers) if draws else None
         memory = model.encode(batch.source)
@@ -56,18 +55,13 @@ class InatObjective:
             nll.append(pass_nll)
         length, exact = length_loss(model.length, memory, batch)
         figures = {
-            "nll": sum(nll) / (words * config.passes),
-            "nll_first": nll[0] / words,
-            "nll_last": nll[-1] / words,
+            "nll": sum(nll) / (count * config.passes),
+            "nll_first": nll[0] / count,
+            "nll_last": nll[-1] / count,
             "length_nll": length.detach() / len(batch.target),
             "length_accuracy": exact,
         }
         return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)
-
-
-def scored_words(batch: Batch) -> int:
-    """Subwords that passes score: those of the target, without the end symbol that `num_target_tokens` counts."""
-    return max(1, int(batch.on_cpu.target_mask.sum()))
 
 
 def pass_loss(

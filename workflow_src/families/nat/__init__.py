@@ -77,7 +77,7 @@ class NatConfig(StackConfig):
 class NatObjectiveConfig(Budget):
     """Settings of training; the choice of the loss is a setting of the model."""
 
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="of the labels; the paper has 0.01")
     length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")
     skip_penalty: float = Field(
         2.0,
@@ -104,7 +104,6 @@ MODEL_SETTINGS = {
     "max_length_difference": ("loss", ("axe", "ce")),
 }
 OBJECTIVE_SETTINGS = {
-    "label_smoothing": ("loss", ("ce",)),
     "skip_penalty": ("loss", ("axe",)),
     "length_weight": ("loss", ("axe", "ce")),
     **dict.fromkeys(Budget.model_fields, ("latent", ("vae",))),

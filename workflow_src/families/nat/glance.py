@@ -1,8 +1,8 @@
 """Glancing: symbols of the reference at the decoder's input in training (Ghazvininejad et al. 2019; Qian et al. 2021).
 
-A first pass without gradient gives the model's symbols. Where slots and target positions are the same (axe, ce), the
-reference has its symbols at its own positions; with CTC at those of the Viterbi alignment, blanks included (Gu & Kong
-2021, section 3.4). D symbols of a sentence are wrong, and
+A first pass without gradient, with the dropout of the update's own pass, gives the model's symbols. Where slots and
+target positions are the same (axe, ce), the reference has its symbols at its own positions; with CTC at those of the
+Viterbi alignment, blanks included (Gu & Kong 2021, section 3.4). D symbols of a sentence are wrong, and
     glat    l = share x D, rounded down, or l ~ Poisson(share x D)      (equation 5)
     random  l of 0 … N - 1, all as likely
 of its N slots are shown, any of them as likely.
@@ -75,13 +75,11 @@ def _reference(
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
         return target[:, : largest(slots, target.size(1))], slots
-    # Without dropout: it draws no numbers, so that those of the update stay what they are.
-    training = model.training
-    model.eval()
-    hidden, mask = model.hidden(memory, slots, z)
+    # The update's pass draws the same numbers again, so that both passes drop the same.
+    with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
+        hidden, mask = model.hidden(memory, slots, z)
     symbols = own_symbols(target, model.blank)
     best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols, real)
-    model.train(training)
     if aligned:
         reference = symbols.gather(1, viterbi(emissions, Lattice(target, slots)))
     else:

@@ -1,6 +1,6 @@
 """The loss of the fully non-autoregressive model (Gu & Kong 2021, equations 1, 3 and 4).
 
-Summed over a batch and divided by its target tokens:
+Summed over a batch and divided by its target subwords:
     -log p(y|z,x)  +  sum_s max(b, KL_s)  +  length loss
 The first term is CTC, aligned cross-entropy or cross-entropy; the second is there with latents z ~ q(z|x,y), one sample
 a sentence, KL_s summed over the latent's dimensions at one source position and b the budget; the third where lengths
@@ -37,7 +37,7 @@ class NatObjective:
         self.config = config
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, count = self.config, batch.num_target_tokens
+        config, count = self.config, batch.num_target_words
         draws = model.latents is not None or config.glance != "none"
         keys = sentence_keys(batch, context.numbers) if draws else None
         memory = model.encode(batch.source)
@@ -95,11 +95,12 @@ def output_loss(
     """
     weight, bias = model.target_embedding.weight, model.output_bias
     if model.config.loss == "ctc":
-        losses, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank, real)
-        return losses.detach().sum(), losses.sum(), {"unreachable": 1 - reachable.float().mean()}
+        losses, nll, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank, real, config.label_smoothing)
+        return nll.sum(), losses.sum(), {"unreachable": 1 - reachable.float().mean()}
     if model.config.loss == "axe":
-        total = axe_loss(hidden, weight, bias, mask, target, model.blank, config.skip_penalty, real).sum()
-        return total.detach(), total, {}
+        penalty, smoothing = config.skip_penalty, config.label_smoothing
+        losses, nll = axe_loss(hidden, weight, bias, mask, target, model.blank, penalty, real, smoothing)
+        return nll.sum(), losses.sum(), {}
     labels = target[:, : mask.size(1)]
     real = cells(mask & (labels != PAD), mask.device) if real is None else real
     not_shown = None if shown is None else shown == NOT_SHOWN

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> Validation:
-    """Loss in nats a target token, and BLEU of the best symbols.
+    """Loss in nats a target subword, and BLEU of the best symbols.
 
     With CTC, the share of targets without an alignment; where lengths are predicted, the share of exact ones, and the
     loss is that of the reference's length. With latents, the loss is that at the posterior mean and has the KL added,
@@ -34,7 +34,7 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> 
     def figures(model: NonAutoregressiveModel) -> dict[str, float]:
         results = dev.over_batches(lambda batch: _measured(model, objective, batch))
         sums = {name: sum(of_batch[name] for of_batch, _ in results) for name in results[0][0]}
-        measured = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
+        measured = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["words"]}
         if model.length is None:
             measured["dev_unreachable"] = sums["unreachable"] / sums["sentences"]
         else:
@@ -73,7 +73,7 @@ def _measured(
     sums = {
         "nll": float(nll),
         "kl": kl,
-        "tokens": batch.num_target_tokens,
+        "words": batch.num_target_words,
         "positions": int(memory.mask.sum()),
         "sentences": len(mask),
         "unreachable": round(float(output_figures.get("unreachable", 0)) * len(mask)),

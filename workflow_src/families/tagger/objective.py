@@ -27,8 +27,7 @@ class CrossEntropy:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model.length, memory, batch)
-        # Where all targets are empty, there are no words.
-        count = max(1, int(batch.on_cpu.target_mask.sum()))
+        count = batch.num_target_words
         figures = {
             "nll": nll / count,
             "length_nll": length.detach() / len(batch.target),

@@ -109,6 +109,26 @@ def test_a_share_of_nothing_is_the_plain_loss_exactly(loss, count):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_the_first_pass_drops_what_the_updates_own_pass_drops(loss, monkeypatch):
+    """So small a share shows nothing: both passes have the same inputs, and the same states if they drop the same."""
+    model, states = nat(loss=loss, dropout=0.5, seed=3).train(), []
+    forward = model.hidden
+
+    def recorded(*arguments):
+        hidden, mask = forward(*arguments)
+        states.append(hidden.detach())
+        return hidden, mask
+
+    monkeypatch.setattr(model, "hidden", recorded)
+    settings = {"glance": "glat", "glance_count": "share", "glance_share": 1e-6, "glance_end": 1e-6}
+    for _ in range(2):
+        NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+    first, second, *of_next_update = states
+    assert torch.allclose(first, second, atol=1e-9) and torch.allclose(*of_next_update, atol=1e-9)
+    assert (first - of_next_update[0]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_what_is_shown_changes_the_loss_and_the_random_state_of_dropout_stays(loss):
     model = nat(loss=loss, dropout=0.2, seed=1).train()
     states = []

@@ -115,12 +115,12 @@ def test_validation_is_that_of_sentences_one_by_one(loss):
         if loss == "ctc":
             nll += ctc_loss(hidden, weight, bias, mask, pair.target, model.blank)[0].item()
         elif loss == "axe":
-            nll += axe_loss(hidden, weight, bias, mask, pair.target, model.blank, settings.skip_penalty).item()
+            nll += axe_loss(hidden, weight, bias, mask, pair.target, model.blank, settings.skip_penalty)[1].item()
         else:
             nll += nn.functional.cross_entropy(hidden[0] @ weight.T + bias, pair.target[0], reduction="sum").item()
         if loss != "ctc":
             exact += int(model.length.predict(memory)) == pair.target.size(1)
-        tokens, positions = tokens + pair.target.size(1) + 1, positions + pair.source.size(1)
+        tokens, positions = tokens + pair.target.size(1), positions + pair.source.size(1)
         # BLEU compares with the prior, which has no length of the reference.
         hidden, mask = model.hidden(memory, None, mean)
         path = model.output(model.logits(hidden).argmax(-1), mask)[0]
