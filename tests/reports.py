@@ -39,6 +39,7 @@ def bundle_description(search: str, normalisation: NormalisationConfig | None = 
         "defaults": {"search": search},
         "normalisation": (normalisation or NormalisationConfig()).model_dump(mode="json"),
         "languages": {"source": "de", "target": "en"},
+        "provenance": {"files": {}},
     }
 
 

@@ -312,7 +312,7 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
         ["unrepeat-0-stretch1.5", "unrepeat-2-stretch1.5"],
         ["unrepeat-1-tuned"],
     ]
-    entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
+    entries = figures_quality.legend_entries(figures.curves_of(groups))
     assert list(entries) == ["autoregressive", DELTA, "without repetitions"]
     assert (entries["without repetitions"]["color"], entries["without repetitions"]["marker"]) == ("#a0522d", "h")
     assert figures_quality.joined_series(groups) == "passes"

@@ -152,7 +152,7 @@ def _decode(
         # Seeds that chose different values share a row, which then names the settings only.
         chosen = f"chosen: {words(picked[0], all(p == picked[0] for p in picked))}"
         notes = f"{notes}; {chosen}" if own_words else chosen
-    label = _common(list(map(search.row_label, settings)))
+    label = common_label(list(map(search.row_label, settings)))
     refining = refinement(values)
     return DecodeInfo(
         system=system,
@@ -162,7 +162,7 @@ def _decode(
         head=label if engine.own else f"{label}, {engine.label}",
         notes=(notes,) if notes else (),
         own=tuple(own_words),
-        details=tuple(search.details(values)) if search.details else (),
+        details=_shared([search.details(entry) for entry in settings]) if search.details else (),
         value=getattr(values, search.series) if search.series else None,
         curve=_curve(system, search, values, first, engine),
         tuned=bool(picked),
@@ -209,7 +209,12 @@ def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowI
     return f"{system.name} {search.name} {engine.key} {sorted(settings.items())} {sorted(row.picked or {})}"
 
 
-def _common(labels: Sequence[str]) -> str:
+def _shared(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The words that all seeds of a row have."""
+    return tuple(text for text in lists[0] if all(text in other for other in lists))
+
+
+def common_label(labels: Sequence[str]) -> str:
     """One label for the seeds of a row: words in which theirs differ are left out."""
     split = [label.split(" ") for label in labels]
     if any(len(parts) != len(split[0]) for parts in split):

@@ -1,4 +1,5 @@
-"""Pick the sentences that refinement changes most; write their translations after every step, and by other searches."""
+"""Pick the sentences that refinement changes most, or else those that systems translate most differently; write their
+translations after every step, and by other searches."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def run(inputs: Inputs) -> str:
     settings = inputs.settings
     followed = settings.searches
     sources, references = (lines[:POOL] for lines in read_aligned(inputs.source, inputs.reference))
-    entries = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
+    entries: list[Entry] = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
     systems = {entry["system"] for entry in entries}
     for system in sorted(systems - set(inputs.bundles)):
         raise missing_folder(system)
@@ -67,22 +68,31 @@ def run(inputs: Inputs) -> str:
         )
         for e in followed
     ]
-    chosen = pick(traces, settings.examples)
-    lines = [sources[index] for index in chosen]
 
-    def translated(entry: Entry) -> dict[int, str]:
-        """Translations of the chosen sentences by their places."""
-        if not chosen:
+    def translated(entry: Entry, places: Sequence[int]) -> dict[int, str]:
+        """Translations of the sentences of some places by place."""
+        if not places:
             return {}
+        lines = [sources[place] for place in places]
         outputs = translators[entry["system"]].translate(lines, row_settings(entry), normalised=True)
-        return dict(zip(chosen, outputs, strict=True))
+        return dict(zip(places, outputs, strict=True))
 
-    by_teacher = translated(settings.teacher) if settings.teacher else {}
-    beside = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in settings.beside}
+    # Without refinement, what the others change of the first one's translation.
+    unfollowed = [*([settings.teacher] if settings.teacher else []), *settings.beside]
+    if followed:
+        chosen = pick(traces, settings.examples)
+    else:
+        outputs = [translated(entry, range(len(sources))) for entry in unfollowed]
+        pairs = [[[outputs[0][place], other[place]] for place in range(len(sources))] for other in outputs[1:]]
+        chosen = pick(pairs, settings.examples)
+    by_teacher = translated(settings.teacher, chosen) if settings.teacher else {}
+    beside = {
+        f"{entry['system']} {searches()[entry['search']].title}": translated(entry, chosen) for entry in settings.beside
+    }
     examples = [
         {
             "index": index,
-            "source": translators[followed[0]["system"]].source_text(sources[index]),
+            "source": translators[entries[0]["system"]].source_text(sources[index]),
             "reference": references[index],
             "teacher": by_teacher.get(index),
             "searches": {label(e, followed): trace[index] for e, trace in zip(followed, traces, strict=True)},

@@ -100,6 +100,27 @@ def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):
     assert [example["source"] for example in examples] == [f"{lines[example['index']]}." for example in examples] != []
 
 
+def test_without_refinement_the_sentences_are_those_that_systems_translate_most_differently(run, tiny, tiny_bundles):
+    moved = {"system": "score", "search": "score", "steps": 4, "step_size": 40.0}
+    settings = {"examples": 3, "searches": [], "teacher": {"system": "lvm", "search": "prior-mean"}}
+    settings["beside"] = [moved, {"system": "lvm", "search": "delta", "steps": 2}]
+    analysis = run(settings, "lvm", "score")
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    opened = {name: Translator.load(tiny_bundles[name], device="cpu", threads=1) for name in ("score", "lvm")}
+    first = opened["lvm"].translate(lines, "prior-mean", normalised=True)
+    others = [
+        opened["score"].translate(lines, "score", normalised=True, steps=4, step_size=40.0),
+        opened["lvm"].translate(lines, "delta", normalised=True, steps=2),
+    ]
+    changes = [sum(count_changes(first[row], other[row]) for other in others) for row in range(8)]
+    places = [example["index"] for example in analysis["examples"]]
+    assert [changes[place] for place in places] == sorted(changes, reverse=True)[:3] and len(set(changes)) > 1
+    for example in analysis["examples"]:
+        assert (example["source"], example["teacher"]) == (lines[example["index"]], first[example["index"]])
+        assert example["searches"] == {}
+        assert list(example["beside"].values()) == [other[example["index"]] for other in others]
+
+
 def test_without_refinement_or_teacher_there_are_no_examples(run):
     assert run({"examples": 2, "searches": [], "teacher": None}, "lvm")["examples"] == []
 

@@ -57,7 +57,9 @@ def main_caption(
 
 def bold_words(manifest: Manifest) -> str:
     """A sentence about bold figures in a table of rows."""
-    return f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
+    text = f"Bold: the {manifest.main.best} {manifest.main.title}"
+    both = len({decode.system.autoregressive for decode in manifest.decodes}) > 1
+    return f"{text} of all rows, and of those without autoregression." if both else f"{text}."
 
 
 def reference_words(manifest: Manifest, split: str) -> str:
@@ -92,7 +94,7 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
     return {
         "Latency": f"The median over sentences, one at a time, from text to text{whose}. ±: the standard deviation "
         "over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and the "
-        "highest, show how well it repeats.",
+        "highest, show how well it repeats; an asterisk marks a round that other processes disturbed.",
         "Speed-up": f"Of median latency, over {reference.system.name}, {reference.label()}." if reference else "",
     }
 

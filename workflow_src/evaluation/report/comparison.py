@@ -54,15 +54,17 @@ def _metric_figure(metric: Metric) -> Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Mean over seeds, deviation (n - 1; None for one seed), and number of seeds."""
+    """Mean over seeds, deviation (n - 1; None for one seed), and number of seeds, `of` those of the experiment."""
 
     mean: float
     deviation: float | None
     seeds: int
+    of: int
 
     def text(self, digits: int) -> str:
         spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
-        return f"{self.mean:.{digits}f}{spread}"
+        fewer = f" ({self.seeds} of {self.of} seeds)" if self.seeds < self.of else ""
+        return f"{self.mean:.{digits}f}{spread}{fewer}"
 
 
 Key = tuple[str, str, str]
@@ -103,11 +105,11 @@ def row_key(row: Row) -> Key:
     return row.system, label, row.data
 
 
-def _cell(values: list[float]) -> Cell | None:
+def _cell(values: list[float], seeds: int) -> Cell | None:
     if not values:
         return None
     deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Cell(statistics.fmean(values), deviation, len(values))
+    return Cell(statistics.fmean(values), deviation, len(values), seeds)
 
 
 def compare(experiments: list[Results], removed: Removal | None = None) -> Comparison:
@@ -134,16 +136,16 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
                 label += f" ({row.name})"
             rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
         order |= dict.fromkeys(rows)
-        by_experiment.append((rows, levels))
+        by_experiment.append((rows, levels, len({row.seed for row in chosen})))
     table_figures = figures(experiments)
     cells: dict[str, dict[Key, list[Cell | None]]] = {
         figure.heading: {key: [] for key in order} for figure in table_figures
     }
     for figure in table_figures:
         for key in order:
-            for rows, levels in by_experiment:
+            for rows, levels, seeds in by_experiment:
                 values = [figure.value(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
-                cells[figure.heading][key].append(_cell([value for value in values if value is not None]))
+                cells[figure.heading][key].append(_cell([value for value in values if value is not None], seeds))
     return Comparison(
         tuple(results.experiment for results in columns),
         tuple(results.dataset for results in columns),

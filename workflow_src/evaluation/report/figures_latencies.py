@@ -87,7 +87,7 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
             axes.set_xlabel("milliseconds a sentence, log scale")
         for axes in grid[len(drawn) :]:
             axes.set_visible(False)
-        legend(grid[0], list(lines_by_key.values()))
+        legend(grid[0], [curve for _, curves in drawn for curve in curves])
         write_list(lower, entries)
     return figure
 

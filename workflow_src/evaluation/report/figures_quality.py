@@ -28,11 +28,14 @@ from workflow_src.evaluation.report.figures import (
     style_of,
 )
 from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.spec import Look
 
 # With more rows than this, only those that no other row beats have numbers.
 CROWDED = 24
 # Height in inches of a line of the list below a picture, and its width in letters.
 LINE, LETTERS = 0.15, 112
+# The entry of the legend for systems after the first one of their family (`figures.style_of`).
+HOLLOW = "hollow: further systems"
 # Inches of a letter of the legend: an upper bound of the average.
 LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
@@ -64,11 +67,12 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
     return best
 
 
-def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
-    """Styles by label: searches of our own engine by their titles, then other engines.
+def legend_entries(curves: list[Curve]) -> dict[str, dict[str, Any]]:
+    """Styles by label: searches of our own engine by their titles, other engines, and what hollow markers mean.
 
     Autoregressive searches with the same style share an entry.
     """
+    lines = [line for curve in curves for line in curve.lines]
     entries: dict[str, dict[str, Any]] = {}
     for line in lines:
         decode = line.decode
@@ -82,12 +86,19 @@ def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
         engine = line.decode.engine
         if not engine.own:
             entries.setdefault(engine.title, {"color": MUTED, "marker": engine.marker or line.decode.look.marker})
+    if any(curve.twin for curve in curves):
+        entries[HOLLOW] = style_of(Look(MUTED, "o"), twin=1)
     return entries
 
 
-def legend(axes: Axes, lines: list[Line]) -> None:
+def hollow(groups: list[Group]) -> bool:
+    """Whether some points of rows that were timed are hollow."""
+    return any(curve.twin for curve in timed_curves(groups, table_times(groups)))
+
+
+def legend(axes: Axes, curves: list[Curve]) -> None:
     """Draw the legend of colours and markers below the figure."""
-    entries = legend_entries(lines)
+    entries = legend_entries(curves)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
     # As many columns as fit, each as wide as the longest label and its marker.
     inches = axes.figure.bbox.width / axes.figure.dpi
@@ -155,7 +166,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
             draw_curve(axes, curve, times)
         for number, line in enumerate(numbered, 1):
             write_number(axes, line, times, number, beaten=id(line) not in on_line)
-        legend(axes, lines)
+        legend(axes, curves)
         write_list(lower, entries)
         scale(axes, [times[line.decode.key] for line in lines])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")

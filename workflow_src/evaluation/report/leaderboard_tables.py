@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.display import changed, engine_info, search_info
+from workflow_src.config.display import changed, common_label, engine_info, search_info
 from workflow_src.config.manifest import words
 from workflow_src.config.texts import RAW, base_of
 from workflow_src.errors import ArtifactError
@@ -36,16 +36,22 @@ MARK = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The rows of one system and decode: means over seeds.
+    """The rows of one system and decode, one for each seed: means over seeds.
 
-    `quality` is the main metric, `spread` its deviation (n - 1), None for one seed.
+    `quality` is the main metric, `spread` its deviation (n - 1), None for one seed. The run has `seeds`.
     """
 
-    row: Row
+    rows: tuple[Row, ...]
+    seeds: int
     quality: float
     spread: float | None
     latency_ms: float | None
     sentences_per_second: float | None
+
+    @property
+    def row(self) -> Row:
+        """The row of the first seed; rows differ in their figures and in what dev chose."""
+        return self.rows[0]
 
     @property
     def autoregressive(self) -> bool:
@@ -61,6 +67,15 @@ class Entry:
     def settings(self) -> SearchSettings | None:
         """The settings of the search; None where it is not declared, or has other settings."""
         return _parsed(self.search.settings, self.row["settings"]) if self.search else None
+
+    @functools.cached_property
+    def settings_of_seeds(self) -> list[SearchSettings]:
+        """The settings of every seed; empty where the search is not declared, or has other settings."""
+        if self.search is None:
+            return []
+        parsed = [_parsed(self.search.settings, row["settings"]) for row in self.rows]
+        known = [settings for settings in parsed if settings is not None]
+        return known if len(known) == len(parsed) else []
 
     @property
     def helpers(self) -> dict[str, str]:
@@ -80,17 +95,23 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """Search and engine in words."""
-        label = self.search.row_label(self.settings) if self.search and self.settings else self.row["search"]
+        """Search and engine in words, without what seeds differ in."""
+        settings = self.settings_of_seeds
+        labels = [self.search.row_label(one) for one in settings] if self.search else []
+        label = common_label(labels) if labels else self.row["search"]
         engine = engine_info(self.row["engine"])
         return label if engine.own else f"{label}, {engine.label}"
 
     @property
     def changed(self) -> str:
-        """Settings that are neither the default ones nor in the label, in words."""
-        if self.search and self.settings:
-            return words(changed(self.search, self.settings))
-        return self.row["settings"]
+        """Settings that are neither the default ones nor in the label, in words; names alone where seeds differ."""
+        if not self.search or not self.settings_of_seeds:
+            return self.row["settings"]
+        of_seeds = [changed(self.search, settings) for settings in self.settings_of_seeds]
+        names = dict.fromkeys(name for of_seed in of_seeds for name in of_seed)
+        alike = [name for name in names if all(of_seed.get(name) == of_seeds[0].get(name) for of_seed in of_seeds)]
+        parts = (words({name: of_seeds[0].get(name)}, values=name in alike) for name in names)
+        return ", ".join(parts)
 
 
 def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
@@ -113,24 +134,27 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
     """
     alike: dict[tuple, dict[str, list[Row]]] = {}
     main: dict[tuple, str] = {}
+    seeds: dict[tuple, set[str]] = {}
     for row in rows:
-        if main.setdefault(tuple(row[name] for name in RUN), row["test_set"]) != row["test_set"]:
+        run = tuple(row[name] for name in RUN)
+        if main.setdefault(run, row["test_set"]) != row["test_set"]:
             continue
+        seeds.setdefault(run, set()).add(row["seed"])
         search = searches().get(row["search"])
         free = set(search.settings.named("tune")) if search else set()
         fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))
         key = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
         alike.setdefault((*key, fixed), {}).setdefault(row["seed"], []).append(row)
     return [
-        _entry([row for row in decode if row])
-        for seeds in alike.values()
-        for decode in itertools.zip_longest(*seeds.values())
+        _entry(tuple(row for row in decode if row), len(seeds[key[: len(RUN)]]))
+        for key, by_seed in alike.items()
+        for decode in itertools.zip_longest(*by_seed.values())
     ]
 
 
-def _entry(seeds: Sequence[Row]) -> Entry:
+def _entry(rows: tuple[Row, ...], seeds: int) -> Entry:
     def numbers(name: str) -> list[float]:
-        return [float(row[name]) for row in seeds if row[name]]
+        return [float(row[name]) for row in rows if row[name]]
 
     def mean(name: str) -> float | None:
         values = numbers(name)
@@ -138,7 +162,7 @@ def _entry(seeds: Sequence[Row]) -> Entry:
 
     scores = numbers(main_metric().name)
     spread = statistics.stdev(scores) if len(scores) > 1 else None
-    return Entry(seeds[0], statistics.fmean(scores), spread, mean("latency_ms"), mean("sentences_per_second"))
+    return Entry(rows, seeds, statistics.fmean(scores), spread, mean("latency_ms"), mean("sentences_per_second"))
 
 
 def _fastest(candidates: Iterable[Entry]) -> Entry | None:
@@ -245,6 +269,8 @@ def command(entry: Entry) -> str:
 
 def _figure_cells(entry: Entry) -> list[str]:
     quality = f"{entry.quality:.1f}" + (f" ± {entry.spread:.1f}" if entry.spread is not None else "")
+    if len(entry.rows) < entry.seeds:
+        quality += f" ({len(entry.rows)} of {entry.seeds} seeds)"
     latency = "–" if entry.latency_ms is None else f"{entry.latency_ms:.2f}"
     throughput = "–" if entry.sentences_per_second is None else f"{entry.sentences_per_second:,.0f}"
     return [quality, latency, throughput]

@@ -304,10 +304,8 @@ def _milliseconds(value: float) -> str:
 
 
 def table_cells(table: list[Group], manifest: Manifest) -> dict[str, Any]:
-    """Headings and cells of a table for the template; the best of non-autoregressive lines is marked."""
-    columns = tables.columns(table, manifest)
-    refined = [line for group in table if not group.autoregressive for line in group.lines]
-    best = max((line.goodness for line in refined), default=None)
+    """Headings and cells of a table for the template; the best lines are marked."""
+    columns, best = tables.columns(table, manifest), tables.best_lines(table)
     return {
         "heads": [column.heading for column in columns],
         "groups": [
@@ -316,7 +314,7 @@ def table_cells(table: list[Group], manifest: Manifest) -> dict[str, Any]:
                 "lines": [
                     {
                         "label": line.label,
-                        "best": line.goodness == best and not group.autoregressive,
+                        "best": line.decode.key in best,
                         "cells": [
                             ("main" if column is columns[0] else column.kind, *column.cell_or_dash(line))
                             for column in columns
@@ -367,7 +365,7 @@ def markdown(context: dict[str, Any]) -> str:
         sections += [f"### {plain(entry['title'])}", entry["caption"].around(table)]
     if context["chosen"]:
         chosen = "\n\n".join(map(_chosen_table, context["chosen"]))
-        sections += ["## Chosen on dev", context["data_caption"].around(chosen)]
+        sections += ["## Chosen on dev", context["chosen_caption"].around(chosen)]
     sections += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
     for entry in context["protocols"]:
         sections += [f"### {plain(entry['title'])}", context["data_caption"].around(speed_page.markdown(entry))]

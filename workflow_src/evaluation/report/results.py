@@ -23,7 +23,7 @@ from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
-from workflow_src.registry import controls, default_metrics, main_metric, metrics, settings_of
+from workflow_src.registry import controls, default_metrics, main_metric, metrics, search_of, settings_of
 from workflow_src.spec import Metric
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -71,6 +71,9 @@ class Row(Strict):
     latency_ms: Positive | None
     latency_std: Annotated[float, Field(ge=0)] | None = Field(description="standard deviation over sentences")
     latency_rounds: tuple[Positive, ...] | None = Field(description="the median over sentences of each round")
+    disturbed_rounds: tuple[int, ...] | None = Field(
+        None, description="numbers of those rounds, from 1, that other load disturbed"
+    )
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
@@ -320,6 +323,7 @@ def build_rows(
         common = _described(entry, decode, qualities[entry.quality]) | {
             "device": speed.protocol.device if speed and timed else None,
             "threads": speed.protocol.threads if speed and timed else None,
+            "disturbed_rounds": speed.protocol.disturbed if speed and timed else None,
             **{key: getattr(timed, key) if timed else None for key in TIMED},
         }
         for removed in ("none",) if decode.system.autoregressive else REMOVALS:
@@ -348,7 +352,7 @@ def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, 
 
 def _described(row: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
     """Entries that describe a row, without its figures."""
-    system, search = decode.system, decode.search
+    system, search, settings = decode.system, decode.search, settings_of(row.settings)
     stops = any(name in row.settings for name in search.stops)
     return {
         "name": row.name,
@@ -366,8 +370,9 @@ def _described(row: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dic
         "value": decode.value,
         "engine": decode.engine.key,
         "mean_steps": quality.get("mean_steps") if stops else None,
-        "candidates": decode.candidates,
-        "settings": settings_of(row.settings).model_dump(mode="json"),
+        # Seeds may have chosen different numbers on dev.
+        "candidates": None if decode.candidates is None else search_of(settings).width(settings),
+        "settings": settings.model_dump(mode="json"),
     }
 
 

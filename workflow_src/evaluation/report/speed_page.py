@@ -6,13 +6,8 @@ from typing import Any
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.markdown import markdown_table
-from workflow_src.evaluation.report.tables import span, speedup_heading
+from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
 from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow
-
-HEADS = (
-    *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
-    *("sentences / s", "batch"),
-)
 
 
 def label(row: TimedRow | NotTimed, manifest: Manifest) -> str:
@@ -62,11 +57,14 @@ def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, A
         groups = measurement.rows[0].by_length if measurement.rows else ()
         compared = measurement.protocol.baseline
         reference = manifest.find_decode(compared.system, compared.name) if compared else None
-        heads = [*HEADS, speedup_heading(reference), *(f"{_span(group)}, ms" for group in groups)]
+        disturbed = measurement.protocol.disturbed
+        heads = ["", "median, ms", rounds_heading(len(measurement.protocol.other_load_cores), len(disturbed))]
+        heads += ["mean ± deviation over sentences, ms", "sentences / s", "batch", speedup_heading(reference)]
+        heads += [f"{_span(group)}, ms" for group in groups]
         rows = []
         for row in measurement.rows:
             cells = [label(row, manifest), _ms(row.latency_ms)]
-            cells.append(span(row.latency_rounds))
+            cells.append(rounds_span(row.latency_rounds, disturbed))
             cells.append(f"{_ms(row.latency_mean)} ± {_ms(row.latency_std)}")
             cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
             cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")

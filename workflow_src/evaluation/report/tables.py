@@ -13,7 +13,7 @@ from typing import Any
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.markdown import group_row, markdown_table, signed
+from workflow_src.evaluation.report.markdown import Formatted, bold, group_row, markdown_table, plain, signed
 from workflow_src.evaluation.report.results import Row
 from workflow_src.registry import conventions
 from workflow_src.spec import Metric
@@ -40,10 +40,13 @@ class Line:
     p_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
     expected: float | None = None
     seeds: int = 1
+    # Seeds with a figure, of figures that not all seeds have.
+    fewer_seeds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     # The autoregressive line that `against_fastest` compares with.
     rival: Line | None = None
-    # Lowest and highest median of a round in milliseconds; `latency_std` is over sentences.
-    latency_rounds: tuple[float, float] | None = None
+    # Median of each round in milliseconds, and the numbers, from 1, of disturbed ones; `latency_std` is over sentences.
+    latency_rounds: tuple[float, ...] = ()
+    disturbed_rounds: tuple[int, ...] = ()
 
     @property
     def system(self) -> str:
@@ -128,20 +131,24 @@ def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
             for key in qualities
             if all(getattr(row, key) is not None for row in rows)
         }
-    rounds = first_row.latency_rounds
+    seeds = len({row.seed for row in manifest.rows})
+    label = decode.label(_mean(row.mean_steps for row in rows))
+    counted = {key: sum(getattr(row, key) is not None for row in rows) for key in qualities}
     uncertain = [metric for metric in manifest.metrics if metric.uncertainty and len(rows) == 1]
     return Line(
         decode=decode,
-        label=decode.label(first_row.mean_steps),
+        label=label if len(rows) >= seeds else f"{label} ({len(rows)} of {seeds} seeds)",
         metrics=manifest.metrics,
         figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | further_figures,
         spread=spread,
         intervals={m.name: interval for m in uncertain if (interval := first_row.interval(m))},
         latency_std=first_row.latency_std,
-        latency_rounds=(min(rounds), max(rounds)) if rounds else None,
+        latency_rounds=first_row.latency_rounds or (),
+        disturbed_rounds=first_row.disturbed_rounds or (),
         p_values={m.name: p for m in uncertain if (p := first_row.p_of(m)) is not None},
         expected=expected,
         seeds=len(rows),
+        fewer_seeds={key: count for key, count in counted.items() if 0 < count < len(rows)},
     )
 
 
@@ -279,6 +286,18 @@ class Column:
         return self.cell(line) or ("–", "")
 
 
+def best_lines(table: Sequence[Group]) -> set[tuple[str, str]]:
+    """Keys of the lines with the best main figure, of all and of those without autoregression: bold in tables."""
+    lines = [line for group in table for line in group.lines]
+    others = [line for line in lines if not line.decode.system.autoregressive]
+    best = [max((line.goodness for line in some), default=None) for some in (lines, others)]
+    return {
+        line.decode.key
+        for line in lines
+        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.system.autoregressive)
+    }
+
+
 def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     """Columns that have at least one figure.
 
@@ -287,6 +306,10 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     main, published = manifest.main, manifest.published
     other_metrics = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
     convention_title = published.convention.title if published.convention else published.title
+    lines = [line for group in table for line in group.lines]
+    # All rows were timed in the same rounds.
+    timed = next((line for line in lines if line.latency_rounds), None)
+    rounds = (len(timed.latency_rounds), len(timed.disturbed_rounds)) if timed else (0, 0)
     all_columns = [
         *_metric_columns(main, manifest),
         Column("expected", f"published ({convention_title})", lambda line: _fixed(line.expected)),
@@ -295,12 +318,11 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
         _with_spread("energy_per_sentence", "energy, nats"),
         _with_spread("energy_per_token", "a token", digits=2),
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
-        Column("latency_rounds", "medians of rounds, ms", lambda x: (span(r), "") if (r := x.latency_rounds) else None),
+        Column("latency_rounds", rounds_heading(*rounds), _rounds),
         Column("sentences_per_second", "sentences / s", _throughput),
         Column("speedup", speedup_heading(manifest.reference), lambda line: _times(line.figures["speedup"])),
         Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
     ]
-    lines = [line for group in table for line in group.lines]
     return [column for column in all_columns if any(column.cell(line) for line in lines)]
 
 
@@ -318,7 +340,8 @@ def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
             return None
         interval, spread = line.intervals.get(metric.name), (line.spread or {}).get(metric.name)
         note = "" if interval is None else "[{:.1f}, {:.1f}]".format(*(metric.factor * end for end in interval))
-        return f"{metric.factor * value:.1f}", note if spread is None else f"± {metric.factor * spread:.1f}"
+        note = note if spread is None else f"± {metric.factor * spread:.1f}"
+        return f"{metric.factor * value:.1f}", note or _fewer_seeds(line, metric.name)
 
     def p_value(line: Line) -> tuple[str, str] | None:
         value = line.p_values.get(metric.name)
@@ -339,9 +362,35 @@ def _with_spread(key: str, heading: str, digits: int = 1) -> Column:
         value, spread = line.figures[key], (line.spread or {}).get(key)
         if value is None:
             return None
-        return f"{value:.{digits}f}", "" if spread is None else f"± {spread:.{digits}f}"
+        return f"{value:.{digits}f}", _fewer_seeds(line, key) if spread is None else f"± {spread:.{digits}f}"
 
     return Column(key, heading, cell)
+
+
+def _fewer_seeds(line: Line, key: str) -> str:
+    """A note on a mean over fewer seeds than those of its line."""
+    return f"{line.fewer_seeds[key]} of {line.seeds} seeds" if key in line.fewer_seeds else ""
+
+
+def rounds_heading(rounds: int, disturbed: int) -> str:
+    """The heading of medians of rounds, with the number of those that other load disturbed."""
+    heading = "medians of rounds, ms"
+    return f"{heading} (*: {disturbed} of {rounds} disturbed)" if disturbed else heading
+
+
+def _rounds(line: Line) -> tuple[str, str] | None:
+    return (rounds_span(line.latency_rounds, line.disturbed_rounds), "") if line.latency_rounds else None
+
+
+def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
+    """The lowest and the highest median of rounds; an asterisk marks those of disturbed rounds, numbers from 1."""
+    ends = [min(enumerate(medians, 1), key=_median), max(enumerate(medians, 1), key=_median)]
+    texts = [_digits(median) + "*" * (number in disturbed) for number, median in ends]
+    return "–".join(dict.fromkeys(texts))
+
+
+def _median(numbered: tuple[int, float]) -> float:
+    return numbered[1]
 
 
 def _fixed(value: float | None) -> tuple[str, str] | None:
@@ -369,12 +418,6 @@ def p_digits(value: float) -> str:
     return f"{value:.3f}" if value >= 0.01 else f"{value:.4f}"
 
 
-def span(values: Sequence[float]) -> str:
-    """The lowest and the highest of some figures, or one where both have the same digits."""
-    low, high = _digits(min(values)), _digits(max(values))
-    return low if low == high else f"{low}–{high}"
-
-
 def _digits(value: float) -> str:
     """A figure with about three digits: 0.62, 12.4, 310."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
@@ -385,10 +428,15 @@ def markdown(table: Sequence[Group], manifest: Manifest) -> str:
     table_columns = columns(table, manifest)
     heads = ["", *(column.heading for column in table_columns)]
     rows = []
+    best = best_lines(table)
     for group in table:
         rows.append(group_row(group.title, heads))
         for line in group.lines:
-            rows.append([line.label, *(" ".join(filter(None, column.cell_or_dash(line))) for column in table_columns)])
+            cells = [" ".join(filter(None, column.cell_or_dash(line))) for column in table_columns]
+            if line.decode.key in best:
+                figure, note = table_columns[0].cell_or_dash(line)
+                cells[0] = Formatted(" ".join(filter(None, [bold(figure), plain(note)])))
+            rows.append([line.label, *cells])
     return markdown_table(heads, rows) + "\n"
 
 
@@ -405,7 +453,8 @@ def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] =
             name.removesuffix("_ci"): cells.pop(name) or (None, None) for name in [*cells] if name.endswith("_ci")
         }
         cells |= {name: settings_text(cells[name] or {}) or None for name in ("settings", "chosen")}
-        cells["latency_rounds"] = " ".join(map(str, row.latency_rounds or ())) or None
+        for rounds in ("latency_rounds", "disturbed_rounds"):
+            cells[rounds] = " ".join(map(str, cells[rounds] or ())) or None
         ends = {f"{name}_{end}": ends[i] for name, ends in bounds.items() for i, end in enumerate(("low", "high"))}
         flat.append(({"split": name} if len(sets) > 1 else {}) | cells | ends)
     return as_csv(_csv_columns(flat[0]), flat) if flat else ""

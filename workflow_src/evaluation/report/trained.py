@@ -42,6 +42,7 @@ class TrainedSystem(Strict):
     target_tokens: Count | None = Field(description="seen in training")
     minutes: Annotated[float, Field(ge=0)] | None
     last_gain: float | None = Field(description="gain in BLEU on dev of the last fifth of the updates")
+    best_dev_bleu: float | None = Field(description="the best BLEU on dev of the validations")
     unreachable: Annotated[float, Field(ge=0, le=1)] | None = Field(
         description="share of training targets that it cannot output"
     )
@@ -65,7 +66,7 @@ class TrainedSystem(Strict):
             "updates": _count(self.updates),
             "target tokens seen": _count(self.target_tokens),
             "minutes": "–" if self.minutes is None else f"{self.minutes:.1f}",
-            "still improving": progress.gain_words(self.last_gain),
+            "still improving": progress.gain_words(self.last_gain, self.best_dev_bleu),
             "last validation": ", ".join(f"{VALIDATED[key]} {value:.4g}" for key, value in self.last_validation.items())
             or "–",
         }
@@ -101,6 +102,7 @@ def describe_system(
         target_tokens=config.get("target_tokens_seen"),
         minutes=config.get("minutes"),
         last_gain=progress.last_gain(history),
+        best_dev_bleu=progress.best_bleu(history),
         unreachable=reached.get("unreachable"),
         dev_unreachable=reached.get("dev_unreachable"),
         last_validation={key: last_entry[key] for key in VALIDATED if last_entry.get(key) is not None},

@@ -94,6 +94,12 @@ class MeasuredProtocol(Lenient):
     redone_rounds: int
     disturbed_above_cores: float
 
+    @property
+    def disturbed(self) -> tuple[int, ...]:
+        """The numbers, from 1, of the rounds that other load disturbed."""
+        loads = enumerate(self.other_load_cores, 1)
+        return tuple(number for number, load in loads if load > self.disturbed_above_cores)
+
 
 class StepCost(Lenient):
     system: str

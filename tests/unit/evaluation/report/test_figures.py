@@ -185,8 +185,13 @@ def test_rows_that_differ_in_the_series_of_their_search_are_a_curve():
 def test_the_legend_says_titles():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 0, "rescorer": "teacher"}
     groups = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
-    entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
-    assert list(entries) == ["autoregressive", PRIOR_MEAN.title, DELTA, "latent search", "score", "CTranslate2"]
+    entries = figures_quality.legend_entries(figures.curves_of(groups))
+    titles = ["autoregressive", PRIOR_MEAN.title, DELTA, "latent search", "score", "CTranslate2"]
+    # Two systems are latent-variable models: points of the second one are hollow.
+    assert list(entries) == [*titles, figures_quality.HOLLOW]
+    assert entries[figures_quality.HOLLOW]["markerfacecolor"] == "none"
+    alone = [group for group in groups if group.key != "lvm-raw"]
+    assert list(figures_quality.legend_entries(figures.curves_of(alone))) == titles
 
 
 @pytest.mark.parametrize("length", [4, 20, 44])

@@ -234,8 +234,28 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
 )
 def test_augmented_raw_text_is_raw_data(data, raw):
     [entry] = leaderboard_tables.entries(board_rows([row("ctc", "nat", "ctc-greedy", 41.0, 0.3)]))
-    entry = dataclasses.replace(entry, row={**entry.row, "data": data})
+    entry = dataclasses.replace(entry, rows=({**entry.row, "data": data},))
     assert ("best on raw data without a language model" in dict(leaderboard_tables.needs([entry]))) == raw
+
+
+def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_all():
+    """Seed 3 lacks the beam; seeds chose different lengths and weights on dev."""
+    rows = [row("ctc", "nat", "ctc-greedy", 41.0 + seed, 0.3, seed=seed) for seed in (1, 2, 3)]
+    tuned = {"beam": 20, "language_model": "lm", "beam_threshold": 3.0}
+    rows += [
+        row("ctc", "nat", "ctc-beam", 45.0 + seed, 0.4, seed=seed, lm_weight=weight, **tuned)
+        for seed, weight in ((1, 0.3), (2, 0.4))
+    ]
+    search = {"steps": 1, "samples": 5, "refinement": "delta", "mean_first": True}
+    rows += [
+        row("lvm", "lvm", "latent-search", 30.0, 9.0, "subwords", seed=seed, lengths=lengths, **search)
+        for seed, lengths in ((1, 3), (2, 5), (3, 5))
+    ]
+    greedy, beam, latent = leaderboard_tables.entries(board_rows(rows))
+    text = leaderboard_tables.experiment_table([greedy, beam, latent])
+    assert "| 43.0 ± 1.0 |" in text and "| 46.5 ± 0.7 (2 of 3 seeds) |" in text
+    assert "0.3" not in beam.changed and "lm weight" in beam.changed
+    assert "… × 5" in latent.label and "3 × 5" not in latent.label
 
 
 def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):

@@ -10,14 +10,29 @@ def history(*bleu, interval=100, key="dev_bleu"):
     return [{"step": interval * number, key: value} for number, value in enumerate(bleu, 1)]
 
 
+def words_of(validations):
+    return progress.gain_words(progress.last_gain(validations), progress.best_bleu(validations))
+
+
+def test_next_to_no_bleu_is_no_end_of_learning():
+    """A teacher of 0.04 BLEU whose curve is flat."""
+    flat = history(0.0, 0.02, 0.04, 0.03, 0.03)
+    assert not progress.still_improving(flat) and words_of(flat) == "hardly learnt (0.04)"
+    advice = progress.advice([("teacher", flat), ("b", history(30.0, 30.0)), ("c", history(5.0, 30.0))])
+    assert "teacher hardly learnt" in advice and "None was" not in advice
+    assert "Raise training.max_steps of c for a better result." in advice
+    # As much as reports conclude something from.
+    assert words_of(history(5.0, 5.0)) == "no (+0.0)" and words_of(history(4.9, 4.9)).startswith("hardly")
+
+
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
     assert progress.last_gain(rising) == 2.5 and progress.still_improving(rising)
-    assert progress.gain_words(progress.last_gain(rising)) == "yes (+2.5)"
-    assert not progress.still_improving(flat) and progress.gain_words(progress.last_gain(flat)) == "no (+0.7)"
-    assert progress.gain_words(progress.last_gain(history(30.0, 29.98))) == "no (+0.0)"
+    assert words_of(rising) == "yes (+2.5)"
+    assert not progress.still_improving(flat) and words_of(flat) == "no (+0.7)"
+    assert words_of(history(30.0, 29.98)) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
-    assert progress.gain_words(progress.last_gain(history(5.0, 38.0, 30.0, 35.0, 37.5))) == "no (−0.5)"
+    assert words_of(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
 
 
 def test_one_bad_validation_at_the_end_hides_no_rise():
@@ -34,7 +49,7 @@ def test_what_its_validations_do_not_show_is_not_reported():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
         assert progress.last_gain(unknown) is None and progress.still_improving(unknown) is None
-        assert progress.gain_words(progress.last_gain(unknown)) == "–"
+        assert words_of(unknown) == "–"
     assert progress.advice([("lm", [])]) == ""
 
 

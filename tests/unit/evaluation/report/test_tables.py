@@ -8,9 +8,9 @@ import statistics
 import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
-from titles import BEAM_4, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
+from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
-from workflow_src.evaluation.report import conventions, tables
+from workflow_src.evaluation.report import captions, conventions, tables
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -133,7 +133,6 @@ def test_columns_without_figures_are_left_out():
     ]
     assert cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
     assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
-    assert tables.span([3.001, 3.0]) == "3.00" and tables.span([99.5, 120.2]) == "99.5–120"
     assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["latency_rounds"] == "2.04 1.9 2.061"
     assert cell(table[0].lines[0], "validity") == ("50.0", "")
     assert cell(table[0].lines[0], "expected") == ("–", "")
@@ -213,7 +212,53 @@ def test_systems_that_refine_one_model_alike_are_distinguished():
 def test_markdown_has_as_many_cells_in_every_line():
     text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST)
     assert len({line.count("|") for line in text.splitlines()}) == 1
-    assert f"| {SCORE_4} | 34.0 [33.0, 35.0] | 54.0 |" in squeezed(text)
+    assert f"| {SCORE_4} | **34.0** [33.0, 35.0] | 54.0 |" in squeezed(text)
+
+
+def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
+    rows = [
+        row("teacher", "greedy", 40.0),
+        row("teacher", "beam-4", 41.0, beam=4),
+        row("lvm", "prior-mean", 30.0, steps=0),
+        row("lvm", "delta-1", 33.0, steps=1),
+    ]
+    assert tables.best_lines(tables.groups(rows, MANIFEST, "none")) == {("teacher", "beam-4"), ("lvm", "delta-1")}
+    assert (
+        captions.bold_words(MANIFEST) == f"Bold: the highest {BLEU} of all rows, and of those without autoregression."
+    )
+    better = tables.groups([*rows, row("lvm", "delta-2", 42.0, steps=2)], MANIFEST, "none")
+    assert tables.best_lines(better) == {("lvm", "delta-2")}
+    assert captions.bold_words(manifest({("lvm", "prior-mean"): {"search": "prior-mean"}})) == (
+        f"Bold: the highest {BLEU}."
+    )
+
+
+def test_disturbed_rounds_are_marked():
+    rounds = {"latency_ms": 2.0, "latency_std": 0.5, "latency_rounds": (2.04, 1.9, 2.061)}
+    timed = [row.model_copy(update=rounds | {"disturbed_rounds": (3,)}) for row in ROWS]
+    table = tables.groups(timed, MANIFEST, "none")
+    assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06*", "")
+    assert headings(table)["latency_rounds"] == "medians of rounds, ms (*: 1 of 3 disturbed)"
+    assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["disturbed_rounds"] == "3"
+    assert tables.rounds_span([3.001, 3.0], ()) == "3.00" and tables.rounds_span([99.5, 120.2], (1,)) == "99.5*–120"
+
+
+def test_means_over_fewer_seeds_say_so_and_have_no_seeds_label():
+    """The second seed lacks a row and an energy; sentences of a row stopped after other numbers of steps."""
+    stop = {"search": "score", "steps": 4, "stop_threshold": 0.1}
+    decodes = reports.DECODES | {("score", "score-4-stop"): stop}
+    rows = [row("lvm", "prior-mean", 30.0 + seed, steps=0, seed=seed) for seed in (1, 2)]
+    rows[0] = rows[0].model_copy(update={"energy_per_sentence": 5.0})
+    rows += [row("lvm", "delta-1", 33.0, steps=1, seed=1)]
+    rows += [row("score", "score-4-stop", 34.0, steps=4, seed=seed, mean_steps=float(seed)) for seed in (1, 2)]
+    seeds = manifest(decodes, seeds=(1, 2))
+    lines = {line.name: line for group in tables.groups(rows, seeds, "none") for line in group.lines}
+    assert lines["delta-1"].label.endswith(" (1 of 2 seeds)") and "seeds" not in lines["prior-mean"].label
+    assert "1.5 steps used" in lines["score-4-stop"].label
+    (energy,) = (
+        c for c in tables.columns(tables.groups(rows, seeds, "none"), seeds) if c.kind == "energy_per_sentence"
+    )
+    assert energy.cell(lines["prior-mean"]) == ("5.0", "1 of 2 seeds")
 
 
 def test_cells_keep_their_text_and_their_side():
