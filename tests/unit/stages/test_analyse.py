@@ -118,7 +118,8 @@ def test_without_refinement_the_sentences_are_those_that_systems_translate_most_
     for example in analysis["examples"]:
         assert (example["source"], example["teacher"]) == (lines[example["index"]], first[example["index"]])
         assert example["searches"] == {}
-        assert list(example["beside"].values()) == [other[example["index"]] for other in others]
+        beside = zip((f"score {SCORE}", f"lvm {DELTA}"), others, strict=True)
+        assert example["beside"] == {name: other[example["index"]] for name, other in beside}
 
 
 def test_without_refinement_or_teacher_there_are_no_examples(run):
