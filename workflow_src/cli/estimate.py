@@ -176,6 +176,7 @@ def estimate(
     None without `rates`. Raises ConfigError where a size is auto and pairs are not known.
     """
     corpus, settings = sizes(plan, pairs, length), automatic(plan)
+    limit = length_limit(plan, corpus.sampled)
     plan = numbered(plan, corpus)
     work = _rows(plan, corpus, rates)
     ranges = [row["hours"] for row in work if row["hours"]]
@@ -187,7 +188,7 @@ def estimate(
         "sources": dict(corpus.sources),
         "vocabulary_size": plan.recipe.subwords.vocabulary_size,
         "auto": settings,
-        "max_length": length_limit(plan, corpus.sampled),
+        "max_length": limit,
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
         "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),

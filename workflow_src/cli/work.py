@@ -75,12 +75,7 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
 
     None without one, and where it was made with other settings: it is made again.
     """
-    if not _is_current(plan):
-        return None
-    # Augmented text has as many pairs, and a few more subwords.
-    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
-    summaries = [Path(f"{plan.encoded(name, 'train')}.json") for name in names]
-    summary = next((path for path in summaries if path.exists()), None)
+    summary = encoded_summary(plan)
     if summary is None:
         return None
     counts = read_json(summary)
@@ -88,6 +83,23 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
         return counts["pairs"], (counts["source_tokens"] + counts["target_tokens"]) / (2 * counts["pairs"])
     except (KeyError, TypeError, ZeroDivisionError):
         raise ArtifactError(summary, "does not describe an encoded corpus", "encode it again, or delete it") from None
+
+
+def encoded_summary(plan: Plan) -> Path | None:
+    """The description of the encoded training pairs, or None as `encoded_counts`."""
+    if not _is_current(plan):
+        return None
+    # Augmented text has as many pairs, and a few more subwords.
+    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
+    summaries = {name: Path(f"{plan.encoded(name, 'train')}.json") for name in names}
+    return next((path for name, path in summaries.items() if path.exists() and _is_encoded_so(plan, name, path)), None)
+
+
+def _is_encoded_so(plan: Plan, text: str, summary: Path) -> bool:
+    """Whether a description says no other settings than those of the plan; `encoded_counts` names a damaged one."""
+    content, settings = read_json(summary), json.loads(plan.settings_encode(text))
+    record = content.get("provenance", {}) if isinstance(content, dict) else {}
+    return record.get("settings", settings) == settings
 
 
 def _is_current(plan: Plan) -> bool:
@@ -148,13 +160,20 @@ def sampled_lengths(plan: Plan, pairs: int) -> list[tuple[int, int]]:
 
 
 def length_limit(plan: Plan, sampled: Sequence[int]) -> dict[str, Any] | None:
-    """`limit`, the number of max_length, and `left_out`, the share of sampled pairs beyond it; None without a sample.
+    """`limit`, the number of max_length, and `left_out`, the share of pairs beyond it.
 
-    `sampled` has the subwords of the longer side of each pair.
+    `sampled` has the subwords of the longer side of each pair; without a sample, encoding has counted. None without
+    either.
     """
-    if not sampled:
-        return None
     setting = plan.recipe.max_length
+    if not sampled:
+        if (summary := encoded_summary(plan)) is None:
+            return None
+        counts = read_json(summary)
+        dropped = counts.get("dropped", {})
+        beyond = sum(dropped.get(f"{side}-too-long", 0) for side in ("source", "target"))
+        share = beyond / (counts["pairs"] + sum(dropped.values()))
+        return {"auto": setting == AUTO, "limit": counts.get("max_length", setting), "left_out": share}
     limit = max_length(sampled) if setting == AUTO else setting
     return {"auto": setting == AUTO, "limit": limit, "left_out": sum(n > limit for n in sampled) / len(sampled)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import math
@@ -234,6 +235,24 @@ def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
     # Without the texts, one is assumed.
     (tmp_path / "my.de").unlink()
     assert estimate(plan)["sources"]["length"] == "assumed"
+
+
+@pytest.mark.parametrize(("setting", "beyond"), [("auto", 5), (70, 300)])
+def test_what_encoding_left_out_is_told(own_text, tmp_path, setting, beyond):
+    recipe = own_text.config.recipe.model_copy(update={"max_length": setting})
+    plan = Plan(dataclasses.replace(own_text, config=own_text.config.model_copy(update={"recipe": recipe})))
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    counts = {"pairs": 1000 - beyond, "source_tokens": 9_000, "target_tokens": 9_000, "max_length": 70}
+    settings = {"max_length": setting}
+    counts |= {"dropped": {"source-too-long": beyond}, "provenance": {"settings": settings}}
+    summary.write_text(json.dumps(counts))
+    result = estimate(plan)
+    assert result["max_length"] == {"auto": setting == "auto", "limit": 70, "left_out": beyond / 1000}
+    assert ("warning: max_length is 70" in as_text(result)) == (setting == 70)
+    # Counts of a corpus that was encoded with another setting are not taken.
+    summary.write_text(json.dumps(counts | {"provenance": {"settings": {"max_length": 99}}}))
+    assert estimate(plan)["pairs"] != counts["pairs"]
 
 
 def test_counts_of_a_corpus_with_other_settings_are_not_taken(own_text, tmp_path):
