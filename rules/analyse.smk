@@ -1,6 +1,6 @@
 """Every declared analysis: one body, and a rule for each."""
 
-for analysis in plan.analyses.values():
+for key, analysis in plan.analyses.items():
 
     rule:
         name:
@@ -24,14 +24,19 @@ for analysis in plan.analyses.values():
             device=RUNTIME.device,
             precision=RUNTIME.precision,
             analysis=analysis.name,
-            limits=" ".join(f"{name}={value}" for name, value in analysis.limits.items()),
         params:
-            settings=analysis.settings,
-            bundles=analysis_bundles,
+            **stage(
+                "measure_analysis",
+                lambda plan, wildcards, key=key: plan.settings_of_analysis(key),
+                resources=["analysis", "device", "precision"],
+                bundles=analysis_bundles,
+                source="input.source",
+                target="input.target",
+                reference="input.reference",
+                output="output.analysis",
+                limits=lambda job, limits=analysis.limits: [f"{name}={value}" for name, value in limits.items()],
+            ),
         message:
             analysis.message
         shell:
-            "python -m workflow_src.stages.measure_analysis --analysis {resources.analysis} --settings {params.settings:q}"
-            " --log {log:q} --bundles {params.bundles:q} --source {input.source:q} --target {input.target:q}"
-            " --reference {input.reference:q} --output {output.analysis:q}"
-            " --device {resources.device} --precision {resources.precision} --limits {resources.limits}"
+            COMMAND

@@ -21,11 +21,14 @@ rule clean:
         runtime=needs.minutes("clean"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=plan.settings_clean(),
-        raw=input_folder("summary"),
-        folder=output_folder("summary"),
+        **stage(
+            "clean",
+            lambda plan, wildcards: plan.settings_clean(),
+            resources=["threads"],
+            raw_folder=folder_of("input.summary"),
+            output_folder=folder_of("output.summary"),
+        ),
     message:
         "Cleaning the training text"
     shell:
-        "python -m workflow_src.stages.clean --settings {params.settings:q} --log {log:q} --threads {threads}"
-        " --raw-folder {params.raw:q} --output-folder {params.folder:q}"
+        COMMAND

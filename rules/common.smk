@@ -1,11 +1,14 @@
 """Shared by all rules: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
+import json
 import os
 import re
 import shlex
 import sys
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
@@ -40,6 +43,7 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
+from workflow_src.jobs import Document
 from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
@@ -94,6 +98,7 @@ onstart:
         guard.stop_jobs_at_signals(logger)
 
 
+COMPARED = plan.compared()
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
@@ -144,14 +149,68 @@ def one_of(systems):
     return "|".join(systems) or "no such system"
 
 
-def input_folder(name):
-    """A function for params: the folder that the input `name` lies in."""
-    return lambda wildcards, input: os.path.dirname(input[name])
+def folder_of(file):
+    """A function of a job: the folder that a file lies in, such as `input.bundle`."""
+    return lambda job: os.path.dirname(attrgetter(file)(job))
 
 
-def output_folder(name):
-    """A function for params: the folder that the output `name` lies in."""
-    return lambda wildcards, output: os.path.dirname(output[name])
+def prefix_of(file):
+    """A function of a job: the prefix of the encoded split whose PREFIX.json is a file, such as `input.dev`."""
+    return lambda job: os.path.splitext(attrgetter(file)(job))[0]
+
+
+def prefixes_of(files):
+    """`prefix_of` where a list of files is named."""
+    return lambda job: [os.path.splitext(file)[0] for file in attrgetter(files)(job)]
+
+
+def input_if_any(name):
+    """A function of a job: its input `name`, or None where it has none of that name."""
+    return lambda job: job.input[name] if name in job.input.keys() else None
+
+
+# The command of every rule. Snakemake compares this text, and a job of which it differs runs again.
+COMMAND = "{params.command} --log {log:q}"
+JOBS = "work/jobs"
+
+
+def stage(name, settings, resources=(), starter=lambda job: "python -m", **options):
+    """Params of a rule that runs the stage `name`: `settings`, which Snakemake compares, and `command`, which it does not.
+
+    `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `options` are the
+    other options of the stage by name: functions of the job (its wildcards, input, output, threads and resources), or
+    attributes of it, such as `input.source`. Empty ones are left out. Both are in a document (`jobs.Document`).
+    `resources` are those that are options of the same name, of the machine, and may be `threads`; they change no
+    document. `starter` is a function of the job: the words that start the stage's module.
+    """
+
+    # Params that are derived from files are not compared.
+    def command(wildcards, input, output, threads, resources):
+        job = SimpleNamespace(wildcards=wildcards, input=input, output=output, threads=threads, resources=resources)
+        values = {
+            option.replace("_", "-"): attrgetter(value)(job) if isinstance(value, str) else value(job)
+            for option, value in options.items()
+        }
+        values = {option: plain(value) for option, value in values.items() if value or value == 0}
+        document = Document(f"{JOBS}/{name}", {"settings": json.loads(settings(plan, wildcards))} | values)
+        # Not where jobs are only planned.
+        if workflow.executor_plugin and not workflow.dryrun:
+            document.write()
+        words = ["--job", str(document.path)]
+        for option in machine_options:
+            value = threads if option == "threads" else getattr(job.resources, option)
+            words += [f"--{option.replace('_', '-')}", str(value)]
+        return f"{starter(job)} workflow_src.stages.{name} {shlex.join(words)}"
+
+    machine_options = resources
+    return {"settings": lambda wildcards: settings(COMPARED, wildcards), "command": command}
+
+
+def plain(value):
+    """A file, several files, or another value of a job as JSON content."""
+    return (
+        str(value) if isinstance(value, str) else list(map(str, value)) if isinstance(value, (list, tuple)) else value
+    )
 
 
 def measured_raw(wildcards):
@@ -175,8 +234,9 @@ def training_inputs(wildcards):
     inputs = {
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
-        # Sentences that are too long to be translated are better refused before training than after.
-        "test": [plan.encoded("raw", name) + ".json" for name in plan.loaded.dataset.test_sets],
+        # No training reads a test set. Encoding refuses sentences that are too long to be translated, which is better
+        # before trainings than after; a test set that is encoded again makes none of them run again.
+        "test": [ancient(plan.encoded("raw", name) + ".json") for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         # A reversed system translates into sources.
         "reference": plan.corpus("dev", "source") if system.reversed else plan.reference("dev"),
@@ -191,39 +251,14 @@ def training_inputs(wildcards):
     return inputs
 
 
-def input_prefix(name):
-    """A function for params: the prefix of the encoded split whose PREFIX.json is the input `name`."""
-    return lambda wildcards, input: os.path.splitext(input[name])[0]
+def options_of_roles(job):
+    """`NAME=FILE` for each system in another role than the base that a system is built on."""
+    return [f"{name.removeprefix(ROLE)}={job.input[name]}" for name in job.input.keys() if name.startswith(ROLE)]
 
 
-def input_prefixes(name):
-    """`input_prefix` where the input is a list."""
-    return lambda wildcards, input: [os.path.splitext(file)[0] for file in input[name]]
-
-
-def option(name):
-    """A function for params: `--name FILE` where the rule has an input `name`, else nothing."""
-    return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
-
-
-def options_built_on(wildcards, input):
-    """For params: `--base FILE` and `--roles NAME=FILE …` for the systems that a system is built on, if any."""
-    words = [f"{name.removeprefix(ROLE)}={input[name]}" for name in input.keys() if name.startswith(ROLE)]
-    roles_option = shlex.join(["--roles", *words]) if words else ""
-    return " ".join(filter(None, [option("base")(wildcards, input), roles_option]))
-
-
-def options_backward(wildcards, input):
-    """For params: `--backward-model FILE --backward-shards FILE …` where pairs are scored in both directions."""
-    if "backward_model" not in input.keys():
-        return ""
-    return shlex.join(["--backward-model", input["backward_model"], "--backward-shards", *input["backward_shards"]])
-
-
-def option_systems(wildcards, input):
-    """For params: `--systems ROLE=FOLDER …` for the systems that a decode works with beside its own."""
-    words = [f"{role}={os.path.dirname(input[role])}" for role in roles() if role in input.keys()]
-    return shlex.join(["--systems", *words]) if words else ""
+def systems_of_roles(job):
+    """`ROLE=FOLDER` for the systems that a decode works with beside its own."""
+    return [f"{role}={os.path.dirname(job.input[role])}" for role in roles() if role in job.input.keys()]
 
 
 def search_inputs(wildcards):
@@ -248,11 +283,6 @@ def backward_scores(wildcards):
         "backward_model": plan.likelihood_weights(backward),
         "backward_shards": plan.likelihood_shards(backward),
     }
-
-
-def state_folder(wildcards):
-    """Training state. No rule declares it, so that it outlives failed jobs."""
-    return plan.state_folder(wildcards.system, wildcards.seed)
 
 
 def bundle_inputs(wildcards):
@@ -301,17 +331,17 @@ def all_cores(wildcards):
         return 1
 
 
-def bundle_words(wildcards, input):
+def bundle_words(job):
     """`SYSTEM=FOLDER` for each decoded system, as words of a command; `input.bundles` lists them in that order."""
-    return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
+    return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, job.input.bundles)]
 
 
-def export_words(wildcards, input):
+def export_words(job):
     """`KIND/SYSTEM=FOLDER` for each folder that decodes of other engines read, as words of a command."""
     return [
         f"{export}/{system}={os.path.dirname(bundle)}"
         for export in EXPORTED
-        for system, bundle in zip(plan.exported_to(export), input[export])
+        for system, bundle in zip(plan.exported_to(export), job.input[export])
     ]
 
 
@@ -326,9 +356,9 @@ def analysis_inputs(analysis):
     }
 
 
-def analysis_bundles(wildcards, input):
+def analysis_bundles(job):
     """`SYSTEM=FOLDER` for each bundle, as words of a command; the path of a bundle names its system."""
-    folders = [Path(bundle).parent for bundle in input.bundles]
+    folders = [Path(bundle).parent for bundle in job.input.bundles]
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
 

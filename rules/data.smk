@@ -21,24 +21,25 @@ rule download:
     resources:
         mem_mb=needs.memory("download"),
         runtime=needs.minutes("download"),
-        mirrors=shlex.join(plan.config.mirrors),
-        allow_unpinned=str(plan.config.allow_unpinned),
         attempts=RUNTIME.download_attempts,
-        wait=str(RUNTIME.download_wait),
+        first_wait=str(RUNTIME.download_wait),
         timeout=str(RUNTIME.download_timeout),
     params:
-        settings=plan.settings_download(),
+        **stage(
+            "download",
+            lambda plan, wildcards: plan.settings_download(),
+            resources=["attempts", "first_wait", "timeout"],
+            mirrors=lambda job: plan.config.mirrors,
+            allow_unpinned=lambda job: plan.config.allow_unpinned,
+            languages=lambda job: LANGUAGES,
+            output_folder=folder_of("output.summary"),
+        ),
         # The user's text counts by its contents and is no input: its date may come from another machine's clock.
         own=lambda wildcards: contents(plan.own_files()),
-        languages=LANGUAGES,
-        folder=output_folder("summary"),
     message:
         f"Fetching dataset {plan.loaded.dataset.name}"
     shell:
-        "python -m workflow_src.stages.download --settings {params.settings:q} --log {log:q}"
-        " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
-        " --attempts {resources.attempts} --first-wait {resources.wait} --timeout {resources.timeout}"
-        " --languages {params.languages} --output-folder {params.folder:q}"
+        COMMAND
 
 
 rule download_monolingual:
@@ -55,22 +56,23 @@ rule download_monolingual:
     resources:
         mem_mb=needs.memory("download_monolingual"),
         runtime=needs.minutes("download_monolingual"),
-        mirrors=shlex.join(plan.config.mirrors),
-        allow_unpinned=str(plan.config.allow_unpinned),
         attempts=RUNTIME.download_attempts,
-        wait=str(RUNTIME.download_wait),
+        first_wait=str(RUNTIME.download_wait),
         timeout=str(RUNTIME.download_timeout),
     params:
-        settings=plan.settings_download_monolingual(),
+        **stage(
+            "download_monolingual",
+            lambda plan, wildcards: plan.settings_download_monolingual(),
+            resources=["attempts", "first_wait", "timeout"],
+            mirrors=lambda job: plan.config.mirrors,
+            allow_unpinned=lambda job: plan.config.allow_unpinned,
+            output_folder=folder_of("output.summary"),
+        ),
         own=lambda wildcards: contents(plan.own_monolingual.values()),
-        folder=output_folder("summary"),
     message:
         f"Fetching text in {plan.recipe.source}"
     shell:
-        "python -m workflow_src.stages.download_monolingual --settings {params.settings:q} --log {log:q}"
-        " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
-        " --attempts {resources.attempts} --first-wait {resources.wait} --timeout {resources.timeout}"
-        " --output-folder {params.folder:q}"
+        COMMAND
 
 
 rule normalise_monolingual:
@@ -93,14 +95,18 @@ rule normalise_monolingual:
         runtime=needs.minutes("normalise_monolingual"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=plan.settings_normalise_monolingual(),
-        raw=input_folder("summary"),
-        folder=output_folder("summary"),
+        **stage(
+            "normalise_monolingual",
+            lambda plan, wildcards: plan.settings_normalise_monolingual(),
+            resources=["threads"],
+            raw_folder=folder_of("input.summary"),
+            held_out="input.held_out",
+            output_folder=folder_of("output.summary"),
+        ),
     message:
         f"Cleaning and normalising text in {plan.recipe.source}"
     shell:
-        "python -m workflow_src.stages.normalise_monolingual --settings {params.settings:q} --log {log:q} --threads {threads}"
-        " --raw-folder {params.raw:q} --held-out {input.held_out:q} --output-folder {params.folder:q}"
+        COMMAND
 
 
 rule normalise:
@@ -123,14 +129,17 @@ rule normalise:
         runtime=needs.minutes("normalise"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=plan.settings_normalise(),
-        raw=input_folder("summary"),
-        folder=output_folder("summary"),
+        **stage(
+            "normalise",
+            lambda plan, wildcards: plan.settings_normalise(),
+            resources=["threads"],
+            raw_folder=folder_of("input.summary"),
+            output_folder=folder_of("output.summary"),
+        ),
     message:
         "Normalising, filtering and splitting the corpus"
     shell:
-        "python -m workflow_src.stages.normalise --settings {params.settings:q} --log {log:q} --threads {threads}"
-        " --raw-folder {params.raw:q} --output-folder {params.folder:q}"
+        COMMAND
 
 
 rule learn_subwords:
@@ -153,15 +162,19 @@ rule learn_subwords:
         runtime=needs.minutes("learn_subwords"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=plan.settings_subwords(),
-        others=option("subwords-from"),
-        folder=output_folder("summary"),
+        **stage(
+            "learn_subwords",
+            lambda plan, wildcards: plan.settings_subwords(),
+            resources=["threads"],
+            source="input.source",
+            target="input.target",
+            subwords_from=input_if_any("subwords-from"),
+            output_folder=folder_of("output.summary"),
+        ),
     message:
         "Learning subwords on the training text"
     shell:
-        "python -m workflow_src.stages.learn_subwords --settings {params.settings:q} --log {log:q}"
-        " --source {input.source:q} --target {input.target:q} {params.others} --threads {threads}"
-        " --output-folder {params.folder:q}"
+        COMMAND
 
 
 rule encode:
@@ -196,14 +209,19 @@ rule encode:
         # No result depends on it: longer sentences end the job.
         longest=plan.longest,
     params:
-        settings=lambda wildcards: plan.settings_encode(wildcards.text),
-        subwords=input_folder("subwords"),
-        measured=option("measured"),
-        prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
+        **stage(
+            "encode",
+            lambda plan, wildcards: plan.settings_encode(wildcards.text),
+            resources=["longest", "threads"],
+            subwords=folder_of("input.subwords"),
+            source="input.source",
+            target="input.target",
+            corpus_summary="input.corpus",
+            measured=input_if_any("measured"),
+            split="wildcards.split",
+            output_prefix=prefix_of("output.summary"),
+        ),
     message:
         "Encoding {wildcards.split} with {wildcards.text} targets"
     shell:
-        "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q} --threads {threads}"
-        " --subwords {params.subwords:q} --source {input.source:q} --target {input.target:q}"
-        " --corpus-summary {input.corpus:q} --longest {resources.longest} {params.measured}"
-        " --split {wildcards.split} --output-prefix {params.prefix:q}"
+        COMMAND

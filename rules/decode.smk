@@ -26,16 +26,20 @@ rule choose_settings:
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
-        settings=lambda wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
-        bundle=input_folder("bundle"),
-        systems=option_systems,
+        **stage(
+            "choose_settings",
+            lambda plan, wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
+            resources=["device", "precision", "threads", "batch"],
+            bundle=folder_of("input.bundle"),
+            systems=systems_of_roles,
+            source="input.source",
+            reference="input.reference",
+            output="output.chosen",
+        ),
     message:
         "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
     shell:
-        "python -m workflow_src.stages.choose_settings --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.systems} --source {input.source:q} --reference {input.reference:q}"
-        " --output {output.chosen:q} --device {resources.device} --precision {resources.precision}"
-        " --threads {threads} --batch {resources.batch}"
+        COMMAND
 
 
 rule decode_shard:
@@ -61,18 +65,23 @@ rule decode_shard:
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
-        settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
-        bundle=input_folder("bundle"),
-        systems=option_systems,
-        chosen=option("chosen"),
+        **stage(
+            "decode",
+            lambda plan, wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
+            resources=["device", "precision", "threads", "batch"],
+            bundle=folder_of("input.bundle"),
+            systems=systems_of_roles,
+            chosen=input_if_any("chosen"),
+            source="input.source",
+            shard="wildcards.shard",
+            shards="wildcards.shards",
+            output="output.shard",
+        ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
         " shard {wildcards.shard} of {wildcards.shards}"
     shell:
-        "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.systems} {params.chosen} --source {input.source:q}"
-        " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        COMMAND
 
 
 rule decode:
@@ -103,14 +112,18 @@ rule decode:
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
-        settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
-        bundle=input_folder("bundle"),
-        systems=option_systems,
-        chosen=option("chosen"),
+        **stage(
+            "decode",
+            lambda plan, wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
+            resources=["device", "precision", "threads", "batch"],
+            bundle=folder_of("input.bundle"),
+            systems=systems_of_roles,
+            chosen=input_if_any("chosen"),
+            source="input.source",
+            join="input.shards",
+            output="output.text",
+        ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
     shell:
-        "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.systems} {params.chosen} --source {input.source:q}"
-        " --join {input.shards:q} --output {output.text:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        COMMAND

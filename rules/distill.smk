@@ -29,16 +29,21 @@ rule distill:
         batch=lambda wildcards: plan.distillation(wildcards.teacher).batch,
         engine=lambda wildcards: plan.distillation(wildcards.teacher).engine,
     params:
-        settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
-        subwords=input_folder("subwords"),
+        **stage(
+            "distill",
+            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
+            resources=["device", "precision", "threads", "batch", "engine"],
+            model="input.model",
+            subwords=folder_of("input.subwords"),
+            source="input.source",
+            shard="wildcards.shard",
+            shards="wildcards.shards",
+            output="output.shard",
+        ),
     message:
         "Translating {wildcards.split} with {wildcards.teacher}, shard {wildcards.shard} of {wildcards.shards}"
     shell:
-        "python -m workflow_src.stages.distill --settings {params.settings:q} --log {log:q}"
-        " --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
-        " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
-        " --engine {resources.engine}"
+        COMMAND
 
 
 rule merge_distilled:
@@ -65,11 +70,17 @@ rule merge_distilled:
         runtime=needs.minutes("merge_distilled"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
-        subwords=input_folder("subwords"),
+        **stage(
+            "merge_distilled",
+            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
+            shards="input.shards",
+            model="input.model",
+            subwords=folder_of("input.subwords"),
+            source="input.source",
+            output_text="output.text",
+            output_scores="output.scores",
+        ),
     message:
         "Joining the shards of {wildcards.split} that {wildcards.teacher} translated"
     shell:
-        "python -m workflow_src.stages.merge_distilled --settings {params.settings:q} --log {log:q}"
-        " --shards {input.shards:q} --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
-        " --output-text {output.text:q} --output-scores {output.scores:q}"
+        COMMAND

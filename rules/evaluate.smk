@@ -31,16 +31,22 @@ for metric in PROGRAMS:
             python=RUNTIME.pythons.get(metric.name, "python"),
             batch=RUNTIME.scoring_batch,
         params:
-            settings=plan.settings_program(metric.name),
-            cache=plan.figure_cache(metric.name),
+            **stage(
+                "score_sentences",
+                lambda plan, wildcards, name=metric.name: plan.settings_program(name),
+                resources=["metric", "python", "batch", "device", "threads"],
+                hypotheses="input.text",
+                details="input.details",
+                source="input.source",
+                reference="input.reference",
+                output="output.figures",
+                cache=lambda job: plan.figure_cache(job.resources.metric),
+            ),
         message:
             f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
             f" {metric.title}"
         shell:
-            "python -m workflow_src.stages.score_sentences --metric {resources.metric} --settings {params.settings:q}"
-            " --log {log:q} --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
-            " --reference {input.reference:q} --output {output.figures:q} --cache {params.cache:q}"
-            " --python {resources.python:q} --batch {resources.batch} --device {resources.device} --threads {threads}"
+            COMMAND
 
 
 rule score_quality:
@@ -64,13 +70,20 @@ rule score_quality:
         runtime=needs.minutes("score_quality"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=plan.settings_quality(),
+        **stage(
+            "score_quality",
+            lambda plan, wildcards: plan.settings_quality(),
+            hypotheses="input.text",
+            details="input.details",
+            source="input.source",
+            reference="input.reference",
+            computed="input.computed",
+            output="output.quality",
+        ),
     message:
         "Scoring {wildcards.split} of {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
     shell:
-        "python -m workflow_src.stages.score_quality --settings {params.settings:q} --log {log:q}"
-        " --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
-        " --reference {input.reference:q} --computed {input.computed:q} --output {output.quality:q}"
+        COMMAND
 
 
 for test_set in plan.compared_sets:
@@ -98,14 +111,19 @@ for test_set in plan.compared_sets:
             runtime=needs.minutes("compare_rows"),
             slurm_partition=needs.partition(gpu=False),
         params:
-            settings=plan.settings_significance(test_set),
+            **stage(
+                "compare_rows",
+                lambda plan, wildcards, name=test_set: plan.settings_significance(name),
+                source="input.source",
+                reference="input.reference",
+                computed="input.computed",
+                output="output.significance",
+            ),
         message:
             "Comparing every row with its baseline and with autoregressive rows"
             + (f" on {test_set}" if len(plan.compared_sets) > 1 else "")
         shell:
-            "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
-            " --source {input.source:q} --reference {input.reference:q} --computed {input.computed:q}"
-            " --output {output.significance:q}"
+            COMMAND
 
 
 rule measure_speed:
@@ -134,16 +152,19 @@ rule measure_speed:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
-        settings=plan.settings_speed(),
-        bundles=bundle_words,
-        exports=export_words,
+        **stage(
+            "measure_speed",
+            lambda plan, wildcards: plan.settings_speed(),
+            resources=["device", "precision"],
+            bundles=bundle_words,
+            exports=export_words,
+            source="input.source",
+            output="output.speed",
+        ),
     message:
         "Measuring the speed of every system, alone on the machine"
     shell:
-        "python -m workflow_src.stages.measure_speed --settings {params.settings:q} --log {log:q}"
-        " --bundles {params.bundles:q} --exports {params.exports:q} --source {input.source:q}"
-        " --output {output.speed:q}"
-        " --device {resources.device} --precision {resources.precision}"
+        COMMAND
 
 
 rule analyse:
@@ -168,11 +189,16 @@ rule analyse:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
-        settings=plan.settings_analysis(),
-        bundles=bundle_words,
+        **stage(
+            "analyse",
+            lambda plan, wildcards: plan.settings_analysis(),
+            resources=["device", "precision"],
+            bundles=bundle_words,
+            source="input.source",
+            reference="input.reference",
+            output="output.traces",
+        ),
     message:
         "Following example sentences through every refinement step"
     shell:
-        "python -m workflow_src.stages.analyse --settings {params.settings:q} --log {log:q}"
-        " --bundles {params.bundles:q} --source {input.source:q} --reference {input.reference:q}"
-        " --output {output.traces:q} --device {resources.device} --precision {resources.precision}"
+        COMMAND

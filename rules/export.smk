@@ -21,17 +21,20 @@ rule export_bundle:
         runtime=needs.minutes("export_bundle"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=lambda wildcards: plan.settings_bundle(wildcards.system),
-        normalisation=plan.loaded.normalisation.canonical(),
-        subwords=input_folder("subwords"),
-        built_on=options_built_on,
-        folder=output_folder("bundle"),
+        **stage(
+            "export_bundle",
+            lambda plan, wildcards: plan.settings_bundle(wildcards.system),
+            model="input.model",
+            base=input_if_any(BASE),
+            roles=options_of_roles,
+            subwords=folder_of("input.subwords"),
+            normalisation=lambda job: plan.loaded.normalisation.model_dump(mode="json"),
+            output_folder=folder_of("output.bundle"),
+        ),
     message:
         "Exporting {wildcards.system}, seed {wildcards.seed}"
     shell:
-        "python -m workflow_src.stages.export_bundle --settings {params.settings:q} --log {log:q}"
-        " --model {input.model:q} {params.built_on} --subwords {params.subwords:q}"
-        " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
+        COMMAND
 
 
 # Engines that read files of their own, and a rule for each.
@@ -57,15 +60,17 @@ for engine in EXPORTING:
             slurm_partition=needs.partition(gpu=False),
             engine=engine.name,
         params:
-            settings="{}",
-            bundle=input_folder("bundle"),
-            folder=output_folder("bundle"),
+            **stage(
+                "export_engine",
+                lambda plan, wildcards: "{}",
+                resources=["engine"],
+                bundle=folder_of("input.bundle"),
+                output_folder=folder_of("output.bundle"),
+            ),
         message:
             f"Exporting {{wildcards.system}}, seed {{wildcards.seed}}, to {engine.title}"
         shell:
-            "python -m workflow_src.stages.export_engine --engine {resources.engine}"
-            " --settings {params.settings:q} --log {log:q}"
-            " --bundle {params.bundle:q} --output-folder {params.folder:q}"
+            COMMAND
 
 
 rule finish_bundle:
@@ -85,11 +90,13 @@ rule finish_bundle:
         runtime=needs.minutes("finish_bundle"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=lambda wildcards: plan.settings_finish(wildcards.system, wildcards.seed, finished_from(wildcards)),
-        bundle=input_folder("bundle"),
-        folder=output_folder("bundle"),
+        **stage(
+            "finish_bundle",
+            lambda plan, wildcards: plan.settings_finish(wildcards.system, wildcards.seed, finished_from(wildcards)),
+            bundle=folder_of("input.bundle"),
+            output_folder=folder_of("output.bundle"),
+        ),
     message:
         "Finishing the bundle of {wildcards.system}, seed {wildcards.seed}, with what dev chose ({wildcards.kind})"
     shell:
-        "python -m workflow_src.stages.finish_bundle --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} --output-folder {params.folder:q}"
+        COMMAND

@@ -21,14 +21,16 @@ rule import_model:
         runtime=needs.minutes("import_model"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=lambda wildcards: plan.settings_import(wildcards.system),
-        files=lambda wildcards: [f"{name}={path}" for name, path in plan.imported_files(wildcards.system).items()],
-        normalisation=plan.loaded.normalisation.canonical(),
-        subwords=input_folder("subwords"),
-        folder=output_folder("bundle"),
+        **stage(
+            "import_model",
+            lambda plan, wildcards: plan.settings_import(wildcards.system),
+            seed="wildcards.seed",
+            files=lambda job: [f"{name}={path}" for name, path in plan.imported_files(job.wildcards.system).items()],
+            subwords=folder_of("input.subwords"),
+            normalisation=lambda job: plan.loaded.normalisation.model_dump(mode="json"),
+            output_folder=folder_of("output.bundle"),
+        ),
     message:
         "Importing {wildcards.system}, seed {wildcards.seed}"
     shell:
-        "python -m workflow_src.stages.import_model --settings {params.settings:q} --log {log:q}"
-        " --seed {wildcards.seed} --files {params.files:q} --subwords {params.subwords:q}"
-        " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
+        COMMAND

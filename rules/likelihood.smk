@@ -25,16 +25,21 @@ rule score_pairs:
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.likelihood(wildcards.system).batch,
     params:
-        settings="{}",
-        subwords=input_folder("subwords"),
-        pairs=input_prefix("pairs"),
+        **stage(
+            "score_pairs",
+            lambda plan, wildcards: "{}",
+            resources=["device", "precision", "threads", "batch"],
+            model="input.model",
+            subwords=folder_of("input.subwords"),
+            pairs=prefix_of("input.pairs"),
+            shard="wildcards.shard",
+            shards="wildcards.shards",
+            output="output.shard",
+        ),
     message:
         "Scoring the training pairs with {wildcards.system}, shard {wildcards.shard} of {wildcards.shards}"
     shell:
-        "python -m workflow_src.stages.score_pairs --settings {params.settings:q} --log {log:q}"
-        " --model {input.model:q} --subwords {params.subwords:q} --pairs {params.pairs:q}"
-        " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        COMMAND
 
 
 rule keep_likely:
@@ -60,14 +65,18 @@ rule keep_likely:
         runtime=needs.minutes("keep_likely"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=lambda wildcards: plan.settings_likelihood(wildcards.system),
-        subwords=input_folder("subwords"),
-        pairs=input_prefix("pairs"),
-        backward=options_backward,
-        prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
+        **stage(
+            "keep_likely",
+            lambda plan, wildcards: plan.settings_likelihood(wildcards.system),
+            shards="input.shards",
+            backward_model=input_if_any("backward_model"),
+            backward_shards=input_if_any("backward_shards"),
+            model="input.model",
+            subwords=folder_of("input.subwords"),
+            pairs=prefix_of("input.pairs"),
+            output_prefix=prefix_of("output.summary"),
+        ),
     message:
         "Keeping the training pairs that {wildcards.system} finds likely"
     shell:
-        "python -m workflow_src.stages.keep_likely --settings {params.settings:q} --log {log:q}"
-        " --shards {input.shards:q} {params.backward} --model {input.model:q} --subwords {params.subwords:q} --pairs {params.pairs:q}"
-        " --output-prefix {params.prefix:q}"
+        COMMAND

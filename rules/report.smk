@@ -55,13 +55,21 @@ rule report:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
-        settings=plan.settings_report(),
-        folder=output_folder("page"),
+        **stage(
+            "report",
+            lambda plan, wildcards: plan.settings_report(),
+            resources=["device", "precision"],
+            significance="input.significance",
+            speed="input.speed",
+            traces="input.traces",
+            corpus="input.corpus",
+            monolingual="input.monolingual",
+            encoded="input.encoded",
+            analyses="input.analyses",
+            bundles="input.bundles",
+            output_folder=folder_of("output.page"),
+        ),
     message:
         "Writing the report"
     shell:
-        "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
-        " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
-        " --corpus {input.corpus:q} --monolingual {input.monolingual:q} --encoded {input.encoded:q}"
-        " --analyses {input.analyses:q} --bundles {input.bundles:q}"
-        " --device {resources.device} --precision {resources.precision} --output-folder {params.folder:q}"
+        COMMAND

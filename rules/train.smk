@@ -37,23 +37,28 @@ for training_rule in TRAININGS:
             max_skipped=lambda wildcards: plan.system(wildcards.system).training.max_skipped,
             split_batches=str(RUNTIME.split_batches),
         params:
-            settings=lambda wildcards: plan.settings_training(wildcards.system),
-            train=input_prefixes("train"),
-            dev=input_prefix("dev"),
-            test=input_prefixes("test"),
-            subwords=input_folder("subwords"),
-            built_on=options_built_on,
-            initial=option("initial"),
-            state=state_folder,
-            folder=output_folder("weights"),
+            **stage(
+                "train",
+                lambda plan, wildcards: plan.settings_training(wildcards.system),
+                resources=[
+                    *("threads", "device", "precision", "compile", "log_every", "save_every", "save_minutes"),
+                    *("max_skipped", "split_batches"),
+                ],
+                starter=lambda job: job.resources.launch,
+                seed="wildcards.seed",
+                train=prefixes_of("input.train"),
+                dev=prefix_of("input.dev"),
+                subwords=folder_of("input.subwords"),
+                reference="input.reference",
+                corpus_summary="input.summary",
+                base=input_if_any(BASE),
+                roles=options_of_roles,
+                initial=input_if_any("initial"),
+                # No rule declares it, so that it outlives failed jobs.
+                state=lambda job: plan.state_folder(job.wildcards.system, job.wildcards.seed),
+                output_folder=folder_of("output.weights"),
+            ),
         message:
             "Training {wildcards.system}, seed {wildcards.seed}"
         shell:
-            "{resources.launch} workflow_src.stages.train --settings {params.settings:q} --log {log:q}"
-            " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --test {params.test:q}"
-            " --subwords {params.subwords:q}"
-            " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.built_on} {params.initial}"
-            " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
-            " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
-            " --log-every {resources.log_every} --save-every {resources.save_every}"
-            " --save-minutes {resources.save_minutes} --max-skipped {resources.max_skipped} --split-batches {resources.split_batches}"
+            COMMAND

@@ -183,12 +183,11 @@ import argparse, json, pathlib, sys
 
 stage = pathlib.Path(sys.argv[0]).stem
 parser = argparse.ArgumentParser(allow_abbrev=False)
-for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state",
-             "raw-folder"):
-    parser.add_argument("--" + name)
-parser.add_argument("--languages", nargs="*")
-arguments, _ = parser.parse_known_args()
-settings = json.loads(arguments.settings)
+parser.add_argument("--job")
+document = json.loads(pathlib.Path(parser.parse_known_args()[0].job).read_text())
+names = ("output", "output-folder", "output-prefix", "output-text", "output-scores", "raw-folder", "languages")
+arguments = argparse.Namespace(**{name.replace("-", "_"): document.get(name) for name in names})
+settings = document["settings"]
 sets = [*settings.get("test", ())] if stage == "download" else []
 if arguments.raw_folder:
     sets = [path.stem for path in pathlib.Path(arguments.raw_folder).glob(f"*.{settings['source']}")]

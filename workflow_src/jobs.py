@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
@@ -18,7 +19,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.config.base import parse
-from workflow_src.errors import ConfigError, InputError
+from workflow_src.errors import ArtifactError, ConfigError, InputError
+from workflow_src.records.atomic import atomic, canonical, fingerprint, read_json
 from workflow_src.runtime import garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen
@@ -41,6 +43,7 @@ class JobInputs(Options):
     """Base of the inputs of a stage: paths, `settings`, which alone change the result, and further options."""
 
     log: Path | None = Field(None, description="file that also gets what is logged")
+    job: Path | None = Field(None, description="JSON file of further options by name, as Snakemake writes it")
 
     @property
     def title(self) -> str:
@@ -63,6 +66,39 @@ class DeviceJobInputs(JobInputs):
 
 
 Inputs = TypeVar("Inputs", bound=JobInputs)
+
+
+class Document:
+    """The options of a job in a file, so that its command is short however many files and settings it has.
+
+    The file is a JSON object of options by name: settings are an object, several words a list. Its name is the digest
+    of its content, so that jobs of equal options share it and a written one never changes.
+    """
+
+    def __init__(self, folder: str | Path, options: Mapping[str, Any]):
+        self.options = options
+        self.path = Path(folder, f"{fingerprint(options)[:32]}.json")
+
+    def write(self) -> None:
+        """Write the file where it is absent or damaged. Raises ArtifactError where there is no room for it."""
+        text = canonical(self.options)
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+            if self.path.read_text(encoding="utf-8") == text:
+                return
+        with atomic(self.path) as file:
+            file.write(text)
+
+
+def read_document(path: str | Path) -> list[str]:
+    """The words of a command line that a `Document` stands for. Raises ArtifactError for a file that is none."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ArtifactError(path, "is no JSON object of options", "start Snakemake again, which writes it")
+    words: list[str] = []
+    for name, value in content.items():
+        listed = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *(json.dumps(word) if isinstance(word, dict) else str(word) for word in listed)]
+    return words
 
 
 class _RefusedError(Exception):
@@ -258,15 +294,16 @@ def start(
     program and keeps its traceback.
     """
     garbage.collect_rarely()
-    words = sys.argv[1:] if words is None else words
     # Before the other options, so that errors of these are in the log too.
-    log_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    log_parser.add_argument("--log", type=Path)
-    screen = _set_up_log(log_parser.parse_known_args(words)[0].log)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--log", type=Path)
+    first.add_argument("--job", type=Path)
+    options, rest = first.parse_known_args(sys.argv[1:] if words is None else words)
+    screen = _set_up_log(options.log)
     guard.watch()
     began = time.perf_counter()
     try:
-        inputs = parse_options(kind, words, description)
+        inputs = parse_options(kind, [*(read_document(options.job) if options.job else []), *rest], description)
         if inputs.title:
             screen.setFormatter(_Titled(inputs.title))
         # torchrun's processes share: the first one takes GPUs for all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from workflow_src.config.base import Frozen, parse
@@ -64,11 +64,9 @@ def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measur
     )
 
 
-def rule_settings(measured: tuple[Measured, ...]) -> dict[str, Any]:
-    """Settings of rules: nothing for the default metrics, else `metrics`, settings by name."""
-    if measured == default_measured():
-        return {}
-    return {"metrics": {entry.metric.name: entry.settings.model_dump(mode="json") for entry in measured}}
+def rule_settings(measured: tuple[Measured, ...], dump: Callable[[Frozen], dict[str, Any]]) -> dict[str, Any]:
+    """Settings of rules: `metrics`, settings by name as `dump` writes them."""
+    return {"metrics": {entry.metric.name: dump(entry.settings) for entry in measured}}
 
 
 def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -138,7 +137,3 @@ class Frozen(pydantic.BaseModel):
         if any(isinstance(entry, int) and abs(entry) >= HUGE for entry in entries):
             raise PydanticKnownError("int_parsing_size")
         return value
-
-    def canonical(self) -> str:
-        """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)

@@ -25,7 +25,7 @@ from workflow_src.families.build import build, build_objective, build_validation
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
-from workflow_src.records.provenance import numbered, provenance
+from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
 from workflow_src.runtime.device import choose, keep_memory, set_threads
@@ -60,7 +60,6 @@ class Inputs(DeviceJobInputs):
     seed: int
     train: tuple[Path, ...] = Field(min_length=1, description="prefixes of the encoded texts, in the order of names")
     dev: Path = Field(description="prefix of the encoded dev pairs")
-    test: tuple[Path, ...] = Field((), description="prefixes of encoded test sets; only their lengths are read")
     subwords: Path = Field(description="folder of learn_subwords")
     reference: Path = Field(description="dev references, one a line")
     corpus_summary: Path = Field(description="corpus.json")
@@ -90,7 +89,6 @@ class Inputs(DeviceJobInputs):
             "subwords": self.subwords / "subwords.json",
             "reference": self.reference,
         }
-        files |= numbered("test", list(map(description_of, self.test)))
         files |= {role_input(role): path for role, path in self.roles.items()}
         return files | {name: path for name, path in (("base", self.base), ("initial", self.initial)) if path}
 
@@ -160,7 +158,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes)
-    check_positions(max_positions(model), dev_corpus, *map(EncodedCorpus.open, inputs.test))
+    check_positions(max_positions(model), dev_corpus)
     texts, whole_texts = _readable(texts, max_positions(model), settings.system), texts
     weights = weights_of(settings.data)
     mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
@@ -304,6 +302,28 @@ def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
     return recorded(inputs.settings) | {"training": training}
 
 
+def _identity(settings: TrainingSettings, config: SizedTrainingConfig) -> dict[str, Any]:
+    """Settings that tell a saved state from those of other trainings, as Snakemake compares them (`config/plan/`).
+
+    Without values that are defaults, so that a setting that a new version adds abandons no state, and without the
+    preset's name, whose values the model has.
+    """
+    family = families()[settings.family]
+    model, objective = (
+        parse(family.model, settings.model, "model"),
+        parse(family.objective, settings.objective, "objective"),
+    )
+
+    def compared(section: Frozen, *excluded: str) -> dict[str, Any]:
+        return section.model_dump(mode="json", exclude_defaults=True, exclude=set(excluded))
+
+    return compared(settings, "preset") | {
+        "model": compared(model),
+        "objective": compared(objective),
+        "training": compared(config, "save_every", "max_skipped"),
+    }
+
+
 def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
     """Settings, seed and progress of the training, as the system's description has them."""
     settings = _settings(inputs, config)
@@ -331,7 +351,7 @@ def _states(
     contents = {"train": corpus.digest, "dev": dev.digest, "subwords": subwords.digest}
     names = ("reference", "base", "initial", *map(role_input, inputs.roles))
     contents |= {name: sha256(path) for name, path in inputs.files.items() if name in names}
-    identity = {"settings": _settings(inputs, config), "seed": inputs.seed, "inputs": contents}
+    identity = {"settings": _identity(inputs.settings, config), "seed": inputs.seed, "inputs": contents}
     parts = parts_of_an_update(config.accumulate, group.size)
     # The configured number of parts gives the same parts, whatever the number of processes.
     if parts != config.accumulate:

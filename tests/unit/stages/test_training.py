@@ -621,22 +621,6 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     assert error.path == str(tmp_path / "train") and "model.max_positions" in error.fix
 
 
-def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
-    training_words, refused, run_stage, tiny, tmp_path
-):
-    longest = 1 + max(int(corpus.source_lengths.max()) for corpus in (tiny.train, tiny.dev))
-    longest = max(longest, 1 + max(int(corpus.target_lengths.max()) for corpus in (tiny.train, tiny.dev)))
-    sentences = [list(range(4, 4 + count)) for count in (2, longest)]
-    encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
-    words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]
-    error = refused("train", [*words, str(tmp_path / "test")])
-    assert error.path == f"{tmp_path}/test" and f" {longest + 1} subwords" in error.problem
-    assert "max_characters (dev, test)" in error.fix
-    assert not (tmp_path / "out").exists()
-    run_stage("train", [*words, f"{tiny.root}/encoded/dev"])
-    assert not (tmp_path / "model.safetensors").exists()
-
-
 @pytest.mark.parametrize(("latents", "warned"), [({"latent": "vae", "head_scale": 1e-3}, True), ({}, False)])
 def test_a_training_says_that_its_latents_have_collapsed(latents, warned, training_words, run_stage, tmp_path, caplog):
     """After one update heads that start near 0 say nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from workflow_src import registry
 from workflow_src.config.datasets import TEST
@@ -31,6 +32,8 @@ class PlannedAnalysis:
     enabled: bool
     systems: tuple[str, ...]
     settings: str
+    # The same without values that are defaults, which Snakemake compares.
+    compared: str
     limits: Mapping[str, int] = dataclasses.field(compare=False)
     reads: tuple[str, ...] = ()
     hours: int = 1
@@ -67,7 +70,10 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
             hint=f"add such a system or decode, or remove analyses.{analysis.name}",
         )
     limits = settings.named(Use.LIMIT)
-    content = settings.model_dump(mode="json", exclude={*settings.selecting(), *limits}) | dict(selected.entries)
+    full, compared = (
+        settings.model_dump(mode="json", exclude={*settings.selecting(), *limits}, exclude_defaults=without_defaults)
+        for without_defaults in (False, True)
+    )
     return PlannedAnalysis(
         name=analysis.name,
         rule=analysis.rule_name,
@@ -76,11 +82,16 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
         split=loaded.test_sets[0] if analysis.split == TEST else analysis.split or main_split(loaded),
         enabled=bool(settings.enabled and selected),
         systems=selected.systems,
-        settings=json.dumps(content, sort_keys=True, ensure_ascii=False),
+        settings=_json(full | dict(selected.entries)),
+        compared=_json(compared | dict(selected.entries)),
         limits={name: getattr(settings, name) for name in limits},
         reads=selected.translations,
         hours=analysis.hours,
     )
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
 
 def _check_expected(loaded: Loaded) -> None:

@@ -1,10 +1,16 @@
-"""Settings of rules: JSON of exactly the settings that change a rule's result, so that no others make it run again."""
+"""Settings of rules: JSON of exactly the settings that change a rule's result, so that no others make it run again.
+
+A plan has them in full for the jobs, and as Snakemake compares them (`Settings.compared`): without values that are the
+defaults of the code, so that a setting that a new version adds makes nothing run again, and without what only describes
+a result or checks it.
+"""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Self
 
 from workflow_src.config.datasets import TEST, DatasetFiles, file_and_members
 from workflow_src.config.metrics import rule_settings
@@ -14,27 +20,60 @@ from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import followed, searches
-from workflow_src.spec import AUTOREGRESSIVE, MODEL
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen
+
+# Settings of a file to download that its content is checked by.
+CHECKS = {"sha256", "md5", "size"}
 
 
 class Settings(Graph):
-    """`settings_*` return canonical JSON, which Snakemake compares."""
+    """`settings_*` return canonical JSON."""
+
+    # Whether settings are in full, for jobs, or without defaults, for comparison.
+    full = True
+
+    def compared(self) -> Self:
+        """The same plan with settings as Snakemake compares them."""
+        plan = copy.copy(self)
+        plan.full = False
+        return plan
+
+    def _dump(self, section: Frozen, **options: Any) -> dict[str, Any]:
+        """A section as JSON content."""
+        return section.model_dump(mode="json", exclude_defaults=not self.full, **options)
+
+    def _search(self, decode: Decode) -> dict[str, Any]:
+        """A decode's search with its settings, and its engine."""
+        if self.full:
+            return decode.settings
+        beside = {name: decode.settings[name] for name in ("engine", "compute_type") if name in decode.settings}
+        return {"search": decode.search} | self._dump(decode.values) | beside
 
     def settings_download(self) -> str:
-        files = self.loaded.dataset.model_dump(mode="json", include=set(DatasetFiles.model_fields))
+        fields = set(DatasetFiles.model_fields)
+        files = self._dump(self.loaded.dataset, include=fields)
+        if not self.full:
+            # A hint changes no text, and sums check what was downloaded.
+            files.pop("folder_hint", None)
+            files["files"] = {
+                name: self._dump(file, exclude=CHECKS) for name, file in self.loaded.dataset.files.items()
+            }
         scores = {"scores": True} if self.loaded.needs_scores else {}
         return _json(files | scores | {"folder": self.recipe.folder})
 
     def settings_clean(self) -> str:
         """Filters as [name, settings], in their order, and the languages that they look at."""
-        filters = [[name, settings.model_dump(mode="json")] for name, settings in self.loaded.cleaning.items()]
+        filters = [[name, self._dump(settings)] for name, settings in self.loaded.cleaning.items()]
         return _json({"source": self.recipe.source, "target": self.recipe.target, "clean": filters})
 
     def settings_download_monolingual(self) -> str:
         """Texts of the source language and the files of the dataset that they lie in."""
         texts, files = self.monolingual_texts, self.loaded.dataset.files
+        unchecked = set() if self.full else CHECKS
         needed_files = {
-            name: files[name].model_dump(mode="json") for text in texts if (name := file_and_members(text)[0]) in files
+            name: self._dump(files[name], exclude=unchecked)
+            for text in texts
+            if (name := file_and_members(text)[0]) in files
         }
         return _json({"language": self.recipe.source, "texts": texts, "files": needed_files})
 
@@ -44,8 +83,8 @@ class Settings(Graph):
             {
                 "language": self.recipe.source,
                 "limit": self.recipe.limits.get(MONOLINGUAL),
-                "normalisation": self.loaded.normalisation.model_dump(mode="json"),
-                "clean": [[name, settings.model_dump(mode="json")] for name, settings in filters],
+                "normalisation": self._dump(self.loaded.normalisation),
+                "clean": [[name, self._dump(settings)] for name, settings in filters],
                 **self._placeholders(),
             }
         )
@@ -56,13 +95,13 @@ class Settings(Graph):
         split = None
         # A generated corpus has dev and test, so that `split` has no effect.
         if dataset.split and dataset.kind != "generated":
-            split = {"key_language": dataset.languages[0]} | dataset.split.model_dump(mode="json", exclude_none=True)
+            split = {"key_language": dataset.languages[0]} | self._dump(dataset.split, exclude_none=True)
         return _json(
             {
                 "source": self.recipe.source,
                 "target": self.recipe.target,
                 "limits": self._limits(),
-                "normalisation": self.loaded.normalisation.model_dump(mode="json"),
+                "normalisation": self._dump(self.loaded.normalisation),
                 "split": split,
                 **({"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}),
                 **self._placeholders(),
@@ -78,7 +117,7 @@ class Settings(Graph):
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
-        return _json(self.recipe.subwords.model_dump(mode="json", exclude_unset=copied) | self._placeholders())
+        return _json(self._dump(self.recipe.subwords, exclude_unset=copied) | self._placeholders())
 
     def _placeholders(self) -> dict[str, list[str]]:
         kinds = self.recipe.placeholder_kinds
@@ -87,9 +126,9 @@ class Settings(Graph):
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
         languages = {"source": self.recipe.source, "target": self.recipe.target}
-        changes = {"augment": languages | augment.model_dump(mode="json")} if augment else {}
+        changes = {"augment": languages | self._dump(augment)} if augment else {}
         if base_of(text) in self.own_distilled:
-            normalisation = self.loaded.normalisation.model_dump(mode="json")
+            normalisation = self._dump(self.loaded.normalisation)
             changes["own_target"] = {
                 "language": self.recipe.target,
                 "normalisation": normalisation,
@@ -100,10 +139,10 @@ class Settings(Graph):
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.system(system)
-        training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
+        training = self._dump(resolved.training, exclude={"save_every", "max_skipped"})
         # BLEU on dev may decide which weights are best, and is in training.jsonl.
         learning = {
-            "objective": resolved.objective.model_dump(mode="json"),
+            "objective": self._dump(resolved.objective),
             "training": training,
             "bleu_tokeniser": bleu_tokeniser(self.recipe.source) if resolved.reversed else self.loaded.bleu_tokeniser,
         }
@@ -111,9 +150,10 @@ class Settings(Graph):
             {
                 "system": system,
                 "family": resolved.family_name,
-                "preset": resolved.preset,
+                # The model has the preset's values.
+                **({"preset": resolved.preset} if self.full else {}),
                 "data": resolved.learnt_data,
-                "model": resolved.model.model_dump(mode="json"),
+                "model": self._dump(resolved.model),
                 **({} if resolved.family.fit else learning),
                 **({"reversed": True} if resolved.reversed else {}),
             }
@@ -126,7 +166,7 @@ class Settings(Graph):
             {
                 "system": system,
                 "family": resolved.family_name,
-                "model": resolved.model.model_dump(mode="json"),
+                "model": self._dump(resolved.model),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
             }
@@ -134,7 +174,7 @@ class Settings(Graph):
 
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher."""
-        return self.distillation(teacher).search_settings().canonical()
+        return _json(self._dump(self.distillation(teacher).search_settings()))
 
     def settings_likelihood(self, system: str) -> str:
         """Settings that decide which of the pairs that a system has scored are kept."""
@@ -144,14 +184,14 @@ class Settings(Graph):
         )
 
     def settings_decode(self, decode: Decode) -> str:
-        return _json(decode.settings)
+        return _json(self._search(decode))
 
     def settings_choose(self, decode: Decode) -> str:
         """Candidates that a decode chooses from, and the repetitions that are removed before they are compared."""
         removal = self.loaded.removal(decode)
         return _json(
             {
-                "settings": decode.settings,
+                "settings": self._search(decode),
                 "tune": decode.tune,
                 "remove_repetitions": removal,
                 "bleu_tokeniser": self.loaded.bleu_tokeniser,
@@ -195,7 +235,7 @@ class Settings(Graph):
         rows = [
             {
                 "name": decode.name,
-                "settings": decode.settings,
+                "settings": self._search(decode),
                 "removal": self.loaded.removal(decode),
                 **self.dev_figures(decode, seed),
             }
@@ -231,10 +271,15 @@ class Settings(Graph):
         content = {
             "examples": self.config.report.examples,
             "searches": list(entries.values()),
-            "teacher": teacher and {"system": teacher.system} | teacher.settings,
+            "teacher": teacher and {"system": teacher.system} | self._search(teacher),
         }
-        unfollowed = [{"system": d.system} | d.settings for d in self._unfollowed_decodes()]
+        unfollowed = [{"system": d.system} | self._search(d) for d in self._unfollowed_decodes()]
         return _json(content | ({"beside": unfollowed} if unfollowed else {}))
+
+    def settings_of_analysis(self, name: str) -> str:
+        """Settings of a planned analysis."""
+        analysis = self.analyses[name]
+        return analysis.settings if self.full else analysis.compared
 
     def _unfollowed_decodes(self) -> list[Decode]:
         """The first plain decode of every system but followed ones, their bases and autoregressive ones."""
@@ -252,11 +297,11 @@ class Settings(Graph):
     def settings_speed(self) -> str:
         return _json(
             {
-                "speed": self.config.speed.model_dump(mode="json"),
+                "speed": self._dump(self.config.speed),
                 "reference": self._reference_key,
                 "rows": [
                     {"system": d.system, "name": d.name}
-                    | d.settings
+                    | self._search(d)
                     | ({"chosen": self.chosen(d, self.config.seeds[0])} if d.tune else {})
                     for d in self.loaded.decodes
                 ],
@@ -276,7 +321,7 @@ class Settings(Graph):
     def settings_program(self, name: str) -> str:
         """Settings of a metric that has a program."""
         settings = self.program_settings.get(name)
-        return _json(settings.model_dump(mode="json") if settings else {})
+        return _json(self._dump(settings) if settings else {})
 
     def _scoring(self, name: str | None = None) -> dict[str, Any]:
         """Settings of all metrics, or of the main one and `name` alone."""
@@ -289,7 +334,7 @@ class Settings(Graph):
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **rule_settings(chosen),
+            **rule_settings(chosen, self._dump),
         }
 
     def settings_report(self) -> str:
@@ -307,7 +352,7 @@ class Settings(Graph):
         }
         rows = [
             {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
-            | {"settings": d.settings}
+            | {"settings": self._search(d)}
             | ({"chosen": self.chosen(d, seed)} if d.tune else {})
             | ({"aligned": True} if self.loaded.aligned(d) else {})
             for d, seed, split in self.rows
@@ -334,7 +379,7 @@ class Settings(Graph):
                 ),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
-                "report": self.config.report.model_dump(mode="json", exclude={"grids"}),
+                "report": self._dump(self.config.report, exclude={"grids"}),
                 "systems": systems,
                 "rows": rows,
                 "reference": self._reference_key,
@@ -342,7 +387,7 @@ class Settings(Graph):
                 "usage": self._usage(),
                 **({"test_sets": self.loaded.test_sets} if self.loaded.test_sets != (TEST,) else {}),
                 **({"references": references} if references else {}),
-                **rule_settings(self.loaded.metrics),
+                **rule_settings(self.loaded.metrics, self._dump),
                 **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
         )
