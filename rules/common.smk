@@ -203,6 +203,7 @@ def stage(name, settings, resources=(), starter=lambda job: "python -m", **optio
         return f"{starter(job)} workflow_src.stages.{name} {shlex.join(words)}"
 
     machine_options = resources
+    command.stage = name
     return {"settings": lambda wildcards: settings(COMPARED, wildcards), "command": command}
 
 
@@ -234,9 +235,6 @@ def training_inputs(wildcards):
     inputs = {
         "train": [plan.encoded(text, "train") + ".json" for text in system.texts],
         "dev": plan.encoded("raw", "dev") + ".json",
-        # No training reads a test set. Encoding refuses sentences that are too long to be translated, which is better
-        # before trainings than after; a test set that is encoded again makes none of them run again.
-        "test": [ancient(plan.encoded("raw", name) + ".json") for name in plan.loaded.dataset.test_sets],
         "subwords": SUBWORDS,
         # A reversed system translates into sources.
         "reference": plan.corpus("dev", "source") if system.reversed else plan.reference("dev"),
@@ -389,6 +387,9 @@ TEACHERS = [
     for system, seed in TRAINED
     if plan.system(system).family.autoregressive and not plan.system(system).teachers
 ]
+# Encoding refuses sentences that are too long to be translated, which is better before trainings than after. No training
+# has a test set as its input; they are encoded first of all.
+CHECKED = [f"{plan.encoded('raw', name)}.json" for name in plan.loaded.dataset.test_sets]
 # Of texts that no system makes: they can be looked at before the first training.
 ENCODED_SPLITS = [("raw", split) for split in plan.loaded.held_out]
 ENCODED_SPLITS += [(text, "train") for text in plan.encoded_texts if not system_behind(text)]
@@ -401,18 +402,18 @@ TARGETS = {
         "Target: arrays of ids of every split, before any training.",
     ),
     "teachers": (
-        [plan.weights(*teacher) for teacher in TEACHERS] + IMPORTS,
+        [plan.weights(*teacher) for teacher in TEACHERS] + IMPORTS + CHECKED,
         "Target: autoregressive systems that learn from no other's outputs.",
     ),
     "distilled": (
-        [plan.distilled_text(*distilled) for distilled in plan.distilled],
+        [plan.distilled_text(*distilled) for distilled in plan.distilled] + CHECKED,
         "Target: translations of the training source by teachers.",
     ),
-    "systems": ([plan.weights(*trained) for trained in TRAINED] + IMPORTS, "Target: all trained systems."),
-    "bundles": (FINISHED, "Target: a folder to translate with for every decoded system."),
-    "chosen": ([plan.chosen(*row) for row in plan.tuned], "Target: settings of searches that dev chooses."),
-    "translations": ([plan.translation(*row) for row in plan.rows], "Target: translations of every decode."),
-    "quality": ([plan.quality(*row) for row in plan.rows], "Target: scores of every decode."),
+    "systems": ([plan.weights(*trained) for trained in TRAINED] + IMPORTS + CHECKED, "Target: all trained systems."),
+    "bundles": (FINISHED + CHECKED, "Target: a folder to translate with for every decoded system."),
+    "chosen": ([plan.chosen(*row) for row in plan.tuned] + CHECKED, "Target: settings of searches that dev chooses."),
+    "translations": ([plan.translation(*row) for row in plan.rows] + CHECKED, "Target: translations of every decode."),
+    "quality": ([plan.quality(*row) for row in plan.rows] + CHECKED, "Target: scores of every decode."),
 }
 
 
@@ -428,8 +429,8 @@ SUBJECTS |= {
 def describe(rules):
     """Give rules the words that `snakemake --list` shows: what their stage does, or what their target has."""
     for each in rules:
-        if stage := re.search(r"workflow_src\.stages\.(\w+)", each.shellcmd or ""):
-            each.docstring = " ".join(filter(None, [stage_summary(stage[1]), SUBJECTS.get(each.name)]))
+        if run := getattr(each.params, "command", None):
+            each.docstring = " ".join(filter(None, [stage_summary(run.stage), SUBJECTS.get(each.name)]))
         elif each.name in TARGETS:
             _, each.docstring = TARGETS[each.name]
         elif each.name == "all":

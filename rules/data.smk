@@ -198,7 +198,7 @@ rule encode:
     wildcard_constraints:
         # keep_likely writes these texts.
         text=f"(?!{LIKELY}-by-)[^/]+",
-    priority: AWAITED
+    priority: lambda wildcards: AWAITED + (wildcards.split in plan.loaded.dataset.test_sets)
     conda:
         "../envs/cpu.yaml"
     threads: lambda wildcards: needs.corpus_threads("encode", wildcards)

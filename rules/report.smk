@@ -14,6 +14,7 @@ rule report:
         corpus=plan.corpus_summary,
         monolingual=[plan.monolingual_summary] if plan.reads_monolingual else [],
         encoded=[f"{plan.encoded(text, 'train')}.json" for text in plan.texts],
+        checked=CHECKED,
         bundles=FINISHED,
         source=plan.corpus(plan.shown_split, "source"),
         reference=plan.reference(plan.shown_split),

@@ -34,11 +34,15 @@ MODULE = (
 )
 
 
-def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, dict[str, str]]:
-    """Resources that the jobs of a dry run request, by rule; of several jobs of a rule, the last one's."""
-    # Of a job with a message, Snakemake shows the message alone.
+def jobs_without_messages(folder: Path, project: Path = PROJECT) -> None:
+    """Write telling.smk, the workflow without messages: of a job with a message, Snakemake shows the message alone."""
     text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
     (folder / "telling.smk").write_text(text)
+
+
+def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, dict[str, str]]:
+    """Resources that the jobs of a dry run request, by rule; of several jobs of a rule, the last one's."""
+    jobs_without_messages(folder, project)
     process = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
     assert process.returncode == 0, process.stderr + process.stdout
     jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", process.stdout + process.stderr, re.MULTILINE)
@@ -558,6 +562,12 @@ CHANGES = {
         "analyses: {marginal: {samples: 11}}",
         {"estimate_marginal": 1, "report": 1},
     ),
+    # The report names it.
+    "name of a preset": (
+        "systems: {score: {preset: tiny, model: {dim: 32, feed_forward: 64, heads: 2, layers: 1, latent_dim: 2, "
+        "dropout: 0.1}}}",
+        {"report": 1},
+    ),
     "samples decoded together": ("analyses: {marginal: {chunk: 3}}", {}),
     "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
     "learning rate of the energy network": (
@@ -669,6 +679,87 @@ def test_a_change_reruns_what_it_touches_and_nothing_else(change, finished, holl
     overlay = tmp_path / "change.yaml"
     overlay.write_text(f"experiment: smoke\n{text}\n")
     assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
+
+
+def edited(project: Path, folder: Path, edits: dict[str, tuple[str, str]]) -> Path:
+    """A copy of a project in `folder`, in which each file has a text in place of another."""
+    copy = shutil.copytree(project, folder / "edited", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (old, new) in edits.items():
+        text = (copy / name).read_text()
+        assert old in text, name
+        (copy / name).write_text(text.replace(old, new, 1))
+    return copy
+
+
+def test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing(finished, hollow_project, tmp_path):
+    """An option of the command that changes no result; new settings of a training, a model, a search and a metric."""
+    project = edited(
+        hollow_project,
+        tmp_path,
+        {
+            "rules/train.smk": ('"compile", "log_every", ', '"log_every", '),
+            "rules/decode.smk": ("resources=[", "starter=lambda job: 'python -X dev -m', resources=["),
+            "workflow_src/config/experiment.py": (
+                "    accumulate: int =",
+                "    sharpness: float = 0.5\n    accumulate: int =",
+            ),
+            "workflow_src/nn/settings.py": ("    dim: int", "    sharpness: float = 0.5\n    dim: int"),
+            "workflow_src/searches/beam/__init__.py": (
+                "    length_penalty: Annotated",
+                "    sharpness: Annotated[float, Option()] = 0.5\n    length_penalty: Annotated",
+            ),
+            "workflow_src/config/datasets.py": (
+                "class NormalisationConfig(Frozen):\n",
+                "class NormalisationConfig(Frozen):\n    sharpness: float = 0.5\n\n",
+            ),
+        },
+    )
+    assert scheduled("--configfile", SMOKE, project=project, folder=finished) == {}
+
+
+def test_a_changed_text_of_a_test_set_trains_nothing(finished, hollow_project, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    (copy / "results/smoke/corpus/test.de").write_text("another text")
+    planned = scheduled("--configfile", SMOKE, project=hollow_project, folder=copy)
+    assert planned["encode"] == 1 and planned["decode"] == 15
+    assert not {rule for rule in planned if rule.startswith(("train_", "export_", "distill"))}
+
+
+@pytest.mark.parametrize("target", ["teachers", "distilled", "systems", "translations", "report"])
+def test_test_sets_are_encoded_first_of_all(target, tmp_path):
+    """Before trainings, because encoding refuses sentences that are too long to be translated."""
+    jobs_without_messages(tmp_path)
+    process = dry_run(target, "--configfile", SMOKE, snakefile=tmp_path / "telling.smk", folder=tmp_path)
+    priorities = dict(
+        re.findall(r"wildcards: text=\w+, split=(\w+)\n    priority: (\d+)", process.stdout + process.stderr)
+    )
+    assert int(priorities["test"]) > int(priorities["dev"]) == int(priorities["train"])
+
+
+@pytest.mark.runs
+def test_hints_and_sums_of_downloads_download_nothing_anew(hollow_project, tmp_path):
+    """A sum that is pinned after the first download, what a help text says, and where else copies lie."""
+    names = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("de", "en")]
+    files = {name: {"url": f"https://example.org/{name}"} for name in names}
+    parts = {
+        split: [{"texts": {code: f"{split}.{code}" for code in ("de", "en")}}] for split in ("train", "dev", "test")
+    }
+
+    def words(**changes) -> tuple[str, ...]:
+        dataset = {"name": "mine", "languages": ["de", "en"], "generator": None, "files": files, **parts} | changes
+        recipe = {"name": "mine", "dataset": dataset}
+        (tmp_path / "mine.yaml").write_text(
+            yaml.safe_dump({"experiment": "mine", "extends": "smoke", "recipe": recipe})
+        )
+        return "normalised", "--configfile", "mine.yaml"
+
+    process = snakemake("--cores", "1", *words(), snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    pinned = {name: file | {"sha256": "0" * 64, "size": 7} for name, file in files.items()}
+    later = words(files=pinned, folder_hint="Put it here.", licence="CC0", homepage="https://example.org")
+    assert scheduled(*later, project=hollow_project, folder=tmp_path) == {}
+    moved = {name: file | {"url": f"https://example.org/2/{name}"} for name, file in files.items()}
+    assert scheduled(*words(files=moved), project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
 SHOWN = {"decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1}
@@ -984,6 +1075,13 @@ ROWS = {
         "device, threads, precision, logging"
     ],
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
+    "the command of a rule, or a setting with a default that a new version of the code adds": [
+        "test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing"
+    ],
+    "the name of a preset with the same values": ["name of a preset"],
+    "`folder_hint` of a dataset; `sha256`, `md5` and `size` of its files": [
+        "test_hints_and_sums_of_downloads_download_nothing_anew"
+    ],
     "number of distillation shards": ["number of shards"],
     "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
     "title of the report, `report.margin`, published figures and their convention": [
@@ -1053,7 +1151,8 @@ ROWS = {
     "one more test set to translate (`test`)": ["test_one_more_test_set_is_translated_and_nothing_is_trained_for_it"],
     "the date of own text files": ["test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],
-    "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
+    "normalised text of a test set": ["test_a_changed_text_of_a_test_set_trains_nothing"],
+    "another file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
 }
 
 
