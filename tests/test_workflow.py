@@ -876,6 +876,7 @@ def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
         for i in range(1000)
     ]
     content["analyses"] = {name: {"enabled": False} for name in content["analyses"]}
+    content["experiment"] = "many"
     (tmp_path / "many.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     began = os.times()
     words = ("--dry-run", "translations", "--configfile", str(tmp_path / "many.yaml"))
