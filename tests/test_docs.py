@@ -82,6 +82,17 @@ def test_every_experiment_is_listed_and_papers_with_what_they_cost():
             assert listed[name].rstrip(" |").endswith(f"| {low} to {high}"), name
 
 
+def test_experiments_of_results_are_shipped():
+    """So that `continuum check` knows the names in tables of results, and a command trains their systems."""
+    board = (PROJECT / "docs/results/leaderboard.csv").read_text(encoding="utf-8").splitlines()
+    # In the CSV file alone, as docs/results/README.md says.
+    names = {row.partition(",")[0] for row in board[1:]} - {"toy-seeds"}
+    assert len(names) > 5 and names <= set(experiment_names())
+    for page in (PROJECT / "README.md", PROJECT / "docs/results/README.md"):
+        shown = {cell for line in prose(page) for cell in map(str.strip, line.split("|")) if cell.endswith("-seeds")}
+        assert shown <= set(experiment_names()), page
+
+
 def test_every_page_can_be_reached_from_the_readme():
     reached, new = set(), [PROJECT / "README.md"]
     while new:

@@ -1,6 +1,6 @@
 """Operators and synchronisations of every search, for one sentence, counted on a pretended GPU.
 
-    PYTHONPATH=.:tests python tests/benchmarks/kernels.py
+    PYTHONPATH=tests python tests/benchmarks/kernels.py
 
 prints the first table of `docs/kernels.md`, and where there is a GPU the second. Networks are the presets `tiny` with
 random weights; counts depend on layers, steps and lengths alone. Autoregressive searches write ten subwords.
