@@ -623,6 +623,10 @@ CHANGES = {
         "recipe: {normalisation: {max_characters: 200}}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
     ),
+    "tokenised text": (
+        "recipe: {tokenised: {de: moses}}",
+        {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
+    ),
     "placeholders": (
         "recipe: {placeholders: true}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
@@ -1139,7 +1143,10 @@ ROWS = {
         "a filter of the training text",
         "test_a_changed_filter_cleans_anew",
     ],
-    "spans that pass unchanged (`recipe.placeholders`)": ["placeholders"],
+    "spans that pass unchanged (`recipe.placeholders`), how text is tokenised (`recipe.tokenised`)": [
+        "placeholders",
+        "tokenised text",
+    ],
     "normalisation, limits, how dev and test are split": [
         "what is normalised",
         "test_another_split_reads_no_file_anew",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflow_src.cli.texts import own_text_counts
+from workflow_src.cli.texts import looks_tokenised, own_text_counts
 from workflow_src.cli.work import length_limit, limit_in_words, sizes
 from workflow_src.config import Plan, costs
+from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError
 
 
@@ -24,6 +25,8 @@ def check(plan: Plan) -> Iterator[str]:
     if counts:
         read = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         yield f"Your texts can be read; their lines or rows: {read}."
+    if sentence := tokenised_words(looks_tokenised(plan)):
+        yield f"warning: {sentence}"
     if "train" in counts and (limit := length_limit(plan, sizes(plan).sampled)):
         yield limit_in_words(limit)
 

@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.corpus import RawCorpus, RawPair, own_path, text_lines
 from workflow_src.data.download import DOWNLOADS, mirror_folders, present
 from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.tokenised import shares_of
 from workflow_src.data.unpack import Archives
 from workflow_src.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from workflow_src.data.subwords import Subwords
+
+
+# Pairs of each split that are looked at for signs of tokenisation.
+FIRST_PAIRS = 2000
 
 
 def corpus_of(loaded: Loaded) -> RawCorpus:
@@ -59,6 +65,13 @@ def first_pairs(loaded: Loaded, count: int) -> tuple[list[RawPair], bool]:
     return pairs, has_more
 
 
+def own_parts(plan: Plan, split: str) -> list[int]:
+    """Numbers of the parts of a split that lie in the user's own files."""
+    dataset, languages = plan.loaded.dataset, (plan.recipe.source, plan.recipe.target)
+    parts = dataset.parts[split]
+    return [number for number, part in enumerate(parts) if not dataset.files.keys() & set(part.files(languages))]
+
+
 def own_text_counts(plan: Plan) -> dict[str, int]:
     """Read the user's own texts as the jobs will, to the end; returns pairs by split, and lines by other texts' names.
 
@@ -66,12 +79,10 @@ def own_text_counts(plan: Plan) -> dict[str, int]:
     side.
     """
     dataset = plan.loaded.dataset
-    languages = plan.recipe.source, plan.recipe.target
     counts: dict[str, int] = {}
     with corpus_of(plan.loaded) as corpus:
-        for split, parts in dataset.parts.items():
-            own = [number for number, part in enumerate(parts) if not dataset.files.keys() & set(part.files(languages))]
-            if own:
+        for split in dataset.parts:
+            if own := own_parts(plan, split):
                 counts[split] = sum(1 for number in own for _ in corpus.part(split, number))
     if plan.reads_monolingual and all(name not in dataset.files for name in plan.own_monolingual.values()):
         with Archives() as archives:
@@ -81,6 +92,21 @@ def own_text_counts(plan: Plan) -> dict[str, int]:
     for path in plan.own_distilled.values():
         counts[path] = sum(1 for _ in read_lines(path, own=True))
     return counts
+
+
+def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
+    """The user's own texts that look tokenised, by their first pairs, as `data.tokenised.warning` reads them."""
+    recipe = plan.recipe
+    languages = recipe.source, recipe.target
+    normalisers = [Normaliser(NormalisationConfig(), code, tokenised=recipe.tokenised.get(code)) for code in languages]
+    texts = []
+    with corpus_of(plan.loaded) as corpus:
+        for split in plan.loaded.dataset.parts:
+            own = (corpus.part(split, number) for number in own_parts(plan, split))
+            pairs = list(itertools.islice(itertools.chain.from_iterable(own), FIRST_PAIRS))
+            for side, column in zip(normalisers, ("first", "second"), strict=True):
+                texts.append((split, side.language, [side.ordinary(getattr(pair, column)) for pair in pairs]))
+    return shares_of(texts)
 
 
 def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named
 from workflow_src.config.datasets import NAME, DatasetConfig, FilePath, Language, SubwordsConfig
+from workflow_src.config.languages import spaced
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
@@ -27,6 +28,8 @@ DistilledName = Annotated[
 
 
 PlaceholderKind = Literal["tags", "urls", "emails", "entities", "variables", "unknown"]
+# How a text is tokenised: as by Moses, or in words where the language writes no spaces.
+TokenisedKind = Literal["moses", "words"]
 # Why a model that was made elsewhere ranks no outputs of a recipe with placeholders.
 READS_TEXT = "it reads text, and ids lack that of the recipe's placeholders"
 
@@ -87,6 +90,10 @@ class RecipeConfig(Frozen):
     placeholders: PlaceholdersConfig | None = Field(
         None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
     )
+    tokenised: dict[Language, TokenisedKind] = Field(
+        {},
+        description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text",
+    )
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
 
     @field_validator("clean", mode="before")
@@ -146,4 +153,10 @@ class RecipeConfig(Frozen):
     def _direction(self):
         if self.source == self.target:
             raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
+        for language, kind in self.tokenised.items():
+            if language not in (self.source, self.target):
+                raise ConfigError("tokenised", language, allowed=(self.source, self.target))
+            if (kind == "moses") != spaced(language):
+                allowed = ["moses" if spaced(language) else "words"]
+                raise ConfigError(f"tokenised.{language}", kind, problem="not for this language", allowed=allowed)
         return self

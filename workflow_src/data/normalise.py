@@ -9,8 +9,9 @@ from typing import Literal
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import DOTTED_I, spaced, two_letters
-from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
+from workflow_src.data.tokenised import detokeniser
 
 # Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: a NUL separates words.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
@@ -107,15 +108,22 @@ class Normaliser:
     The order is that of the WMT'16 Romanian scripts: Unicode and whitespace, punctuation, Romanian letters,
     tokenisation, lowercasing. Without Moses tokenisation, normalising twice is normalising once; with it,
     `detokenise` gives back the text that was tokenised. Spans of the kinds `placeholders` stay as they are after the
-    first step.
+    first step. Text of a corpus that is `tokenised` becomes ordinary text first.
     """
 
-    def __init__(self, settings: NormalisationConfig, language: str, placeholders: Sequence[PlaceholderKind] = ()):
+    def __init__(
+        self,
+        settings: NormalisationConfig,
+        language: str,
+        placeholders: Sequence[PlaceholderKind] = (),
+        tokenised: TokenisedKind | None = None,
+    ):
         self.settings = settings
         self.language = language
         # The code that rules of languages, ours and sacremoses', are named by.
         self._rules = two_letters(language)
         self._placeholders = Placeholders(placeholders) if placeholders else None
+        self._untokenised = detokeniser(tokenised, language) if tokenised else None
         self._steps: list[Callable[[str], str]] = []
         self._tokenise: Callable[[str], list[str]] | None = None
         if settings.moses_punctuation:
@@ -154,11 +162,16 @@ class Normaliser:
         """
         if self.settings.references == "normalised":
             return self.detokenise(self.line(text))
-        return clean(text, self.settings.unicode)
+        return self.ordinary(text)
+
+    def ordinary(self, text: str) -> str:
+        """A raw line with clean Unicode and whitespace, and without the spaces of its tokenisation."""
+        text = clean(text, self.settings.unicode)
+        return text if self._untokenised is None else clean(self._untokenised(text), self.settings.unicode)
 
     def line(self, text: str) -> str:
         """The normalised line, which may be empty. It holds no line breaks, tabs or double spaces."""
-        text = clean(text, self.settings.unicode)
+        text = self.ordinary(text)
         if self._placeholders is None:
             return self._stepped(text)
         text, spans = self._placeholders.mask(text)

@@ -20,8 +20,9 @@ SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
 PLACEHOLDERS = "placeholders"
 SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 
-# Letters of languages that put no space between an address and the next word, and signs that end an address.
-_NEXT_WORD = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uf8a0-\uf8bf\uff00-\uffef"
+# Letters and marks of languages that put no space between words (and of Korean), and signs that end an address.
+UNSPACED_LETTERS = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
+_NEXT_WORD = rf"{UNSPACED_LETTERS}\uf8a0-\uf8bf"
 _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{_NEXT_WORD}]"
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
 _IN_WORD = rf"[^\W{_NEXT_WORD}]"

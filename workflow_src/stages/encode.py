@@ -15,7 +15,7 @@ from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
@@ -51,6 +51,7 @@ class OwnText(Frozen):
     language: str
     normalisation: NormalisationConfig
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
+    tokenised: TokenisedKind | None = Field(None, description="how the text is tokenised; null: it is ordinary text")
 
 
 class EncodingSettings(Frozen):
@@ -78,7 +79,7 @@ def target_lines(inputs: Inputs) -> Iterator[str]:
     if own is None or inputs.split != "train":
         yield from read_lines(inputs.target)
         return
-    normaliser = Normaliser(own.normalisation, own.language, own.placeholders)
+    normaliser = Normaliser(own.normalisation, own.language, own.placeholders, own.tokenised)
     changed = count = 0
     for text in read_lines(inputs.target, own=True):
         # Text that a teacher of this pipeline wrote may be tokenised already.

@@ -13,16 +13,18 @@ from pydantic import Field
 
 from workflow_src.config.datasets import TEST, NormalisationConfig, Split, raw_names, reference_stem
 from workflow_src.config.languages import spaced
-from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, notable, words
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
-from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
+from workflow_src.data.normalise import Normaliser, drop_reason, word_count
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups, key
+from workflow_src.data.tokenised import shares_of
+from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
@@ -43,6 +45,7 @@ class NormaliseSettings(Frozen):
     split: Split | None = Field(description="null where the dataset has dev and test of its own")
     held_out: Literal["keep", "remove"] = Field("keep", description="training pairs that dev or test sets have too")
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
+    tokenised: dict[str, TokenisedKind] = Field({}, description="languages whose raw text is tokenised, and how")
 
 
 class Inputs(JobInputs):
@@ -128,7 +131,10 @@ class Writer:
 def normalisers_of(settings: NormaliseSettings) -> tuple[Normaliser, Normaliser]:
     """Those of source and target."""
     rules, kinds = settings.normalisation, settings.placeholders
-    return Normaliser(rules, settings.source, kinds), Normaliser(rules, settings.target, kinds)
+    source_side, target_side = (
+        Normaliser(rules, code, kinds, settings.tokenised.get(code)) for code in (settings.source, settings.target)
+    )
+    return source_side, target_side
 
 
 def normalising(
@@ -300,7 +306,7 @@ def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> floa
     0.
     """
     perfect = [side.detokenise(line) for line, _ in references]
-    unchanged = [clean(raw, side.settings.unicode) for _, raw in references]
+    unchanged = [side.ordinary(raw) for _, raw in references]
     return 100.0 if perfect == unchanged else corpus_bleu(perfect, unchanged, bleu_tokeniser(side.language))
 
 
@@ -330,7 +336,8 @@ def run(inputs: Inputs) -> str:
     rules, split, limits = settings.normalisation, settings.split, settings.limits
     codes = (settings.source, settings.target)
     kinds = settings.placeholders
-    target_side = normalisers_of(settings)[1]
+    normalisers = normalisers_of(settings)
+    target_side = normalisers[1]
     placeholders = Placeholders(kinds) if kinds else None
     raw = read_json(inputs.raw_folder / "raw.json")
     references = raw.get("references", {})
@@ -371,6 +378,13 @@ def run(inputs: Inputs) -> str:
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
+    looks_tokenised = shares_of(
+        (name, side.language, map(side.ordinary, read_lines(path)))
+        for name, paths in texts.items()
+        for side, path in zip(normalisers, paths, strict=False)
+    )
+    if looks_tokenised:
+        log.warning("warning: %s", tokenised_words(looks_tokenised))
     round_trip = {name: round_trip_bleu(writers[name].references, target_side) for name in splits[1:]}
     warn_of_losses(round_trip, rules)
     in_train = found_in_train(
@@ -396,6 +410,7 @@ def run(inputs: Inputs) -> str:
             "places": {name: writers[name].places.runs for name in raw["places"]},
             "limits": limits,
             "round_trip_bleu": round_trip,
+            **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
             "split": split and recorded(split),
             "normalisation": rules.model_dump(mode="json"),
             **({"placeholders": {name: writer.counted for name, writer in writers.items()}} if kinds else {}),

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.cleaning import BATCH, Step, clean, report, steps_of
 from workflow_src.data.drops import left_out, words
@@ -37,6 +37,7 @@ class MonolingualSettings(Frozen):
     limit: int | None = Field(description="largest number of lines that are kept, the first ones")
     normalisation: NormalisationConfig
     placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
+    tokenised: TokenisedKind | None = Field(None, description="how the text is tokenised; null: it is ordinary text")
     clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="filters by name with settings, in their order")
 
 
@@ -52,7 +53,7 @@ def normalising(
     settings: MonolingualSettings, held_out: set[str]
 ) -> Callable[[list[str]], list[tuple[str, str | None]]]:
     """A function of lines: each normalised, and why it cannot be used or None. `held_out` has keys of sentences."""
-    normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders)
+    normaliser = Normaliser(settings.normalisation, settings.language, settings.placeholders, settings.tokenised)
     languages = settings.language, settings.language
 
     def normalise(lines: list[str]) -> list[tuple[str, str | None]]:

@@ -121,6 +121,19 @@ def test_texts_that_no_stage_could_read_are_refused_with_their_names(mine, tmp_p
     assert capsys.readouterr().out == ""
 
 
+def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
+    for name, line in (("train.de", "Ja , das ist gut .\n"), ("dev.en", "Yes , that is good .\n")):
+        split, code = name.split(".")
+        for each in ("de", "en"):
+            (tmp_path / f"{split}.{each}").write_text((line if each == code else "That is good.\n") * 30)
+    cli.main(["check", "mine.yaml"])
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if "tokenised" in line]
+    assert "de in train (100% of lines)" in warning and "en in dev (100% of lines)" in warning
+    mine(recipe={"tokenised": {"de": "moses", "en": "moses"}})
+    cli.main(["check", "mine.yaml"])
+    assert "tokenised" not in capsys.readouterr().out
+
+
 def test_other_texts_are_read_too(mine, tmp_path, capsys):
     part = {"texts": {"de": "more.de"}}
     systems = {"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 0.5, "bought": 1}}}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from refusals import fields_of
 
+from workflow_src.config import Plan
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import SCRIPTS, scripts_of, spaced, two_letters
 from workflow_src.config.load import load_experiment
@@ -49,6 +51,29 @@ def test_a_language_without_rules_can_be_declared():
         "setting": "recipe.clean.script",
         "mentions": ("mqq", "scripts"),
     }
+
+
+@pytest.mark.parametrize(
+    ("tokenised", "setting", "allowed"),
+    [
+        ({"fr": "moses"}, "recipe.tokenised", ("en", "ja")),
+        ({"ja": "moses"}, "recipe.tokenised.ja", ("words",)),
+        ({"en": "words"}, "recipe.tokenised.en", ("moses",)),
+        ({"en": "kytea"}, "recipe.tokenised.en", ("moses", "words")),
+    ],
+)
+def test_how_text_is_tokenised_must_fit_the_language(tokenised, setting, allowed):
+    with pytest.raises(ConfigError) as caught:
+        recipe_with("ja", tokenised=tokenised)
+    assert (caught.value.setting, caught.value.allowed) == (setting, allowed)
+
+
+def test_how_text_is_tokenised_reaches_what_reads_it():
+    recipe = {"name": "mine", "tokenised": {"de": "moses", "en": "moses"}, "distilled": {"own": "own.en"}}
+    plan = Plan(load_experiment("mine", extends="smoke", recipe=recipe, systems={"ctc": {"data": "own"}}))
+    assert json.loads(plan.settings_normalise())["tokenised"] == {"de": "moses", "en": "moses"}
+    assert json.loads(plan.settings_normalise_monolingual())["tokenised"] == "moses"
+    assert json.loads(plan.settings_encode("own"))["own_target"]["tokenised"] == "moses"
 
 
 def test_scripts_are_words_that_names_of_letters_begin_with():

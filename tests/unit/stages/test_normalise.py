@@ -44,10 +44,12 @@ def raw(tmp_path):
     return write_raw(tmp_path / "raw", RAW)
 
 
-def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), held_out="keep", **settings):
+def normalise(
+    tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), held_out="keep", tokenised=None, **settings
+):
     source, target = languages
     content = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
-    content["held_out"] = held_out
+    content |= {"held_out": held_out, "tokenised": tokenised or {}}
     words = ["--settings", json.dumps(content), "--raw-folder", str(tmp_path / "raw")]
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
@@ -142,6 +144,24 @@ def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw,
     normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
     # Against the given references it is no better; against the scored ones, nothing is lost.
     assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
+
+
+def test_tokenised_text_is_told_and_becomes_ordinary_text(tmp_path, capsys):
+    sides = {"ja": "私 は {n} 番 の 部員 で す 。\n", "en": "i am member no {n} , they say .\n"}
+    lines = {code: "".join(line.format(n=number) for number in range(50)) for code, line in sides.items()}
+    texts = {f"{split}.{code}": text for split in ("train", "dev", "test") for code, text in lines.items()}
+    write_raw(tmp_path / "raw", texts)
+    told = normalise(tmp_path, languages=("ja", "en"))["looks_tokenised"]
+    assert told == {split: {"ja": 1.0, "en": 1.0} for split in ("train", "dev", "test")}
+    assert "recipe.tokenised: {ja: words, en: moses}" in capsys.readouterr().err
+    summary = normalise(tmp_path, languages=("ja", "en"), tokenised={"ja": "words", "en": "moses"})
+    assert "looks_tokenised" not in summary and "tokenised" not in capsys.readouterr().err
+    assert summary["round_trip_bleu"] == {"dev": 100.0, "test": 100.0}
+    for name, line in (
+        ("train.ja", "私は7番の部員です。"),
+        *((name, "i am member no 7, they say.") for name in ("train.en", "test.en", "test.reference.en")),
+    ):
+        assert (tmp_path / "corpus" / name).read_text(encoding="utf-8").split("\n")[7] == line
 
 
 def test_limits_count_kept_pairs(tmp_path, raw):

@@ -86,6 +86,7 @@ class Settings(Graph):
                 "normalisation": self._dump(self.loaded.normalisation),
                 "clean": [[name, self._dump(settings)] for name, settings in filters],
                 **self._placeholders(),
+                **self._tokenised(self.recipe.source),
             }
         )
 
@@ -105,6 +106,7 @@ class Settings(Graph):
                 "split": split,
                 **({"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}),
                 **self._placeholders(),
+                **({"tokenised": self.recipe.tokenised} if self.recipe.tokenised else {}),
             }
         )
 
@@ -123,6 +125,10 @@ class Settings(Graph):
         kinds = self.recipe.placeholder_kinds
         return {"placeholders": list(kinds)} if kinds else {}
 
+    def _tokenised(self, language: str) -> dict[str, str]:
+        """How the text of a language is tokenised, where it is."""
+        return {"tokenised": kind} if (kind := self.recipe.tokenised.get(language)) else {}
+
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
         languages = {"source": self.recipe.source, "target": self.recipe.target}
@@ -133,6 +139,7 @@ class Settings(Graph):
                 "language": self.recipe.target,
                 "normalisation": normalisation,
                 **self._placeholders(),
+                **self._tokenised(self.recipe.target),
             }
         return _json({"max_length": self.recipe.max_length} | changes)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import RowInfo
-from workflow_src.data import augment, drops, placeholders
+from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
 from workflow_src.evaluation.report.page import language
@@ -54,7 +54,8 @@ def table(
 def warnings(
     corpus: CorpusSummary, texts: Mapping[str, EncodedText], unread: Mapping[str, int], test_sets: Sequence[str]
 ) -> list[str]:
-    """Points for the summary: a notable share of training pairs that is left out, and test pairs that are in train.
+    """Points for the summary: a notable share of training pairs that is left out, text that looks tokenised, and test
+    pairs that are in train.
 
     `unread` has the training pairs, by system, that it has no positions for.
     """
@@ -71,6 +72,7 @@ def warnings(
         if drops.notable({"unread": count}, most)
     ]
     fix = "Scores on them are too high for new text; recipe.held_out: remove leaves them out of train."
+    points += filter(None, [tokenised.warning(corpus.looks_tokenised)])
     return points + [f"{words} {fix}" for split in test_sets if (words := repeated_words(corpus, split))]
 
 

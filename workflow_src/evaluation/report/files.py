@@ -39,6 +39,8 @@ class CorpusSummary(Lenient):
     dropped: dict[str, dict[str, int]] = {}
     found_in_train: dict[str, dict[str, int]] = {}
     round_trip_bleu: dict[str, float] = {}
+    # The share of lines by split and language, of texts that look tokenised.
+    looks_tokenised: dict[str, dict[str, float]] = {}
     split: Split | None = None
     normalisation: NormalisationConfig = NormalisationConfig()
     cleaning: tuple[CleaningStep, ...] = ()

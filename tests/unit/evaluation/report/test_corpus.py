@@ -167,6 +167,13 @@ def test_the_table_has_the_pairs_that_systems_were_trained_on():
     assert trained["dropped"] == "5,418 source over max_length, 997 target over max_length"
 
 
+def test_the_summary_warns_of_text_that_looks_tokenised():
+    shares = {"train": {"de": 0.98}, "test": {"de": 0.9, "en": 0.7}}
+    [point] = corpus.warnings(CONTENT.model_copy(update={"looks_tokenised": shares}), {}, {}, ["test"])
+    assert "de in train (98% of lines), test (90% of lines); en in test (70% of lines)" in point
+    assert "recipe.tokenised: {de: moses, en: moses}" in point
+
+
 def test_the_summary_warns_of_training_pairs_that_are_left_out_and_of_test_pairs_in_train():
     shared = {"dev": {"source": 9, "target": 9, "pair": 9}, "test": {"source": 60, "target": 70, "pair": 50}}
     leaking = CONTENT.model_copy(update={"found_in_train": shared})
