@@ -14,7 +14,7 @@ from workflow_src.evaluation.report import conventions
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import bold, paragraph, plain
 from workflow_src.evaluation.report.results import signature_tokeniser
-from workflow_src.evaluation.report.tables import Group
+from workflow_src.evaluation.report.tables import Group, row_words
 from workflow_src.spec import Metric
 
 OTHER_TOKENISERS = {*get_args(BleuTokeniser)} - {"13a"}
@@ -95,7 +95,7 @@ def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
         "Latency": f"The median over sentences, one at a time, from text to text{whose}. ±: the standard deviation "
         "over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and the "
         "highest, show how well it repeats; an asterisk marks a round that other processes disturbed.",
-        "Speed-up": f"Of median latency, over {reference.system.name}, {reference.label()}." if reference else "",
+        "Speed-up": f"Of median latency, over {row_words(reference)}." if reference else "",
     }
 
 

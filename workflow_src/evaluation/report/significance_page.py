@@ -11,7 +11,7 @@ from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
-from workflow_src.evaluation.report.tables import p_digits, variant_rows
+from workflow_src.evaluation.report.tables import p_digits, row_words, variant_rows
 from workflow_src.spec import Metric
 
 
@@ -40,7 +40,7 @@ def compared_words(significance: Significance | None, comparisons: int, manifest
     against = [f"of refined rows against the {' or the '.join(starts)} of their model"] if starts else []
     if reference:
         other_rows = "all others" if starts else "all rows"
-        against.append(f"of {other_rows} against the {reference.system.name}'s {reference.search.title} search")
+        against.append(f"of {other_rows} against {row_words(reference)}")
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
     return f"{_words(significance.test, tested)}, {' and '.join(against)}.{_corrected(comparisons)}"
 

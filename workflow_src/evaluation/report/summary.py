@@ -107,12 +107,11 @@ def _best_of_both(candidates: list[Line], rivals: list[Line], evidence: Evidence
     line, rival = max(pairs, key=lambda pair: pair[0].goodness)
     gap = rival.goodness - line.goodness
     distance = f"{abs(gap):.1f} {line.main.title} {'above' if gap >= 0 else 'below'}"
+    engines = f"With {line.decode.engine.kind_words}" if _comparable(line, rival) else "On different engines"
     text = (
-        f"The best autoregressive row, {_named(rival)} ({_figures(rival)}{_in_time(rival)}), is {distance} the best "
-        f"other one, {_named(line)} ({_figures(line)}{_in_time(line)})"
+        f"{engines}, the best autoregressive row, {_named(rival)} ({_figures(rival)}{_in_time(rival)}), is {distance} "
+        f"the best non-autoregressive one, {_named(line)} ({_figures(line)}{_in_time(line)})"
     )
-    if _timed(line) and _timed(rival):
-        text += f", with {line.decode.engine.kind_words}" if _comparable(line, rival) else ", on other engines"
     words = evidence.interval_words(line, rival)
     conclusive = not evidence.why_inconclusive(line) and not evidence.why_inconclusive(rival)
     if words and conclusive and evidence.cannot_tell(line, rival):

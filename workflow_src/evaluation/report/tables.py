@@ -328,7 +328,12 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
 
 def speedup_heading(reference: DecodeInfo | None) -> str:
     """The heading of speed-ups, which names the row that they refer to."""
-    return f"speed-up over {reference.system.name}, {reference.label()}" if reference else "speed-up"
+    return f"speed-up over {row_words(reference)}" if reference else "speed-up"
+
+
+def row_words(decode: DecodeInfo) -> str:
+    """A row in words: its system and its label."""
+    return f"{decode.system.name}, {decode.label()}"
 
 
 def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
