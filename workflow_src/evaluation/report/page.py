@@ -186,8 +186,9 @@ def protocol_words(speed: Speed | None) -> str:
     load = protocol.other_load_cores or (0.0,)
     disturbed, redone = (in_words(n) if n else "none" for n in (protocol.disturbed_rounds, protocol.redone_rounds))
     threads = f"{in_words(protocol.threads)} CPU thread{'s' * (protocol.threads != 1)}"
+    rows = "Rows" if protocol.not_timed else "All rows"
     text = (
-        f"All rows were timed in one run on {device} with {threads} ({_precisions(protocol)}), each engine in a "
+        f"{rows} were timed in one run on {device} with {threads} ({_precisions(protocol)}), each engine in a "
         f"process of its own, from text in to text out, on the same {protocol.sentences:,} sentences, in "
         f"{in_words(protocol.repeats)} rounds that alternate between the rows, each after {protocol.warmup} untimed "
         f"sentences. One at a time, a sentence's time is its median over rounds; throughput is that of the median "

@@ -185,6 +185,7 @@ def test_what_was_not_timed_is_said_with_its_reason():
     ]
     assert speed_page.failure_sentences(None, MANIFEST) == []
     assert "No row" in page.protocol_words(reports.speed())
+    assert not page.protocol_words(reports.speed(row, not_timed=lost)).startswith("All rows")
     costs = {"failure": "a fault.", "costs": [], "ratios": []}
     assert "not measured (a fault)" in page.step_cost_words(reports.speed(row, costs=costs), MANIFEST)
 
