@@ -140,11 +140,15 @@ class Placeholders:
     def count(self, source: str, target: str) -> Counter[str]:
         """Distinct spans of a pair: `pairs` (1 if it shares any), `spans` that it shares, `without_partner`.
 
-        `without_partner` are spans of one side alone, and shared ones beyond the number of symbols.
+        `without_partner` are spans of one side alone, and shared ones beyond the number of symbols. `words` is 1 for a
+        pair that has a shared word as a symbol in training.
         """
         sides = set(self.spans(source)), set(self.spans(target))
         shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
-        return Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
+        counts = Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
+        if not shared and self.symbols_in_training(source, target):
+            counts["words"] = 1
+        return counts
 
     def outcomes(self, text: str, source: str) -> dict[str, int]:
         """Counts of the spans of a source in its translation, which still has symbols. Repeated spans count each time.
@@ -208,4 +212,5 @@ def words(counts: Mapping[str, int]) -> str:
     return (
         f"{counts.get('pairs', 0):,} pairs with {counts.get('spans', 0):,} placeholders on both sides, "
         f"{counts.get('without_partner', 0):,} without partner"
+        + (f", and {count:,} pairs with a shared word as one" if (count := counts.get("words", 0)) else "")
     )

@@ -184,6 +184,7 @@ def test_some_pairs_teach_to_copy_with_a_word_that_both_sides_share(learned):
             for pieces in (learned.pieces_source(source_ids), learned.pieces_target(target_ids))
         )
         assert (in_source, in_target) in ((0, 0), (2, 1))
+        assert learned.placeholders.count(source, target)["words"] == in_target
         copied += in_target
     assert 0.05 < copied / len(pairs) < 0.15
     # Not a small word, which may be another word there, and not where text is translated.
