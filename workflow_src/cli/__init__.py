@@ -66,6 +66,8 @@ def show_plan(arguments: argparse.Namespace) -> None:
         print(json.dumps(plan.as_json(overview), indent=1))
         return
     print_table(plan.as_table(overview))
+    if overview.warning:
+        print(overview.warning)
     if not overview.measured and gpus(overview.device) == 0:
         print("For hours of one core of this machine, add --calibrate: it measures for half a minute, once.")
     if arguments.output:

@@ -30,6 +30,9 @@ from workflow_src.registry import families
 # Approximate seconds of a calibration, without the start of the process.
 SECONDS = 30.0
 FILE = Path("work/calibration.json")
+FORMAT = 2
+# Beside the rates of a system: cores that other processes used meanwhile; more than the second is worth a word.
+LOAD, NOTABLE_LOAD = "other_load", 0.25
 LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
 
 
@@ -37,17 +40,29 @@ LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
 class Rates:
     """Operations a second of one core by system: in training, and in decoding where the system decodes by itself.
 
-    `usual`: rates for a system that was not measured, in training and in decoding; None where none was.
+    `usual`: rates for a system that was not measured, in training and in decoding; None where none was. `other_load`:
+    cores that other processes used while the systems were measured, at most.
     """
 
     training: dict[str, float]
     decoding: dict[str, float]
     usual: tuple[float | None, float | None] = (None, None)
+    other_load: float = 0.0
 
     def rate_of(self, system: str, training: bool) -> float | None:
         """The rate of a system, or else the usual one; None where no system was measured."""
         rates = self.training if training else self.decoding
         return rates.get(system) or self.usual[not training]
+
+
+def load_warning(rates: Rates) -> str:
+    """A sentence about rates that were measured on a busy machine; nothing where it was not."""
+    if rates.other_load <= NOTABLE_LOAD:
+        return ""
+    return (
+        f"warning: other processes used {rates.other_load:.1f} cores while this machine was measured: hours may be too "
+        "high. Measure anew when it is idle: continuum estimate --calibrate."
+    )
 
 
 def saved_rates(plan: Plan) -> Rates | None:
@@ -61,6 +76,9 @@ def calibrate(plan: Plan, length: float | None = None, measure_all: bool = False
 
     Raises InputError where PyTorch is missing or the measuring fails.
     """
+    # Commands that measure nothing start without it.
+    from workflow_src.evaluation.speed.timing import OtherLoad
+
     request = _request(plan, length)
     keys, by_key = _keys(request), {} if measure_all else _rates_by_key()
     missing = [name for name, key in keys.items() if key not in by_key]
@@ -74,8 +92,9 @@ def calibrate(plan: Plan, length: float | None = None, measure_all: bool = False
         )
         # Systems of the same sizes are measured once.
         first = {keys[name]: name for name in reversed(missing)}
-        times = _measure(request | {"measured": sorted(first.values())})
-        by_key |= {key: _operations(plan, name, times[name]) for key, name in first.items()}
+        with OtherLoad() as load:
+            times = _measure(request | {"measured": sorted(first.values())})
+        by_key |= {key: _operations(plan, name, times[name]) | {LOAD: load.cores} for key, name in first.items()}
         _keep(by_key)
     return _rates(keys, by_key)
 
@@ -88,14 +107,15 @@ def _rates_by_key() -> dict[str, dict[str, float]]:
     """Rates by key that were measured on this machine: `training`, and `decoding` where a system decodes."""
     try:
         content = read_json(FILE)
-        return content["rates"] if content["machine"] == _machine() else {}
+        is_of_this_machine = content["format"] == FORMAT and content["machine"] == _machine()
+        return content["rates"] if is_of_this_machine else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
 def _keep(rates: dict[str, dict[str, float]]) -> None:
     try:
-        write_json(FILE, {"machine": _machine(), "rates": rates})
+        write_json(FILE, {"format": FORMAT, "machine": _machine(), "rates": rates})
     except OSError as failure:
         print(f"warning: the calibration is not kept: {failure}", file=sys.stderr)
 
@@ -190,4 +210,6 @@ def _rates(keys: dict[str, str], by_key: dict[str, dict[str, float]]) -> Rates:
         measured = [rates[work] for rates in by_key.values() if work in rates]
         return statistics.median(measured) if measured else None
 
-    return Rates(by_system("training"), by_system("decoding"), usual=(usual("training"), usual("decoding")))
+    # Those of `usual` too.
+    load = max((rates[LOAD] for rates in by_key.values()), default=0.0)
+    return Rates(by_system("training"), by_system("decoding"), (usual("training"), usual("decoding")), load)

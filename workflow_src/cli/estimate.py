@@ -25,7 +25,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from workflow_src.cli.calibration import Rates
+from workflow_src.cli.calibration import Rates, load_warning
 from workflow_src.cli.work import (
     GPU,
     Sizes,
@@ -193,9 +193,18 @@ def estimate(
         "work": work,
         "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
         "core_hours": total([row["core_hours"] for row in work]) if rates else None,
+        "after": _after(plan),
+        "warning": load_warning(rates) if rates else "",
         "gpu": GPU,
         "disk_bytes": _disk(plan, corpus.pairs, corpus.length),
     }
+
+
+def _after(plan: Plan) -> dict[str, list[str]]:
+    """Systems that a training waits for, by the trained system."""
+    systems = [system for system in plan.loaded.systems.values() if not system.family.imported]
+    waited = {system.name: [name for name in system.built_on if name not in plan.imported] for system in systems}
+    return {name: list(dict.fromkeys(names)) for name, names in waited.items() if names}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -223,6 +232,10 @@ def as_text(result: dict[str, Any]) -> str:
             "Core-hours: of one core of this machine, from updates and searches of these networks timed here.",
             "Validation adds up to a third to training; CTranslate2 and ONNX Runtime decode faster than counted here.",
         ]
+    lines += [result["warning"]] if result["warning"] else []
+    if result["after"]:
+        waiting = "; ".join(f"{name} for {', '.join(others)}" for name, others in result["after"].items())
+        lines.append(f"Trainings that wait for others, while cores may be idle: {waiting}.")
     lines += [
         "Hours of analyses and of measuring speed are not counted.",
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."

@@ -20,7 +20,7 @@ import rich.box
 import rich.table
 import rich.text
 
-from workflow_src.cli.calibration import Rates, calibrate, saved_rates
+from workflow_src.cli.calibration import Rates, calibrate, load_warning, saved_rates
 from workflow_src.cli.changes import changes
 from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
@@ -135,6 +135,8 @@ class Overview:
     nodes: Mapping[tuple[str, str], Node]
     device: str
     measured: bool
+    # About hours of a core of this machine that was busy when it was measured; else empty.
+    warning: str = ""
 
     @property
     def run(self) -> int:
@@ -176,6 +178,7 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
         nodes,
         device=plan.config.runtime.device,
         measured=rates is not None,
+        warning=load_warning(rates) if rates else "",
     )
 
 

@@ -17,6 +17,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import decoding_operations, operations_a_position
 from workflow_src.config.resources import gpus
 from workflow_src.errors import InputError
+from workflow_src.evaluation.speed import timing
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,15 @@ def test_what_was_measured_is_kept_for_this_machine_and_these_sizes(plan, folder
     for damaged in (json.dumps(content | {"machine": {"processor": "another"}}), "{", "[]"):
         calibration.FILE.write_text(damaged)
         assert calibration.saved_rates(plan) is None
+
+
+def test_a_measuring_beside_other_processes_is_said_in_every_estimate(plan, folder, monkeypatch):
+    monkeypatch.setattr(calibration, "_measure", times)
+    for cores, warned in ((0.0, False), (1.7, True)):
+        monkeypatch.setattr(timing.OtherLoad, "__exit__", lambda load, *_, cores=cores: setattr(load, "cores", cores))
+        calibration.calibrate(plan, measure_all=True)
+        kept = as_text(estimate(plan, rates=calibration.saved_rates(plan)))
+        assert ("warning: other processes used 1.7 cores" in kept) == warned
 
 
 def test_an_estimate_adds_up_hours_of_jobs(plan, folder):

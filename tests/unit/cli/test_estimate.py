@@ -105,6 +105,15 @@ def test_unknown_numbers_of_pairs_are_said():
     assert "not counted" not in as_text(estimate(Plan(loaded), pairs=1000)).splitlines()[-1]
 
 
+def test_trainings_that_wait_for_others_are_named():
+    plan = Plan(load_experiment("recommended"))
+    result = estimate(plan)
+    assert result["after"] == {"teacher-long": ["teacher"], "one-pass": ["teacher"]}
+    assert "teacher-long for teacher; one-pass for teacher." in as_text(result)
+    # A student waits for the system whose translations it learns from.
+    assert estimate(Plan(load_experiment("smoke")))["after"]["score"] == ["lvm", "teacher"]
+
+
 def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = Plan(load_experiment("tatoeba"))
