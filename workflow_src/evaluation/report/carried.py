@@ -42,7 +42,7 @@ def first_seeds(systems: Sequence[TrainedSystem], names: Collection[str]) -> lis
 def training(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
     """Updates and target tokens of the systems of `names`, with their first seeds."""
     words = "; ".join(system.trained_words for system in first_seeds(systems, names))
-    return f"Trained: {words}." if words else ""
+    return f"Trained{_whose(systems, names)}: {words}." if words else ""
 
 
 def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
@@ -53,7 +53,14 @@ def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
     unlike = bool(token_counts) and max(token_counts) > 1.05 * min(token_counts)
     if len({system.updates for system in networks}) < 2 and not unlike:
         return ""
-    return f"Networks were not trained equally long: {'; '.join(system.trained_words for system in networks)}."
+    words = "; ".join(system.trained_words for system in networks)
+    return f"Networks were not trained equally long{_whose(systems, names)}: {words}."
+
+
+def _whose(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
+    """Words for figures of `first_seeds` where some system has several seeds."""
+    counted = [system.system for system in systems if system.system in names]
+    return " (figures of the first seed)" if len(set(counted)) < len(counted) else ""
 
 
 def notes(systems: Sequence[TrainedSystem], rows: Sequence[Row]) -> dict[str, str]:

@@ -250,5 +250,6 @@ def caption(comparison: Comparison, removed: Removal | None) -> str:
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
         f"outputs, {removal_words(removed, comparison.aligned)}. Speeds compare within a column, not between columns: "
-        f"experiments may have run on different machines. {carried.SYSTEMS}"
+        f"experiments may have run on different machines. {carried.SYSTEMS} Where a system has several seeds, its "
+        "figures there are those of the first one."
     )

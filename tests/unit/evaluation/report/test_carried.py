@@ -41,7 +41,8 @@ def test_a_checksum_is_that_of_the_sums_of_all_texts(tmp_path):
 def test_networks_that_differ_in_training_are_named_with_their_updates():
     sentence = carried.unequal(SYSTEMS, {"lvm", "score", "energy"})
     assert sentence == (
-        "Networks were not trained equally long: score 1,200 updates, 2,236,982 target tokens; "
+        "Networks were not trained equally long (figures of the first seed): score 1,200 updates, 2,236,982 target "
+        "tokens; "
         "energy 500 updates, 930,584 target tokens."
     )
     # A model is no network that refines; tokens differ a little from one network to another, and one is like itself.
@@ -59,5 +60,8 @@ def test_equal_updates_on_larger_batches_are_no_equal_training():
 def test_each_system_shown_is_named_once():
     sentence = carried.training(SYSTEMS, {"lvm", "score"})
     assert (
-        sentence == "Trained: lvm 3,000 updates, 5,589,946 target tokens; score 1,200 updates, 2,236,982 target tokens."
+        sentence == "Trained (figures of the first seed): lvm 3,000 updates, 5,589,946 target tokens; score 1,200 "
+        "updates, 2,236,982 target tokens."
     )
+    # Where each has one seed, there is none to name.
+    assert carried.training(SYSTEMS, {"lvm"}).startswith("Trained: lvm")
