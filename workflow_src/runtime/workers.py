@@ -7,14 +7,16 @@ import contextlib
 import functools
 import itertools
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from workflow_src import registry
 from workflow_src.errors import InputError
-from workflow_src.runtime.signals import die_with_parent
 
 Item = TypeVar("Item")
 # Lines below which starting processes takes longer than they save.
@@ -39,9 +41,11 @@ class Workers:
         if self.processes == 1:
             self._work = make(*arguments)
             return
-        # Not forked: this process may have threads.
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=(make, arguments))
+        # Not forked from this process, which may have threads, but from one that has imported what all need.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([make.__module__])
+        starting = (registry.used_modules(), make, arguments)
+        self._pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=starting)
 
     def __enter__(self) -> Workers:
         return self
@@ -79,16 +83,25 @@ def blocks_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield block
 
 
-def _start(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
+def _start(plugins: Iterable[str], make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
     """Prepare a process. Errors wait for a block, whose result they are; that of a user's interruption is not shown."""
     global _work
-    die_with_parent()
+    threading.Thread(target=_end_with_job, daemon=True).start()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        registry.use(plugins)
         _work = make(*arguments)
     except Exception as failure:
         _work = functools.partial(_fail, failure)
+
+
+def _end_with_job() -> None:
+    """End this process when the one that it works for ends, however it ends."""
+    job = multiprocessing.parent_process()
+    assert job is not None, "this process was started by another"
+    job.join()
+    os._exit(1)
 
 
 def _fail(failure: Exception, _block: Any) -> Any:

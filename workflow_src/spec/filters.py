@@ -32,8 +32,8 @@ class Filter:
     title       of its row in tables
     settings    a class of its own; every setting has a default
     check       "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list
-                with the verdict on each. It is made once for a text, whose pairs come in their order, so that it may
-                remember pairs
+                with the verdict on each. A filter that `looks_back` has one for a text, whose pairs come in their
+                order, so that it may remember pairs; others have one in each process
     each_side   whether it judges each side by itself, so that it cleans text of one language too, as both sides
     looks_back  whether its verdict on a pair depends on pairs that came before
     needs       its inputs beside the two texts: SCORES

@@ -1,6 +1,10 @@
 """Blocks in several processes: order, errors, and processes that end."""
 
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,9 +14,14 @@ from workflow_src.errors import ConfigError, InputError
 from workflow_src.runtime import workers
 from workflow_src.runtime.workers import Workers, blocks_of
 
+PROJECT = Path(__file__).resolve().parents[3]
+
 
 def squaring(offset):
-    return lambda block: (os.getpid(), [number**2 + offset for number in block])
+    def square(block):
+        return os.getpid(), [number**2 + offset for number in block]
+
+    return square
 
 
 def refusing(value):
@@ -56,6 +65,27 @@ def test_errors_of_processes_are_those_of_this_one(threads, monkeypatch):
     with pytest.raises(ConfigError) as caught, Workers(threads, 9, refusing, "x") as pool:
         list(pool.map([[1]]))
     assert (caught.value.setting, caught.value.value) == ("recipe.clean.mine", "x")
+
+
+def test_processes_end_with_the_job_that_is_killed(tmp_path):
+    code = (
+        "import os, signal, sys\n"
+        "from workflow_src.runtime.workers import Workers\n"
+        "from test_workers import squaring\n"
+        "with Workers(2, 10**9, squaring, 0) as pool:\n"
+        "    for _, (process, _) in pool.map(([number] for number in range(10**9))):\n"
+        "        print(process, flush=True)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROJECT), str(Path(__file__).parent)])}
+    job = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=tmp_path, stdout=subprocess.PIPE)
+    processes = {int(job.stdout.readline()) for _ in range(9)}
+    assert processes and job.pid not in processes
+    job.kill()
+    job.wait()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_process_that_the_system_ends_is_reported(monkeypatch):

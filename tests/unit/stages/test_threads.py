@@ -2,6 +2,9 @@
 
 import json
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,12 +27,13 @@ WORDS = {
     "en": "the dog tree rests sleeps five &amp; 1951 %1 http://a.example 😀 fÃ¼nf and still".split(),
 }
 COUNT = 300
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """Raw text with what filters and normalisation repair and leave out, in blocks so small that there are many."""
-    monkeypatch.setattr(workers, "WORTHWHILE", 1)
+    monkeypatch.setattr(workers, "WORTHWHILE", COUNT // 2)
     for module, name in ((cleaning, "BATCH"), (normalise_monolingual, "BATCH"), (normalise, "BLOCK")):
         monkeypatch.setattr(module, name, 17)
     monkeypatch.setattr(encode, "CHUNK", 17)
@@ -98,3 +102,10 @@ def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
     assert alone["monolingual"]["monolingual.json"]["lines"] == 90
     encoded = alone["encoded"]["train.json"]
     assert encoded["augmented"]["upper"] and encoded["placeholders"]["spans"]
+
+
+def test_processes_of_these_stages_start_without_pytorch():
+    modules = ("clean", "normalise", "normalise_monolingual", "encode")
+    names = ", ".join(f"workflow_src.stages.{module}" for module in modules)
+    code = f"import sys, {names}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT).returncode == 0
