@@ -37,6 +37,8 @@ LEARN_AGAIN = "learn subwords again"
 ENDINGS = ("model", "codes", "vocabulary")
 # A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
 ALONE = 8
+# Words whose subwords subword-nmt keeps.
+CACHED_WORDS = 200_000
 _NIBBLES = frozenset(NIBBLES)
 # Reserved characters of models with symbols for placeholders.
 _RESERVED_WITH_SYMBOLS = RESERVED | frozenset(SYMBOLS)
@@ -97,7 +99,13 @@ class BpeSide:
         self.escape = Escape(alphabet, also=BPE_SIGNS, reserved=reserved)
 
     def encode(self, escaped: list[str]) -> list[list[int]]:
-        return [[self.ids[p] for p in self.bpe.segment_tokens(line.split(" "))] for line in escaped]
+        return [self._ids(line) for line in escaped]
+
+    def _ids(self, line: str) -> list[int]:
+        # The library keeps every word that it has seen. Another thread may read the old cache.
+        if len(self.bpe.cache) > CACHED_WORDS:
+            self.bpe.cache = {}
+        return [self.ids[piece] for piece in self.bpe.segment_tokens(line.split(" "))]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         return [self._text(sentence) for sentence in ids]

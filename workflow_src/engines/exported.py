@@ -1,11 +1,13 @@
 """Searches with a program, of any family, in ONNX Runtime: graphs are exported on first use, and kept on disk.
 
 An export takes seconds, so graphs are cached on disk for later processes: in CONTINUUM_CACHE, or continuum/ in
-XDG_CACHE_HOME (else ~/.cache). A graph's name is the digest of everything that it depends on.
+XDG_CACHE_HOME (else ~/.cache). A graph's name is the digest of everything that it depends on. Graphs that were not used
+for longest are deleted where all together are larger than `MOST_BYTES`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -40,6 +42,9 @@ EXPORTER = "onnxscript"
 LIBRARIES = ("torch", "onnx", EXPORTER, "onnxruntime")
 # Sessions of graphs that are open at once.
 SESSIONS = 16
+MOST_BYTES = 4 << 30
+# Files of the package that decide what a graph computes.
+CODE = ("nn/", "losses/", "decoding/", "families/", "searches/", "engines/onnx_", "types.py")
 
 
 def cache_folder() -> Path:
@@ -203,7 +208,10 @@ class ExportedGraphs:
         """A session of the graph in a file, which `make` exports where the file is missing or damaged."""
         if path.is_file():
             try:
-                return self._load(path.read_bytes())
+                content = path.read_bytes()
+                with contextlib.suppress(OSError):
+                    os.utime(path)
+                return self._load(content)
             except Exception as failure:
                 log.warning("%s cannot be read (%s); exporting it again", path, " ".join(str(failure).split())[:200])
         if importlib.util.find_spec(EXPORTER) is None:
@@ -215,6 +223,7 @@ class ExportedGraphs:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path, "wb") as file:
                 file.write(content)
+            delete_old(path.parent, MOST_BYTES)
         except (OSError, ValueError) as failure:
             log.warning("warning: the exported graph cannot be kept for the next time: %s", failure)
         return self._load(content)
@@ -311,9 +320,38 @@ class ExportedFunction:
         return self.graphs.path(self._weights, json.dumps([self.reference, alone]))
 
 
+def delete_old(folder: Path, most: int) -> None:
+    """Delete graphs of a folder, the longest unused first, until all together have at most `most` bytes.
+
+    The last used stays.
+    """
+    files = []
+    for path in folder.glob("*.onnx"):
+        # Another process may delete it meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total = 0
+    for number, (_, size, path) in enumerate(sorted(files, reverse=True)):
+        total += size
+        if number and total > most:
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def code_digest(package: Path) -> str:
+    """SHA-256 of the files of the package that graphs depend on (`CODE`), by name and content."""
+    total = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if name.startswith(CODE):
+            total.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
 def digest(models: Mapping[str, nn.Module]) -> str:
     """SHA-256 of networks (their settings and weights), of our code and plug-ins, and of the libraries' versions."""
-    total = hashlib.sha256(registry.digest(registry.PACKAGE / "__init__.py").encode())
+    total = hashlib.sha256(code_digest(registry.PACKAGE).encode())
     total.update(json.dumps([loaded.record() for loaded in registry.plugins()], sort_keys=True).encode())
     for name in LIBRARIES:
         total.update(f"{name} {_version(name)}\n".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import logging
@@ -137,10 +138,16 @@ def cut_long(
 
 def _middle(text: str, protected: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Begin and end of the white space at which a text is cut in two, outside of the `protected` spans if possible."""
-    size = len(text)
+    size, begins = len(text), [begin for begin, _ in protected]
+
+    def is_inside(place: int) -> bool:
+        """Whether a place is within a protected span; these are in order and do not overlap."""
+        number = bisect.bisect_left(begins, place)
+        return number > 0 and place < protected[number - 1][1]
+
     for pattern, least in ((CLAUSE, max(1, size // 4)), (WORD, 1)):
         spans = [m.span() for m in pattern.finditer(text) if m.start() >= least and m.end() <= size - least]
-        outside = [span for span in spans if not any(begin < span[0] < end for begin, end in protected)]
+        outside = [span for span in spans if not is_inside(span[0])]
         if outside:
             return min(outside, key=lambda span: abs(sum(span) - size))
     edges = {edge for span in protected if span[0] < size // 2 < span[1] for edge in span} - {0, size}
@@ -158,8 +165,5 @@ def gaps(parts: Sequence[Part], source: str, target: str) -> list[str]:
 
 def join(texts: Sequence[str], spaces: Sequence[str]) -> str:
     """The translations as one line, with the white space before each; empty translations are left out."""
-    line = ""
-    for text, gap in zip(texts, spaces, strict=True):
-        if text:
-            line += gap + text if line else text
-    return line
+    pieces = [piece for text, gap in zip(texts, spaces, strict=True) if text for piece in (gap, text)]
+    return "".join(pieces[1:])

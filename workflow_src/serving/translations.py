@@ -67,6 +67,8 @@ class Extras:
 
 
 PLAIN = Extras()
+# A hypothesis for each of the first sentences of a line, the last first: all that begin alike share the beginning.
+Chain = tuple[Hypothesis, "Chain"] | None
 
 
 def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -127,19 +129,31 @@ def of_line(sentences: Sequence[Translation], spaces: Sequence[str], count: int)
     Its hypotheses are the `count` combinations with the largest sums of scores. This is exact: a combination that is
     not among the best of the first sentences cannot become so with one sentence more.
     """
-    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    best: list[tuple[float, Chain]] = [(0.0, None)]
     for sentence in sentences:
-        longer = [(total + h.score, (*chosen, h)) for total, chosen in best for h in sentence.hypotheses]
+        longer: list[tuple[float, Chain]] = [
+            (total + hypothesis.score, (hypothesis, chain))
+            for total, chain in best
+            for hypothesis in sentence.hypotheses
+        ]
         # Stable for equal sums, so that the best hypothesis of a line has the best of each sentence.
         best = heapq.nlargest(count, longer, key=lambda pair: pair[0])
     starts = [0, *itertools.accumulate(len(sentence.source) for sentence in sentences)]
-    hypotheses = [_joined(total, chosen, spaces, starts) for total, chosen in best]
+    hypotheses = [_joined(total, _hypotheses_of(chain), spaces, starts) for total, chain in best]
     return Translation(
         tuple(distinct(hypotheses)),
         tuple(piece for sentence in sentences for piece in sentence.source),
         tuple(character for sentence in sentences for character in sentence.unknown),
         tuple(character for sentence in sentences for character in sentence.lost),
     )
+
+
+def _hypotheses_of(chain: Chain) -> list[Hypothesis]:
+    chosen = []
+    while chain is not None:
+        hypothesis, chain = chain
+        chosen.append(hypothesis)
+    return chosen[::-1]
 
 
 def _joined(total: float, chosen: Sequence[Hypothesis], spaces: Sequence[str], starts: Sequence[int]) -> Hypothesis:

@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import json
 from itertools import groupby
 
@@ -319,6 +320,16 @@ def test_subword_nmt_cuts_words_like_its_own_command(texts, tmp_path):
     for line in ENGLISH.splitlines():
         [ids] = segmenter.encode_target([line])
         assert segmenter.pieces_target(ids) == original.process_line(line).split(" ")
+
+
+def test_cached_words_do_not_grow_without_end(texts, tmp_path, monkeypatch):
+    learn(texts, tmp_path / "s", "subword-nmt", "bpe")
+    lines = [f"{''.join(letters)} {''.join(letters[::-1])}e" for letters in itertools.product("aeinrt", repeat=4)]
+    limited, unlimited = (subwords.read_side("subword-nmt", tmp_path / "s", "joint") for _ in range(2))
+    expected = unlimited.encode(lines)
+    monkeypatch.setattr(subwords, "CACHED_WORDS", 50)
+    assert limited.encode(lines) == expected
+    assert len(limited.bpe.cache) <= 52 < len(unlimited.bpe.cache)
 
 
 def test_merges_are_those_of_counting_by_hand(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.engines.exported import code_digest, delete_old
 from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.errors import ConfigError
 from workflow_src.spec import MODEL
@@ -228,6 +231,36 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, fo
     elif change == "settings":
         settings = settings.model_copy(update={"blank": 6})
     assert not graphs({"upsampler": changed}, folder, int8=change == "int8").ready(settings, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [
+        ("nn/layers.py", True),
+        ("families/lvm/model.py", True),
+        ("engines/onnx_narrow.py", True),
+        ("types.py", True),
+        ("cli/plan.py", False),
+        ("serving/command.py", False),
+    ],
+)
+def test_graphs_depend_on_code_that_computes(name, matters, tmp_path):
+    copies = [shutil.copytree(registry.PACKAGE, tmp_path / copy) for copy in ("a", "b")]
+    assert code_digest(copies[0]) == code_digest(registry.PACKAGE)
+    with open(copies[1] / name, "a") as file:
+        file.write("# Another line.\n")
+    assert (code_digest(copies[1]) != code_digest(copies[0])) == matters
+
+
+def test_graphs_that_were_not_used_for_longest_are_deleted(tmp_path):
+    for age, name in enumerate(["new", "used", "old", "older"]):
+        (tmp_path / f"{name}.onnx").write_bytes(b"x" * 10)
+        os.utime(tmp_path / f"{name}.onnx", (1000 - age, 1000 - age))
+    (tmp_path / "note.txt").write_bytes(b"x" * 100)
+    delete_old(tmp_path, 20)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.onnx", "used.onnx", "note.txt"}
+    delete_old(tmp_path, 1)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.onnx", "note.txt"}
 
 
 @pytest.mark.graphs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import example, given, strategies
@@ -351,3 +352,13 @@ def test_no_span_is_cut_unless_it_is_all_that_is_left(text):
         cuts |= {place, place + len(piece.space)}
         place += len(piece.space + piece.text)
     assert not any(begin < point < stop for point in cuts for begin, stop in places(text))
+
+
+@pytest.mark.parametrize("word", ["a@b.de ", "www.ab.de/x, ", "<b>x</b> ", "{a}%1", "Hund. "])
+def test_the_time_to_cut_a_line_is_proportional_to_its_length(word):
+    line = word * (200_000 // len(word))
+    began = time.process_time()
+    (part, *_) = parts = [piece for part in split_lines([line], "de") for piece in cut(part, lambda t: len(t) <= 100)]
+    assert len(parts) > 2000 and len(part.text) <= 100
+    # Half a second; minutes where every space is compared with every address.
+    assert time.process_time() - began < 10
