@@ -18,7 +18,8 @@ from workflow_src import jobs
 from workflow_src.errors import ArtifactError, TimingFailed
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow
+from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow, Timing
+from workflow_src.evaluation.speed.timing import Local, OtherLoad, measure
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import measure_speed
@@ -47,6 +48,12 @@ class InProcess:
 
     def close(self):
         pass
+
+
+@pytest.fixture
+def quiet_machine(monkeypatch):
+    """No other process computes: no round is redone."""
+    monkeypatch.setattr(OtherLoad, "_seconds_used", staticmethod(dict))
 
 
 @pytest.fixture
@@ -296,6 +303,33 @@ def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its
             timing_worker.time_row(row, ["a word"], None)
     finally:
         timing_worker.close()
+
+
+class Ends:
+    """Stands for a translator that ends its process in batches of 16 and more."""
+
+    def translate(self, lines, search, batch, systems, split):
+        if batch >= 16:
+            os._exit(9)
+        # Larger batches are faster.
+        time.sleep(0.01)
+        return lines
+
+
+def growing(order):
+    return Local({"lvm": Ends()}, grow_batch=True), DeviceInfo("cuda", "A GPU", "float32")
+
+
+def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
+    timing_worker, row = Worker(growing, _order("x")), SpeedRow.of(ROWS[1])
+    try:
+        timing_worker.wait()
+        measured = measure({"continuum": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
+    finally:
+        timing_worker.close()
+    times = measured.times[row.key]
+    assert not measured.failures and times.batch == 8 and len(times.batches) == 1
+    assert times.failed_batch.size == 16 and "exit code" in times.failed_batch.reason
 
 
 def slow(order):

@@ -15,7 +15,7 @@ from typing import Any
 
 from workflow_src.errors import InputError, TimingFailed
 from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, SpeedRow, Timing
-from workflow_src.evaluation.speed.timing import RowTimes, timing_failed
+from workflow_src.evaluation.speed.timing import Local, RowTimes, timing_failed
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Waiting threads spin, because waking a sleeping one takes longer than a product. They spin for a few milliseconds:
@@ -42,12 +42,18 @@ def _environment(threads: int) -> Iterator[None]:
 
 
 def _serve(make: Make, order: Order, connection: Any) -> None:
-    """Run the worker: make the timer, then answer calls until the pipe closes. An answer is a value or an error."""
+    """Run the worker: make the timer, then answer calls until the pipe closes.
+
+    An answer has a kind: `done` with a value, or `failed` with an error. Before it may come `batch`, with the size of
+    batch that is tried next, so that it is known where the process ends by itself.
+    """
     try:
         timer, device = make(order)
-        connection.send((device, None))
+        if isinstance(timer, Local):
+            timer.report_batch = lambda batch: connection.send(("batch", batch))
+        connection.send(("done", device))
     except Exception as failure:
-        connection.send((None, _sent(failure, order.engine)))
+        connection.send(("failed", _sent(failure, order.engine)))
         return
     while True:
         try:
@@ -55,9 +61,9 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            connection.send((getattr(timer, method)(*arguments), None))
+            connection.send(("done", getattr(timer, method)(*arguments)))
         except Exception as failure:
-            connection.send((None, _sent(failure, order.engine)))
+            connection.send(("failed", _sent(failure, order.engine)))
 
 
 def _sent(failure: Exception, engine: str) -> Exception:
@@ -125,15 +131,19 @@ class Worker:
         return self._answer(row)
 
     def _answer(self, row: Key | None = None) -> Any:
-        try:
-            value, failure = self._connection.recv()
-        except (EOFError, ConnectionResetError):
-            self._process.join(10)
-            reason = (
-                f"its process ended by itself (exit code {self._process.exitcode}); a fault is shown above, a killed "
-                "process (-9) mostly lacks memory"
-            )
-            raise TimingFailed(self._order.engine, reason, row=row) from None
-        if failure is not None:
-            raise failure
+        kind, batch = "batch", None
+        value: Any = None
+        while kind == "batch":
+            batch = value
+            try:
+                kind, value = self._connection.recv()
+            except (EOFError, ConnectionResetError):
+                self._process.join(10)
+                reason = (
+                    f"its process ended by itself (exit code {self._process.exitcode}); a fault is shown above, a "
+                    "killed process (-9) mostly lacks memory"
+                )
+                raise TimingFailed(self._order.engine, reason, row=row, batch=batch) from None
+        if kind == "failed":
+            raise value
         return value

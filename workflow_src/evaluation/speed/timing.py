@@ -169,6 +169,7 @@ class Local:
     """A timer in this process, with a translator for each system; `synchronise` waits for the device.
 
     `grow_batch`: throughput with the fastest size of batch (`best_batch`), searched once a row from `Timing.batch` on.
+    `report_batch` is called with each size that is tried, and with None afterwards.
     """
 
     def __init__(
@@ -180,6 +181,7 @@ class Local:
         self.translators = translators
         self.synchronise = synchronise
         self.grow_batch = grow_batch
+        self.report_batch: Callable[[int | None], None] = lambda _: None
         self._batches: dict[Key, tuple[int, FailedBatch | None]] = {}
 
     def restart(self) -> None:
@@ -263,10 +265,12 @@ class Local:
 
             def run(batch: int) -> float:
                 batch_lines = _repeated(lines, batch)
+                self.report_batch(batch)
                 # Programs for a new shape are made in the first of two calls.
                 return min(self._seconds(translate, batch_lines, batch) for _ in range(2))
 
             self._batches[row.key] = best_batch(run, speed.batch, speed.largest_batch)
+            self.report_batch(None)
         return self._batches[row.key]
 
     def lengths(self, lines: list[str], system: str) -> list[int]:
