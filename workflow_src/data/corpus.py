@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from workflow_src.config.datasets import DatasetFiles, Part, file_and_members
+from workflow_src.config.languages import two_letters
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, compression
 from workflow_src.data.lines import count_lines
@@ -393,7 +394,8 @@ def names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
         names = {language.casefold(), *SIDES}
         with contextlib.suppress(LanguageNotFoundError):
             names.add(Language.match(language).name.casefold())
-        if cells[column].strip().casefold() not in names:
+        cell = cells[column].strip().casefold()
+        if cell not in names and two_letters(cell) != two_letters(language):
             return False
     return True
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
+from workflow_src.config.languages import two_letters
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
@@ -136,6 +137,7 @@ def _one_line(text: str) -> str:
 
 
 def _xml_segments(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
+    language = two_letters(language)
     documents = list(_parsed(text, name).iter("doc"))
     sources = {_language(element) for document in documents for element in document.iterfind("src")}
     if language in sources and len(sources) > 1:
@@ -200,8 +202,8 @@ def _parsed(text: str, name: str) -> ElementTree.Element:
 
 
 def _language(element: ElementTree.Element) -> str:
-    """The language of an element without its country: `cs` of `cs-CZ`."""
-    return re.split("[-_]", element.get("lang", "unknown"))[0].lower()
+    """The language of an element without its country, as a code of two letters: `cs` of `cs-CZ` and of `ces`."""
+    return two_letters(re.split("[-_]", element.get("lang", "unknown"))[0].lower())
 
 
 def _single(elements: list[ElementTree.Element], label: str, place: str) -> ElementTree.Element:

@@ -11,9 +11,10 @@ from workflow_src.errors import ArtifactError
 def pairs(tmp_path, german: str, english: str, languages=("de", "en"), same=False, **part) -> list[tuple[str, str]]:
     (tmp_path / "t.de").write_text(german)
     (tmp_path / "t.en").write_text(english)
-    texts = {"de": f"{tmp_path}/t.de", "en": f"{tmp_path}/t.de" if same else f"{tmp_path}/t.en"}
+    german_first = sorted(languages)
+    texts = dict(zip(german_first, (f"{tmp_path}/t.de", f"{tmp_path}/t.{'de' if same else 'en'}"), strict=True))
     part = {"texts": texts} | part
-    dataset = DatasetConfig(name="own", languages=("de", "en"), train=[part], dev=[part], test=[part])
+    dataset = DatasetConfig(name="own", languages=german_first, train=[part], dev=[part], test=[part])
     with RawCorpus(dataset, languages, lambda name: None) as corpus:
         return [(pair.first, pair.second) for pair in next(corpus.parts())[1]]
 
@@ -127,6 +128,8 @@ def test_source_and_references_of_one_file(tmp_path):
     assert pairs(tmp_path, WMT, "", same=True, markup="sgm", translator="A") == BY_A
     turned = pairs(tmp_path, WMT, "", ("en", "de"), same=True, markup="sgm", translator="A")
     assert turned == [(b, a) for a, b in BY_A]
+    # A language has codes of two and of three letters.
+    assert pairs(tmp_path, WMT, "", ("deu", "eng"), same=True, markup="sgm", translator="A") == BY_A
     # With one translator there is nothing to choose.
     single = WMT.replace(' translator="A"', "").replace('<ref lang="en" translator="B">', '<ref lang="fr">')
     assert pairs(tmp_path, single, "", same=True, markup="sgm") == BY_A

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sacremoses import MosesTokenizer
 
+from workflow_src.config.languages import two_letters
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.spec import NoSettings, Score, Texts
 
 
 def score(texts: Texts, _settings: NoSettings) -> Score:
-    tokenise = MosesTokenizer(lang=texts.corpus.target).tokenize
+    tokenise = MosesTokenizer(lang=two_letters(texts.corpus.target)).tokenize
 
     hypotheses, references, *further = (
         # A further reference may lack a sentence.
