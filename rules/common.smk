@@ -35,6 +35,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
     )
 
 from workflow_src.runtime import garbage, guard
+from workflow_src.runtime import gpus as gpu_locks
 
 garbage.collect_rarely()
 
@@ -102,6 +103,12 @@ COMPARED = plan.compared()
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
+# Where Snakemake counts the GPUs of this machine (`--resources gpu=…`), it counts places of jobs on them.
+os.environ[gpu_locks.SHARING] = str(RUNTIME.jobs_per_gpu)
+PLACES = 1
+if "gpu" in workflow.global_resources:
+    PLACES = RUNTIME.jobs_per_gpu
+    workflow.register_resource("gpu", PLACES * workflow.global_resources["gpu"].value)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
@@ -322,11 +329,11 @@ def computed_figures(wildcards):
 
 
 def all_cores(wildcards):
-    """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
+    """The cores that Snakemake was given; those of the setting where it was given none, as on a cluster."""
     try:
         return workflow.cores
     except WorkflowError:
-        return 1
+        return RUNTIME.speed_threads
 
 
 def bundle_words(job):

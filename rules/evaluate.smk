@@ -148,7 +148,8 @@ rule measure_speed:
         slurm_partition=needs.partition(gpu=True),
         # A node to itself. Not in the profile, whose resources any --set-resources on the command line replaces.
         slurm_extra="--exclusive",
-        gpu=GPUS,
+        # Every place on its GPU.
+        gpu=GPUS * PLACES,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:

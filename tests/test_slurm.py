@@ -128,7 +128,7 @@ def overlay(folder: Path, **settings) -> list[str]:
     """Words that lay settings over the experiment smoke, which trains with one thread, so that bits repeat."""
     folder.mkdir(exist_ok=True)
     path = folder / "overlay.yaml"
-    runtime = {"training_threads": 1, **settings.pop("runtime", {})}
+    runtime = {"training_threads": 1, "speed_threads": 2, **settings.pop("runtime", {})}
     path.write_text(yaml.safe_dump({"experiment": "smoke", "runtime": runtime, **settings}))
     return ["--configfile", str(path)]
 

@@ -232,6 +232,14 @@ def test_speed_is_measured_on_a_node_of_its_own_whatever_else_is_asked_for(words
     assert "set-resources" not in profile and "slurm_extra" not in str(profile)
 
 
+def test_jobs_share_a_gpu_that_snakemake_counts_and_measuring_speed_has_it_alone(tmp_path):
+    words = ["--configfile", SMOKE, "--config", "runtime={device: cuda, jobs_per_gpu: 5}"]
+    counted = requested("report", *words, "--resources", "gpu=1", folder=tmp_path)
+    assert (counted["measure_speed"]["gpu"], counted["train_lvm"]["gpu"], counted["decode"]["gpu"]) == ("5", "1", "1")
+    # On a cluster every job gets a GPU.
+    assert requested("report", *words, folder=tmp_path)["measure_speed"]["gpu"] == "1"
+
+
 def test_a_decode_that_only_joins_shards_asks_for_no_gpu_and_little_time(tmp_path):
     content = yaml.safe_load(Path(SMOKE).read_text())
     content["decodes"] = [{"system": "teacher", "search": "beam", "beam": 4, "shards": 3}]

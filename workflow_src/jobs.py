@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import Field
 from rich.console import Console
@@ -60,8 +60,10 @@ class Machine(Options):
 
 
 class DeviceJobInputs(JobInputs):
-    """Base of the inputs of a stage that computes on a device; it takes a GPU that no other job has."""
+    """Base of the inputs of a stage that computes on a device; it takes a GPU, or its place on one."""
 
+    # Whether no other job may share its GPU.
+    alone_on_gpu: ClassVar[bool] = False
     machine: Machine = Machine()
 
 
@@ -210,8 +212,12 @@ def _values_by_name(words: list[str], kind: str) -> dict[str, str]:
     return values
 
 
-def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:
+def lease_devices(
+    device: str, count: int = 1, seconds: float | None = None, alone: bool = False
+) -> tuple[str, ...] | None:
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
+
+    With `runtime.jobs_per_gpu` it may share them with others, unless it is to be `alone`.
 
     They are this process's until it ends. Call this before anything has looked at GPUs. A device with a number, such as
     cuda:1, is used without a lock. Waits while all are taken; raises gpus.GpuBusy after `seconds`, if given.
@@ -224,7 +230,7 @@ def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> 
     # A PyTorch that cannot use GPUs must not keep them from others.
     if device == "auto" and not (gpus.visible() and _built_for_gpus()):
         return None
-    lease = gpus.lease(count, seconds=seconds)
+    lease = gpus.lease(count, seconds=seconds, alone=alone)
     return lease.devices if lease else None
 
 
@@ -308,7 +314,7 @@ def start(
             screen.setFormatter(_Titled(inputs.title))
         # torchrun's processes share: the first one takes GPUs for all.
         if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
-            lease_devices(inputs.machine.device)
+            lease_devices(inputs.machine.device, alone=inputs.alone_on_gpu)
         summary = run(inputs)
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)

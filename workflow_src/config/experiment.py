@@ -335,6 +335,8 @@ class RuntimeConfig(Frozen):
     training_threads: int = Field(2, gt=0, description="CPU threads of a training process")
     devices: int = Field(1, gt=0, description="GPUs (on CPUs: processes) that a training uses on each node")
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
+    speed_threads: int = Field(8, gt=0, description="CPU threads that a cluster is asked for to measure speed")
+    jobs_per_gpu: int = Field(1, gt=0, description="jobs that share a GPU of this machine, but for measuring speed")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
     save_minutes: float = Field(

@@ -1,8 +1,9 @@
-"""Which GPU a job gets: jobs that run side by side on one machine take different ones.
+"""Which GPU a job gets: jobs that run side by side on one machine take different ones, or share them as they may.
 
 Each GPU has a file in a folder that all jobs of the machine share; the process that holds its lock (flock) has the
-GPU. The kernel releases a lock when its process ends, so there are no stale ones. The file also names the holder, which
-the package filelock has no place for. No torch here: a GPU is taken before any library looks at it.
+GPU. Jobs that share it hold the lock together, and each that of one of its places. The kernel releases a lock when its
+process ends, so there are no stale ones. The file also names the holder, which the package filelock has no place for.
+No torch here: a GPU is taken before any library looks at it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import logging
 import os
 import random
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from workflow_src.errors import ArtifactError, ConfigError
@@ -32,6 +34,8 @@ FOLDER = "CONTINUUM_DEVICE_LOCKS"
 DEFAULT_FOLDER = "/tmp/continuum-devices"
 # GPUs that a parent process took for this one.
 LEASED = "CONTINUUM_DEVICES_LEASED"
+# Jobs that may share a GPU; one where it is not set.
+SHARING = "CONTINUUM_JOBS_PER_GPU"
 LOG_SECONDS = 60.0
 
 
@@ -53,8 +57,13 @@ class Lease:
         self.files = []
 
 
-def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | None = None) -> Lease | None:
+def lease(
+    count: int = 1, names: dict[str, str] | None = None, seconds: float | None = None, alone: bool = False
+) -> Lease | None:
     """Take `count` GPUs that no other job holds, all or none at a time, and set CUDA_VISIBLE_DEVICES to them.
+
+    Where CONTINUUM_JOBS_PER_GPU lets several jobs share a GPU, it takes the first free place on each, unless it
+    is to be `alone` there.
 
     `names` maps names of GPUs in CUDA_VISIBLE_DEVICES to names of their locks; default: all visible GPUs. Waits until
     enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
@@ -75,7 +84,7 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
         )
     began, reported = time.monotonic(), -LOG_SECONDS
     while True:
-        leased = _lock_free(names, count)
+        leased = _lock_free(names, count, alone)
         if leased:
             os.environ[VISIBLE] = os.environ[LEASED] = ",".join(leased.devices)
             return leased
@@ -98,7 +107,7 @@ def announce(index: int) -> Lease | None:
     if index >= len(names) or os.environ.get(LEASED) is not None:
         return None
     device = list(names)[index]
-    leased = _lock_free({device: names[device]}, 1)
+    leased = _lock_free({device: names[device]}, 1, alone=False)
     if leased is None:
         log.warning("warning: GPU %s (cuda:%d) is in use by %s", device, index, holder(names[device]))
     return leased
@@ -176,8 +185,10 @@ def _create(path: Path) -> Path:
     return path
 
 
-def _path(name: str) -> Path:
-    return folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+def _path(name: str, place: int | None = None) -> Path:
+    """The lock of a GPU, or of one of the places that jobs which share it have."""
+    stem = re.sub(r"[^A-Za-z0-9-]", "_", name)
+    return folder() / (f"{stem}.lock" if place is None else f"{stem}.place-{place}.lock")
 
 
 def holder(name: str) -> str:
@@ -188,21 +199,36 @@ def holder(name: str) -> str:
         return "nobody"
 
 
-def _lock_free(names: dict[str, str], count: int) -> Lease | None:
-    """Locks of the first `count` free GPUs; None, and no lock, when fewer are free."""
-    devices, files = [], []
-    for device, name in names.items():
-        file = _lock(_path(name))
-        if file is not None:
-            devices.append(device)
-            files.append(file)
-        if len(devices) == count:
-            for file in files:
-                _write_holder(file)
-            return Lease(tuple(devices), files)
-    for file in files:
+def _lock_free(names: dict[str, str], count: int, alone: bool) -> Lease | None:
+    """Locks of `count` free GPUs, or of a place on each; None, and no lock, when fewer are free."""
+    jobs = int(os.environ.get(SHARING, "1"))
+    # The first places first, so that jobs spread over the GPUs.
+    places: Iterable[int | None] = range(jobs) if jobs > 1 and not alone else [None]
+    files: dict[str, list[int]] = {}
+    for place, (device, name) in itertools.product(places, names.items()):
+        locks = [] if device in files else _locks(name, place)
+        if locks:
+            files[device] = locks
+        if len(files) == count:
+            for device_locks in files.values():
+                _write_holder(device_locks[0])
+            taken = tuple(device for device in names if device in files)
+            return Lease(taken, list(itertools.chain.from_iterable(files.values())))
+    for file in itertools.chain.from_iterable(files.values()):
         os.close(file)
     return None
+
+
+def _locks(name: str, place: int | None) -> list[int]:
+    """The open, locked files of a GPU for a job alone, or of one of its places; none where another job has them."""
+    file = _lock(_path(name), shared=place is not None)
+    if file is None or place is None:
+        return [] if file is None else [file]
+    place_file = _lock(_path(name, place))
+    if place_file is None:
+        os.close(file)
+        return []
+    return [file, place_file]
 
 
 def _holders_text(names: dict[str, str]) -> str:
@@ -219,11 +245,14 @@ def _is_locked(name: str) -> bool:
     return file is None
 
 
-def _lock(path: Path) -> int | None:
-    """The open, locked file; None when another process holds it. Files stay: removing one would let two hold it."""
+def _lock(path: Path, shared: bool = False) -> int | None:
+    """The open, locked file; None when another process holds it. Holders with `shared` hold it together.
+
+    Files stay: removing one would let two hold it.
+    """
     file = _open(path)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
         return None

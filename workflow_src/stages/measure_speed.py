@@ -7,6 +7,7 @@ one sentence at a time and in batches.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ from workflow_src.spec import Frozen
 
 OWN = own_engine()
 NO_GPU = "there is no GPU here, or runtime.device is cpu; remove gpu from speed.protocols"
+ONE_THREAD = "this job has one CPU thread, which cpu-1-thread measures; on a cluster raise runtime.speed_threads"
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
 Folders = dict[str, dict[str, Path]]
 
@@ -44,6 +46,7 @@ class SpeedSettings(Frozen):
 
 
 class Inputs(DeviceJobInputs):
+    alone_on_gpu = True
     settings: SpeedSettings = Field(description="how speed is measured, and the rows")
     bundles: dict[str, Path] = Field(description="exported folders by system")
     exports: dict[str, Path] = Field({}, description="folders of other engines, as KIND/SYSTEM=FOLDER")
@@ -83,13 +86,14 @@ def gpu(requested: str) -> str | None:
 def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
     """The protocols to measure under; the GPU `device` comes first. One that is requested and not there is not usable.
 
-    With one core, all threads are one thread: both are measured once.
+    With one thread, `cpu-all-threads` would measure what `cpu-1-thread` does, and is not usable beside it.
     """
     names = [name for name in dict.fromkeys(requested) if name != "gpu"]
-    if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
-        names.remove("cpu-all-threads")
     on_cpu = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
-    on_gpu = [Protocol("gpu", device or "cuda", 1, usable=device is not None)] if device or "gpu" in requested else []
+    if threads == 1 and "cpu-1-thread" in names:
+        twice = {"cpu-all-threads": ONE_THREAD}
+        on_cpu = [dataclasses.replace(protocol, problem=twice.get(protocol.name, "")) for protocol in on_cpu]
+    on_gpu = [Protocol("gpu", device or "cuda", 1, "" if device else NO_GPU)] if device or "gpu" in requested else []
     return on_gpu + on_cpu
 
 
@@ -190,10 +194,10 @@ def measure(
     device_infos: dict[str, DeviceInfo] = {}
     with contextlib.ExitStack() as stack:
         engine_orders = orders(rows, folders, protocol, precision)
-        if protocol.usable:
+        if not protocol.problem:
             timers, failures = start_workers(protocol.name, engine_orders, stack)
         else:
-            timers, failures = {}, {engine: TimingFailed(engine, NO_GPU) for engine in engine_orders}
+            timers, failures = {}, {engine: TimingFailed(engine, protocol.problem) for engine in engine_orders}
         not_timed = {row.key: failures[row.engine] for row in rows if row.engine in failures}
         if timers:
             device_infos = {engine: timer.device for engine, timer in timers.items()}

@@ -25,7 +25,7 @@ from workflow_src.runtime import gpus
 names = {name: name for name in sys.argv[2].split(",")}
 seconds = float(os.environ.get("SECONDS", "0"))
 try:
-    lease = gpus.lease(int(sys.argv[1]), names, seconds)
+    lease = gpus.lease(int(sys.argv[1]), names, seconds, alone="ALONE" in os.environ)
 except (TimeoutError, ValueError) as failure:
     print("refused", failure, flush=True)
     sys.exit(1)
@@ -57,8 +57,8 @@ def job(locks):
     """Start a process that wants so many of these devices; returns it and what it said."""
     started = []
 
-    def start(count, names, seconds=0.0, wait=True):
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "SECONDS": str(seconds)}
+    def start(count, names, seconds=0.0, wait=True, **variables):
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "SECONDS": str(seconds), **variables}
         command = [sys.executable, "-c", JOB, str(count), names]
         process = subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True)
         started.append(process)
@@ -113,6 +113,31 @@ def test_a_part_is_not_kept_while_the_rest_is_missing(job):
     job(1, "0")
     _greedy, output = job(2, "0,1")
     assert output.startswith("refused") and job(1, "1")[1] == "1 1"
+
+
+def test_jobs_share_gpus_as_far_as_they_may(job):
+    """Two a GPU, on different GPUs first. A job that is to be alone waits for both, and they for it."""
+    sharing = {gpus.SHARING: "2"}
+    jobs = [job(1, "0,1", **sharing) for _ in range(4)]
+    assert [output for _, output in jobs] == ["0 0", "1 1", "0 0", "1 1"]
+    for variables in (sharing, {}, {**sharing, "ALONE": "yes"}):
+        assert job(1, "0,1", **variables)[1].startswith("refused ")
+    for process, _ in (jobs[0], jobs[2]):
+        process.kill()
+        process.wait()
+    _, output = job(1, "0,1", ALONE="yes", **sharing)
+    assert output == "0 0" and job(1, "0,1", **sharing)[1].startswith("refused ")
+    jobs[1][0].kill()
+    jobs[1][0].wait()
+    # One place is free, for a job that shares.
+    assert job(1, "0,1")[1].startswith("refused ") and job(1, "0,1", **sharing)[1] == "1 1"
+
+
+def test_a_training_on_several_gpus_has_a_place_on_each(job):
+    sharing = {gpus.SHARING: "2"}
+    assert job(1, "0,1", **sharing)[1] == "0 0" and job(2, "0,1", **sharing)[1] == "0,1 0,1"
+    # Places of one GPU are no two GPUs.
+    assert job(2, "0,1", **sharing)[1].startswith("refused ") and job(1, "0,1", **sharing)[1] == "1 1"
 
 
 def test_more_than_there_are_is_refused_at_once(job):

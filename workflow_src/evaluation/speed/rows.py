@@ -128,12 +128,12 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A device and a number of threads for timing; `usable`: whether the device is there."""
+    """A device and a number of threads for timing; `problem`: why it cannot be used here, if so."""
 
     name: str
     device: str
     threads: int
-    usable: bool = True
+    problem: str = ""
 
 
 def own_engine() -> str:
