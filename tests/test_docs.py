@@ -16,6 +16,7 @@ from workflow_src import registry
 from workflow_src.config import Plan, datasets, experiment, load
 from workflow_src.config.base import Frozen
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
+from workflow_src.config.load import check_own_name
 
 CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
 PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("**/*.md"))]
@@ -68,6 +69,7 @@ def test_configurations_of_the_pages_about_them_are_valid(page):
         assert Plan(load(machine | settings)).experiment == settings["experiment"]
     for configuration in (yaml.safe_load(block) for block in blocks(page, "yaml")):
         if "experiment" in configuration:
+            check_own_name(machine | configuration)
             assert Plan(load(machine | configuration)).experiment == configuration["experiment"]
 
 

@@ -11,10 +11,10 @@ from workflow_src.errors import ArtifactError
 def pairs(tmp_path, german: str, english: str, languages=("de", "en"), same=False, **part) -> list[tuple[str, str]]:
     (tmp_path / "t.de").write_text(german)
     (tmp_path / "t.en").write_text(english)
-    german_first = sorted(languages)
-    texts = dict(zip(german_first, (f"{tmp_path}/t.de", f"{tmp_path}/t.{'de' if same else 'en'}"), strict=True))
+    codes = sorted(languages)
+    texts = dict(zip(codes, (f"{tmp_path}/t.de", f"{tmp_path}/t.{'de' if same else 'en'}"), strict=True))
     part = {"texts": texts} | part
-    dataset = DatasetConfig(name="own", languages=german_first, train=[part], dev=[part], test=[part])
+    dataset = DatasetConfig(name="own", languages=codes, train=[part], dev=[part], test=[part])
     with RawCorpus(dataset, languages, lambda name: None) as corpus:
         return [(pair.first, pair.second) for pair in next(corpus.parts())[1]]
 
