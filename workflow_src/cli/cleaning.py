@@ -44,14 +44,15 @@ def as_table(steps: list[Step]) -> Table:
 
 
 def example_lines(steps: list[Step], pairs: Sequence[RawPair], cleaning: Mapping[str, Frozen]) -> Iterator[str]:
-    """The examples of every filter: its setting, file and line; source and target; and their repaired form."""
+    """The examples of every filter: its setting, cause, file and line; source and target; and their repaired form."""
     for step in steps:
         for example in step.as_json()["examples"]:
             pair = pairs[example["line"] - 1]
-            cause = _with_value(example["reason"], cleaning[step.filter.name])
+            reason = _with_value(example["reason"], cleaning[step.filter.name])
+            cause = f" ({example['cause']})" if example["cause"] else ""
             # Generated text lies in no file.
             place = ", ".join(dict.fromkeys(filter(None, [*pair.names, f"line {pair.number}"])))
-            yield f"{step.filter.name}, {cause}: {place}"
+            yield f"{step.filter.name}, {reason}{cause}: {place}"
             yield f"    {example['source']}"
             yield f"    {example['target']}"
             for side in example["repaired"] or ():

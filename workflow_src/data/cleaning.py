@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from workflow_src.errors import DeclarationError, short_repr
 from workflow_src.registry import filters, import_object
 from workflow_src.runtime.workers import Workers, blocks_of
-from workflow_src.spec import Filter, Frozen, Pair, Verdict
+from workflow_src.spec import CAUSE, Filter, Frozen, Pair, Verdict
 
 log = logging.getLogger("continuum")
 
@@ -31,18 +31,22 @@ SCORES_FILE = "train.scores"
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A pair that a filter left out or repaired: its line in the text, from 1, and the repaired pair."""
+    """A pair that a filter left out or repaired: its line in the text, from 1, why, and the repaired pair.
+
+    `cause` is what the filter saw in this pair; empty where it says nothing.
+    """
 
     line: int
     source: str
     target: str
     reason: str
     repaired: Pair | None = None
+    cause: str = ""
 
     def as_json(self) -> dict[str, Any]:
         repaired = self.repaired and [_printable(self.repaired.source), _printable(self.repaired.target)]
         sides = {"source": _printable(self.source), "target": _printable(self.target), "repaired": repaired}
-        return {"line": self.line, "reason": _printable(self.reason), **sides}
+        return {"line": self.line, "reason": _printable(self.reason), "cause": _printable(self.cause), **sides}
 
 
 def _is_pair(verdict: object) -> TypeGuard[Pair]:
@@ -83,8 +87,9 @@ class Step:
             if verdict is None:
                 remaining.append((number, pair))
             elif isinstance(verdict, str) and verdict:
-                self.dropped[verdict] += 1
-                self._show(Example(number + 1, pair.source, pair.target, verdict))
+                reason, _, cause = verdict.partition(CAUSE)
+                self.dropped[reason] += 1
+                self._show(Example(number + 1, pair.source, pair.target, reason, cause=cause))
             elif not _is_pair(verdict):
                 raise DeclarationError(
                     where,

@@ -6,7 +6,7 @@ Standard library and pydantic only.
 """
 
 from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
-from workflow_src.spec.filters import SCORES, Filter, Pair, Verdict
+from workflow_src.spec.filters import CAUSE, SCORES, Filter, Pair, Verdict
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.metrics import (
     Computed,
@@ -55,6 +55,7 @@ __all__ = [
     "BASE",
     "BOS",
     "BOUND",
+    "CAUSE",
     "EOS",
     "GOES_WITH",
     "ITERATIVE",

@@ -21,8 +21,10 @@ class Pair(NamedTuple):
 
 
 # Of one pair: None keeps it, another pair replaces it, and text says why it is left out: the name of a setting, or
-# another of a few words, by which reports count.
+# another of a few words, by which reports count. What CAUSE separates from it is of this pair alone, and for examples:
+# "max_words: 93 words".
 Verdict = None | Pair | str
+CAUSE = ": "
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
     ]
     assert "garbled, repaired: pairs, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in output
     assert "copies, equal: pairs, line 2\n    Open [b]\n    Open [b]\n" in output
-    assert "score, minimum 0.5: pairs, line 3\n" in output
+    assert "score, minimum 0.5 (0.1): pairs, line 3\n" in output
     assert output.endswith("Of the first 4 pairs, 2 are kept.\n")
     # As the other commands have it; nothing is written.
     assert clean(capsys, "mine.yaml", "--preview", "4", "--examples", "0").count("line") == 0
@@ -97,4 +97,4 @@ def test_every_part_is_sampled_and_lines_are_those_of_its_files(mine, tmp_path, 
     # What the short part lacks comes from the others: five lines of each.
     assert "Of the first 12 pairs of the 3 parts of train, 10 are kept." in output
     for name in names[1:]:
-        assert f"length, max_words 3: {name}.de, {name}.en, line 3\n    {name} 3 and" in output
+        assert f"length, max_words 3 (6 words): {name}.de, {name}.en, line 3\n    {name} 3 and" in output

@@ -19,16 +19,21 @@ from workflow_src.data.texts import letters, letters_outside, visible, word_coun
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
-from workflow_src.spec import SCORES, Pair
+from workflow_src.spec import CAUSE, SCORES, Pair
 
 PAIRS = 2000
 # What the model of languages is allowed to miss.
 LEAST = {"language": 0.95}
 
 
-def verdicts(name, text, languages=("de", "en"), **settings):
+def verdicts_with_causes(name, text, languages=("de", "en"), **settings):
     (step,) = steps_of({name: filters()[name].settings(**settings)}, languages)
     return step.make()([Pair(*pair) for pair in text])
+
+
+def verdicts(name, text, languages=("de", "en"), **settings):
+    answers = verdicts_with_causes(name, text, languages, **settings)
+    return [answer.partition(CAUSE)[0] if isinstance(answer, str) else answer for answer in answers]
 
 
 @pytest.fixture(scope="module")
@@ -310,3 +315,24 @@ def test_settings_have_ranges_and_descriptions_that_errors_use(name):
     with pytest.raises(ConfigError, match=rf"^recipe.clean.{name}.wrong: .*; allowed: "):
         parse(filters()[name].settings, {"wrong": 1}, f"recipe.clean.{name}")
     assert set(filters()[name].needs) <= {SCORES}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "pair", "causes"),
+    [
+        ("length", {"max_words": 3}, ("ja", "yes I do think"), ["4"]),
+        ("ratio", {"min_characters": 1}, ("ja", "yes, I really do think so"), ["2", "25"]),
+        ("numbers", {}, ("seit 1950", "since 1951"), ["1950", "1951"]),
+        ("longest_word", {"max_characters": 5}, ("ein Ungetüm", "a monster"), ["Ungetüm"]),
+        ("letters", {}, ("1984 ab", "in"), ["2", "6"]),
+        ("language", {}, ("I do not know what you mean by that", "the same sentence again"), ["en"]),
+        ("script", {}, ("Я не знаю", "I do not know"), ["7"]),
+    ],
+)
+def test_an_example_shows_what_the_filter_saw_in_its_pair(name, settings, pair, causes):
+    (answer,) = verdicts_with_causes(name, [pair], **settings)
+    assert all(cause in answer.partition(CAUSE)[2] for cause in causes)
+    (step,) = steps_of({name: filters()[name].settings(**settings)}, ("de", "en"))
+    assert list(clean([Pair(*pair)], [step])) == [] and list(step.dropped.values()) == [1]
+    (example,) = step.as_json()["examples"]
+    assert f"{example['reason']}{CAUSE}{example['cause']}" == answer

@@ -82,6 +82,7 @@ def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsy
             "source": "fünf &amp; sechs",
             "target": "five &amp; six",
             "reason": "repaired",
+            "cause": "",
             "repaired": ["fünf & sechs", "five & six"],
         }
     ]

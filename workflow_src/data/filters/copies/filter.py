@@ -23,6 +23,6 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         if min(len(source), len(target)) < most * max(len(source), len(target)):
             return None
         alike = similarity(source.casefold(), target.casefold(), score_cutoff=most)
-        return "max_similarity" if alike > most else None
+        return f"max_similarity: {alike:.2f}" if alike > most else None
 
     return each(judge)

@@ -53,16 +53,21 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
     identifier.set_languages(others | set(codes))
     least, shortest = settings.min_ratio, settings.min_letters
 
-    def foreign(text: str, language: str) -> bool:
+    def foreign(text: str, language: str) -> str | None:
+        """The language that a text is in, where it is another."""
         text = TAG.sub(" ", text) if "<" in text else text
         if letters(text) < shortest:
-            return False
+            return None
         best, probability = identifier.classify(text)
         if best == language:
-            return False
-        return dict(identifier.rank(text))[language] < least * probability
+            return None
+        return best if dict(identifier.rank(text))[language] < least * probability else None
 
     def judge(pair: Pair) -> Verdict:
-        return "min_ratio" if foreign(pair.source, codes[0]) or foreign(pair.target, codes[1]) else None
+        if other := foreign(pair.source, codes[0]):
+            return f"min_ratio: the source looks like {other}"
+        if other := foreign(pair.target, codes[1]):
+            return f"min_ratio: the target looks like {other}"
+        return None
 
     return each(judge)

@@ -19,14 +19,14 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         source, target, _ = pair
         first, second = len(source), len(target)
         if first < least_characters or second < least_characters:
-            return "min_characters"
+            return f"min_characters: {min(first, second)} characters"
         if first > most_characters or second > most_characters:
-            return "max_characters"
+            return f"max_characters: {max(first, second)} characters"
         first, second = source_words(source), target_words(target)
         if first < least_words or second < least_words:
-            return "min_words"
+            return f"min_words: {min(first, second)} words"
         if first > most_words or second > most_words:
-            return "max_words"
+            return f"max_words: {max(first, second)} words"
         return None
 
     return each(judge)

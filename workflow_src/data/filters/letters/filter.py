@@ -12,7 +12,10 @@ from workflow_src.spec import Pair, Verdict
 def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     share = settings.min_share
 
-    def lacks_letters(text: str) -> bool:
-        return letters(text) < share * visible(text)
+    def judge(pair: Pair) -> Verdict:
+        for text in (pair.source, pair.target):
+            if (count := letters(text)) < share * (characters := visible(text)):
+                return f"min_share: {count} letters of {characters} characters"
+        return None
 
-    return each(lambda pair: "min_share" if lacks_letters(pair.source) or lacks_letters(pair.target) else None)
+    return each(judge)

@@ -17,12 +17,14 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
     most = settings.max_characters
     judged = tuple(map(spaced, languages))
 
-    def too_long(text: str) -> bool:
-        return len(text) > most and any(len(word) > most and not ADDRESS.search(word) for word in text.split())
+    def too_long(text: str) -> str | None:
+        """The first word that is too long."""
+        if len(text) <= most:
+            return None
+        return next((word for word in text.split() if len(word) > most and not ADDRESS.search(word)), None)
 
     def judge(pair: Pair) -> Verdict:
-        if (judged[0] and too_long(pair.source)) or (judged[1] and too_long(pair.target)):
-            return "max_characters"
-        return None
+        word = (judged[0] and too_long(pair.source)) or (judged[1] and too_long(pair.target))
+        return f"max_characters: {word}" if word else None
 
     return each(judge)

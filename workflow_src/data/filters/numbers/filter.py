@@ -111,6 +111,9 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         sides = unmatched(first, second)
         shared = first.total() - len(sides[0])
         most = max(sum(not may_be_a_word(number) for number in side) for side in sides)
-        return "min_share" if shared < least * (shared + most) else None
+        if shared >= least * (shared + most):
+            return None
+        of_source, of_target = (" ".join(match.group() for match in NUMBER.finditer(side)) for side in (source, target))
+        return f"min_share: {of_source or 'none'} in the source, {of_target or 'none'} in the target"
 
     return each(judge)

@@ -23,10 +23,10 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         if first < least and second < least:
             return None
         if first > most_characters * second or second > most_characters * first:
-            return "max_characters"
+            return f"max_characters: {first} and {second} characters"
         first, second = source_words(source), target_words(target)
         if first > most_words * second or second > most_words * first:
-            return "max_words"
+            return f"max_words: {first} and {second} words"
         return None
 
     return each(judge)

@@ -17,7 +17,7 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         if score is None:
             return None if missing else "missing"
         if least is not None and not score >= least:
-            return "minimum"
-        return "maximum" if most is not None and not score <= most else None
+            return f"minimum: {score:g}"
+        return f"maximum: {score:g}" if most is not None and not score <= most else None
 
     return each(judge)

@@ -21,7 +21,7 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
             count = outside(text)
             if count and count > most * letters(text):
-                return "min_share"
+                return f"min_share: {count} letters of another script, of {letters(text)}"
         return None
 
     return each(judge)
