@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib
+import importlib.metadata
 import json
 import os
 import re
@@ -16,6 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, counted, dry_run, scheduled, snakemake
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from stage_server import python_module
 
 from workflow_src import registry
@@ -454,6 +459,53 @@ def test_the_lock_has_every_extra_that_the_tests_use():
         pinned = re.search(rf"^{name}==([\d.]+)$", lock, re.MULTILINE)
         assert pinned, f"{name} is not pinned"
         assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in minimum.split(".")]
+
+
+def _imported(path: Path) -> set[str]:
+    """Packages that a module or a rule's file imports, but for those that only type checkers read."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return set(re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE))
+    tree = ast.parse(text)
+    skipped = {id(node) for branch in ast.walk(tree) if _for_types(branch) for node in ast.walk(branch)}
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and id(node) not in skipped:
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def test_what_is_imported_is_declared_and_what_it_needs_is_locked():
+    """On a machine that has nothing else: also what the packages import, by their own requirements."""
+    import tomllib
+
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    modules = [*(PROJECT / "workflow_src").rglob("*.py"), *(PROJECT / "rules").glob("*.smk"), PROJECT / "Snakefile"]
+    # Programs of metrics run in environments of their own.
+    imported = set().union(*(_imported(path) for path in modules if path.name != "program.py"))
+    # `compression` comes with Python 3.14.
+    foreign = imported - sys.stdlib_module_names - {"workflow_src", "compression"}
+    distributions = importlib.metadata.packages_distributions()
+    assert len(foreign) > 20
+    assert not {name for name in foreign if not declared & set(map(canonicalize_name, distributions.get(name, [])))}
+    pins = (PROJECT / "requirements.lock").read_text().splitlines()
+    locked = {canonicalize_name(line.partition("==")[0]) for line in pins if "==" in line}
+    assert declared <= locked
+    for name in locked:
+        # Not every pinned package is for this machine.
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            needed = map(Requirement, importlib.metadata.requires(name) or [])
+            lines_here = (line for line in needed if not line.marker or line.marker.evaluate({"extra": ""}))
+            here = {canonicalize_name(line.name) for line in lines_here}
+            assert here <= locked or name == "torch", f"{name} needs {here - locked}"
 
 
 def _dependencies() -> list[str]:
