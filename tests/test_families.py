@@ -110,14 +110,13 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
         assert gradient is None or torch.isfinite(gradient).all(), name
 
 
-# What the losses of families score: subwords and end symbols, unless they are here.
+# What the losses of families score. Latents are those of target positions, one of them the end symbol's.
+WORDS, ENDS, MASKED = "subwords", "subwords and end symbols", "masked subwords"
 SCORED = {
-    "cmlm": "masked subwords",
-    "energy": "latents",
-    "inat": "subwords",
-    "nat": "subwords",
-    "score": "latents",
-    "tagger": "subwords",
+    **dict.fromkeys(("inat", "nat", "tagger"), WORDS),
+    **dict.fromkeys(("transformer", "seq2seq", "lvm", "lanmt", "inference-network", "inference-tagger"), ENDS),
+    **dict.fromkeys(("score", "energy"), ENDS),
+    "cmlm": MASKED,
 }
 
 
@@ -125,15 +124,10 @@ SCORED = {
 def test_the_count_of_a_loss_is_the_number_of_positions_that_it_scores(family):
     batch, objective = batch_of(), build_objective(family, {})
     terms = objective(make(family), batch, at_the_end(family))
-    words, sentences = int((batch.target != PAD).sum()), len(batch.target)
-    scored = SCORED.get(family, "end symbols")
-    if scored == "masked subwords":
-        assert sentences <= terms.count <= words
-    elif scored == "subwords":
-        assert terms.count == words
-    else:
-        # Latents of target positions, of which one is the end symbol's.
-        assert terms.count == words + sentences
+    words = int((batch.target != PAD).sum())
+    counts = {WORDS: {words}, ENDS: {words + len(batch.target)}, MASKED: set(range(len(batch.target), words + 1))}
+    # A family of a plug-in has one of these meanings.
+    assert terms.count in counts.get(SCORED.get(family), set().union(*counts.values()))
 
 
 # Settings that presets leave off, all together; the bias of a softmax over positions moves nothing.
