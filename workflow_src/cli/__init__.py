@@ -16,7 +16,7 @@ import rich.table
 
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
 from workflow_src.cli.calibration import calibrate
-from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of
+from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.resources import gpus
@@ -58,7 +58,7 @@ def show_plan(arguments: argparse.Namespace) -> None:
             "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
         )
     files = configuration_files(arguments)
-    request = plan.Request(files, arguments.config, arguments.directory, arguments.target, arguments.forcerun)
+    request = plan.Request(files, setting_words(arguments), arguments.directory, arguments.target, arguments.forcerun)
     overview = plan.overview(request, arguments.calibrate)
     if arguments.output:
         drawing.write(overview, arguments.output)

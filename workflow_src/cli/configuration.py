@@ -24,12 +24,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"
     )
-    command.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake, over both")
+    command.add_argument(
+        "--config",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="as for snakemake, over both; a YAML file here counts as one of --configfile",
+    )
 
 
 def configuration_files(arguments: argparse.Namespace) -> list[Path]:
     """The YAML files that the arguments name, each laid over the one before. Raises ConfigError or ArtifactError."""
-    files = [Path(name) for name in arguments.configfile]
+    files = [Path(name) for name in [*arguments.configfile, *filter(_is_file, arguments.config)]]
     if arguments.configuration is not None:
         files.insert(0, configuration_file(arguments.configuration))
     for path in files:
@@ -60,7 +66,7 @@ def read_configuration(name: str) -> Loaded:
 
 def configuration_of(arguments: argparse.Namespace) -> Loaded:
     """The configuration that Snakemake would have with the same files and settings. Raises ConfigError."""
-    return _loaded(configuration_files(arguments), settings_of(arguments.config))
+    return _loaded(configuration_files(arguments), settings_of(setting_words(arguments)))
 
 
 def _loaded(files: Sequence[Path], settings: dict[str, Any]) -> Loaded:
@@ -69,6 +75,16 @@ def _loaded(files: Sequence[Path], settings: dict[str, Any]) -> Loaded:
         raw = merge(raw, section, null_removes=False)
     check_own_name(raw)
     return load(raw)
+
+
+def setting_words(arguments: argparse.Namespace) -> list[str]:
+    """The words of `--config` that are settings."""
+    return [word for word in arguments.config if not _is_file(word)]
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word of `--config` names a file: `extends=base.yaml` is a setting."""
+    return is_file_name(word) and "=" not in word
 
 
 def settings_of(words: Sequence[str]) -> dict[str, Any]:
@@ -81,6 +97,4 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     try:
         return parse_config(words)
     except ValueError:
-        raise ConfigError(
-            "--config", " ".join(words), allowed="NAME=VALUE, such as 'seeds=[1, 2]'", hint="name a file before it"
-        ) from None
+        raise ConfigError("--config", " ".join(words), allowed="NAME=VALUE, such as 'seeds=[1, 2]'") from None

@@ -43,13 +43,16 @@ def test_a_configuration_is_named_by_files_and_settings_as_for_snakemake(folder,
     assert jobs(capsys, "mine.yaml", "--configfile", "more.yaml") == two_seeds
     # Settings of the command line come last.
     assert jobs(capsys, "mine.yaml", "--configfile", "more.yaml", "--config", "seeds=[3]") == one_seed
+    assert jobs(capsys, "--config", "experiment=other", "extends=mine.yaml", "seeds=[1, 2]") == two_seeds
+    # A file is one, wherever it stands.
+    assert jobs(capsys, "--config", "mine.yaml", "seeds=[1, 2]") == two_seeds
     assert jobs(capsys, "--config", "experiment=smoke") == jobs(capsys, "smoke") == one_seed
     assert jobs(capsys) == jobs(capsys, "demo")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_word_after_config_has_one_meaning(command, folder, capsys):
-    for wrong in ("mine.yaml", "9=2"):
+    for wrong in ("mine", "9=2"):
         with pytest.raises(SystemExit, match=r"--config is .*NAME=VALUE"):
             cli.main([command, *COMMANDS[command], "--config", wrong])
     with pytest.raises(SystemExit, match=r"seeds is 'many'"):
