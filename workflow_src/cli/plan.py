@@ -55,8 +55,8 @@ RULES = {
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
 
-# Characters of a name in a line of a reason: what 80 columns leave beside the others of the table.
-NAME_WIDTH = 23
+# Columns of a terminal that the table fits into, and of them those of numbers and between columns.
+TERMINAL, NUMBERS = 80, 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -391,8 +391,11 @@ def as_table(overview: Overview) -> rich.table.Table:
         table.add_column(head, justify="right" if head in ("run", "done") else "left", no_wrap=True)
     table.add_column("why", overflow="fold")
     table.add_column(hours, justify="right", no_wrap=True)
+    room = TERMINAL - NUMBERS
+    for side in ("title", "system"):
+        room -= max((len(getattr(node, side)) for node in overview.nodes.values()), default=0)
     for node in overview.nodes.values():
-        why = rich.text.Text("\n".join(map(_wrappable, node.why)))
+        why = rich.text.Text("\n".join(_wrappable(reason, room) for reason in node.why))
         counts = (str(node.run or ""), str(node.jobs - node.run or ""))
         table.add_row(
             node.title, node.system, *counts, why, hours_text(overview, node), style=None if node.run else "dim"
@@ -400,13 +403,13 @@ def as_table(overview: Overview) -> rich.table.Table:
     return table
 
 
-def _wrappable(reason: str) -> str:
-    """A reason with line breaks in long names of settings and files, after dots and slashes."""
+def _wrappable(reason: str, width: int) -> str:
+    """A reason with line breaks in names of settings and files that are longer, after dots and slashes."""
     words = []
     for word in reason.split(" "):
         lines = [""]
         for part in re.split(r"(?<=[./])", word):
-            if lines[-1] and len(lines[-1] + part) > NAME_WIDTH:
+            if lines[-1] and len(lines[-1] + part) > width:
                 lines.append("")
             lines[-1] += part
         words.append("\n".join(lines))
