@@ -99,7 +99,7 @@ onstart:
         guard.stop_jobs_at_signals(logger)
 
 
-COMPARED = plan.compared()
+COMPARED, DEFAULTS = plan.compared(), plan.defaults()
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
@@ -209,9 +209,14 @@ def stage(name, settings, resources=(), starter=lambda job: "python -m", **optio
             words += [f"--{option.replace('_', '-')}", str(value)]
         return f"{starter(job)} workflow_src.stages.{name} {shlex.join(words)}"
 
+    def compared(wildcards):
+        return settings(COMPARED, wildcards)
+
     machine_options = resources
+    # For `snakemake --list`, and for `continuum plan`.
     command.stage = name
-    return {"settings": lambda wildcards: settings(COMPARED, wildcards), "command": command}
+    compared.defaults = lambda wildcards: settings(DEFAULTS, wildcards)
+    return {"settings": compared, "command": command}
 
 
 def plain(value):

@@ -192,9 +192,9 @@ rule encode:
         summary=f"{ENCODED}.json",
         arrays=multiext(ENCODED, *ARRAYS),
     log:
-        f"{LOGS}/encode/{{text}}-{{split}}.log",
+        f"{LOGS}/encode/{{text}}/{{split}}.log",
     benchmark:
-        f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
+        f"{BENCHMARKS}/encode/{{text}}/{{split}}.tsv"
     wildcard_constraints:
         # keep_likely writes these texts.
         text=f"(?!{LIKELY}-by-)[^/]+",

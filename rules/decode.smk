@@ -10,9 +10,9 @@ rule choose_settings:
     output:
         chosen=plan.chosen(ANY_DECODE, "{seed}"),
     log:
-        f"{LOGS}/choose_settings/{{system}}-{{seed}}-{{search}}.log",
+        f"{LOGS}/choose_settings/{{system}}/seed-{{seed}}/{{search}}.log",
     benchmark:
-        f"{BENCHMARKS}/choose_settings/{{system}}-{{seed}}-{{search}}.tsv"
+        f"{BENCHMARKS}/choose_settings/{{system}}/seed-{{seed}}/{{search}}.tsv"
     priority: AWAITED
     conda:
         "../envs/gpu.yaml"
@@ -50,9 +50,9 @@ rule decode_shard:
     output:
         shard=plan.translation_shard(ANY_DECODE, "{seed}", "{split}", "{shard}", "{shards}"),
     log:
-        f"{LOGS}/decode_shard/{{system}}-{{seed}}-{{search}}-{{split}}-{{shard}}-of-{{shards}}.log",
+        f"{LOGS}/decode_shard/{{system}}/seed-{{seed}}/{{search}}/{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
-        f"{BENCHMARKS}/decode_shard/{{system}}-{{seed}}-{{search}}-{{split}}-{{shard}}-of-{{shards}}.tsv"
+        f"{BENCHMARKS}/decode_shard/{{system}}/seed-{{seed}}/{{search}}/{{split}}-{{shard}}-of-{{shards}}.tsv"
     conda:
         "../envs/gpu.yaml"
     threads: 1
@@ -96,9 +96,9 @@ rule decode:
         text=plan.translation(ANY_DECODE, "{seed}", "{split}"),
         details=plan.translation_details(ANY_DECODE, "{seed}", "{split}"),
     log:
-        f"{LOGS}/decode/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+        f"{LOGS}/decode/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
     benchmark:
-        f"{BENCHMARKS}/decode/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+        f"{BENCHMARKS}/decode/{{system}}/seed-{{seed}}/{{search}}/{{split}}.tsv"
     conda:
         "../envs/gpu.yaml"
     threads: 1

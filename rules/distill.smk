@@ -9,9 +9,9 @@ rule distill:
     output:
         shard=plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}"),
     log:
-        f"{LOGS}/distill/{{teacher}}-{{split}}-{{shard}}-of-{{shards}}.log",
+        f"{LOGS}/distill/{{teacher}}/{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
-        f"{BENCHMARKS}/distill/{{teacher}}-{{split}}-{{shard}}-of-{{shards}}.tsv"
+        f"{BENCHMARKS}/distill/{{teacher}}/{{split}}-{{shard}}-of-{{shards}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
     priority: AWAITED
@@ -56,9 +56,9 @@ rule merge_distilled:
         text=plan.distilled_text("{teacher}", "{split}"),
         scores=plan.distilled_scores("{teacher}", "{split}"),
     log:
-        f"{LOGS}/merge_distilled/{{teacher}}-{{split}}.log",
+        f"{LOGS}/merge_distilled/{{teacher}}/{{split}}.log",
     benchmark:
-        f"{BENCHMARKS}/merge_distilled/{{teacher}}-{{split}}.tsv"
+        f"{BENCHMARKS}/merge_distilled/{{teacher}}/{{split}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
     priority: AWAITED

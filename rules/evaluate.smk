@@ -15,9 +15,9 @@ for metric in PROGRAMS:
         output:
             figures=plan.computed(metric.name, ANY_DECODE, "{seed}", "{split}"),
         log:
-            f"{LOGS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+            f"{EXPERIMENT_LOGS}/{metric.rule}/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
         benchmark:
-            f"{BENCHMARKS}/{metric.rule}/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+            f"{EXPERIMENT_BENCHMARKS}/{metric.rule}/{{system}}/seed-{{seed}}/{{search}}/{{split}}.tsv"
         conda:
             str(metric.program.environment)
         threads: RUNTIME.training_threads
@@ -59,9 +59,9 @@ rule score_quality:
     output:
         quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
     log:
-        f"{LOGS}/score_quality/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+        f"{EXPERIMENT_LOGS}/score_quality/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
     benchmark:
-        f"{BENCHMARKS}/score_quality/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+        f"{EXPERIMENT_BENCHMARKS}/score_quality/{{system}}/seed-{{seed}}/{{search}}/{{split}}.tsv"
     conda:
         "../envs/cpu.yaml"
     threads: 1

@@ -7,9 +7,9 @@ rule export_bundle:
     output:
         bundle=plan.bundle_file("{system}", "{seed}"),
     log:
-        f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
+        f"{LOGS}/export_bundle/{{system}}/seed-{{seed}}.log",
     benchmark:
-        f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
+        f"{BENCHMARKS}/export_bundle/{{system}}/seed-{{seed}}.tsv"
     wildcard_constraints:
         system=OWN_SYSTEMS,
     priority: AWAITED
@@ -48,9 +48,9 @@ for engine in EXPORTING:
         output:
             bundle=plan.export_file(engine.exports, "{system}", "{seed}"),
         log:
-            f"{LOGS}/{engine.export_rule}/{{system}}-{{seed}}.log",
+            f"{LOGS}/{engine.export_rule}/{{system}}/seed-{{seed}}.log",
         benchmark:
-            f"{BENCHMARKS}/{engine.export_rule}/{{system}}-{{seed}}.tsv"
+            f"{BENCHMARKS}/{engine.export_rule}/{{system}}/seed-{{seed}}.tsv"
         conda:
             "../envs/cpu.yaml"
         threads: 1
@@ -79,9 +79,9 @@ rule finish_bundle:
     output:
         bundle=plan.finished_file("{system}", "{seed}", "{kind}"),
     log:
-        f"{EXPERIMENT_LOGS}/finish_bundle/{{kind}}-{{system}}-{{seed}}.log",
+        f"{EXPERIMENT_LOGS}/finish_bundle/{{kind}}/{{system}}/seed-{{seed}}.log",
     benchmark:
-        f"{EXPERIMENT_BENCHMARKS}/finish_bundle/{{kind}}-{{system}}-{{seed}}.tsv"
+        f"{EXPERIMENT_BENCHMARKS}/finish_bundle/{{kind}}/{{system}}/seed-{{seed}}.tsv"
     conda:
         "../envs/cpu.yaml"
     threads: 1

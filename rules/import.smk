@@ -8,9 +8,9 @@ rule import_model:
     output:
         bundle=plan.bundle_file("{system}", "{seed}"),
     log:
-        f"{LOGS}/import_model/{{system}}-{{seed}}.log",
+        f"{LOGS}/import_model/{{system}}/seed-{{seed}}.log",
     benchmark:
-        f"{BENCHMARKS}/import_model/{{system}}-{{seed}}.tsv"
+        f"{BENCHMARKS}/import_model/{{system}}/seed-{{seed}}.tsv"
     wildcard_constraints:
         system=IMPORTED,
     conda:

@@ -9,9 +9,9 @@ rule score_pairs:
     output:
         shard=plan.likelihood_shard("{system}", "{shard}", "{shards}"),
     log:
-        f"{LOGS}/score_pairs/{{system}}-{{shard}}-of-{{shards}}.log",
+        f"{LOGS}/score_pairs/{{system}}/{{shard}}-of-{{shards}}.log",
     benchmark:
-        f"{BENCHMARKS}/score_pairs/{{system}}-{{shard}}-of-{{shards}}.tsv"
+        f"{BENCHMARKS}/score_pairs/{{system}}/{{shard}}-of-{{shards}}.tsv"
     priority: AWAITED
     conda:
         "../envs/gpu.yaml"

@@ -12,9 +12,9 @@ for training_rule in TRAININGS:
             config=f"{plan.system_folder('{system}', '{seed}')}/config.json",
             training=f"{plan.system_folder('{system}', '{seed}')}/training.jsonl",
         log:
-            f"{LOGS}/{training_rule}/{{system}}-{{seed}}.log",
+            f"{LOGS}/{training_rule}/{{system}}/seed-{{seed}}.log",
         benchmark:
-            f"{BENCHMARKS}/{training_rule}/{{system}}-{{seed}}.tsv"
+            f"{BENCHMARKS}/{training_rule}/{{system}}/seed-{{seed}}.tsv"
         wildcard_constraints:
             system=systems_of(training_rule),
         priority: AWAITED

@@ -217,7 +217,9 @@ if stage == "decode":
     paths.append(arguments.output.removesuffix(".txt") + ".jsonl")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(stage)
+    # Estimates read the settings of what describes the corpus.
+    record = {"stage": stage, "provenance": {"settings": settings}}
+    path.write_text(json.dumps(record) if path.name in ("raw.json", "corpus.json", "subwords.json") else stage)
 """
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
 # Rules that run the stages `train` and `export_engine`.

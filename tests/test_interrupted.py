@@ -16,7 +16,7 @@ from conftest import PROJECT, command_and_environment, copy_of_run, log_contains
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
-LOG = "logs/smoke/train_teacher/teacher-1.log"
+LOG = "logs/smoke/train_teacher/teacher/seed-1.log"
 DATA = ("results/smoke/raw", "results/smoke/corpus", "results/smoke/subwords", "results/smoke/encoded")
 
 

@@ -40,7 +40,7 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     assert {decode.search for decode, _, _ in plan.rows} == set(searches())
     words, variables = ("--cores", "2", "--configfile", str(EXPERIMENT)), _variables(tmp_path)
     # A training with accumulation is stopped, and goes on from its state.
-    log = tmp_path / "logs/pretended/train_teacher/teacher-1.log"
+    log = tmp_path / "logs/pretended/train_teacher/teacher/seed-1.log"
     command, environment = command_and_environment("teachers", *words)
     first = subprocess.Popen(command, cwd=tmp_path, env=environment | variables, start_new_session=True)
     wait_for(lambda: log_contains(log, "step 20/"), 300, first)

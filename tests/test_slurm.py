@@ -118,7 +118,7 @@ class Run:
 
     def resumed_at(self) -> int:
         """The update that the teacher's last run says it went on from."""
-        log = (self.folder / "logs/smoke/train_teacher/teacher-1.log").read_text()
+        log = (self.folder / "logs/smoke/train_teacher/teacher/seed-1.log").read_text()
         match = re.search(r"resumed\D+(\d+)", log)
         assert match, f"the training did not resume:\n{log}\n{self.diagnostics()}"
         return int(match[1])

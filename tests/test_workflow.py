@@ -158,7 +158,7 @@ def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(ho
     folder = hollow_project.parent if how == "--directory" else tmp_path
     process = snakemake(*words, snakefile=snakefile, folder=folder)
     assert process.returncode == 0, process.stderr
-    assert (tmp_path / "results/smoke/corpus/corpus.json").read_text() == "normalise"
+    assert json.loads((tmp_path / "results/smoke/corpus/corpus.json").read_text())["stage"] == "normalise"
 
 
 def test_a_package_of_that_name_that_was_imported_before_is_reported(tmp_path):
@@ -779,6 +779,41 @@ def test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing(finis
         },
     )
     assert scheduled("--configfile", SMOKE, project=project, folder=finished) == {}
+
+
+@pytest.mark.runs
+def test_experiments_of_one_recipe_that_score_differently_leave_each_other_alone(finished, hollow_project, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    overlay = copy / "other.yaml"
+    overlay.write_text(
+        "experiment: other\nextends: smoke\nmetrics: [bleu, chrf, ter]\nreport: {remove_repetitions: words}\n"
+    )
+    words, snakefile = ("--configfile", str(overlay)), hollow_project / "Snakefile"
+    planned = scheduled(*words, project=hollow_project, folder=copy)
+    assert planned["decode"] == planned["choose_settings"] == 2 and planned["score_quality"] == 15
+    assert not {rule for rule in planned if rule.startswith(("train_", "export_", "distill"))}
+    process = snakemake("--cores", "2", *words, snakefile=snakefile, folder=copy)
+    assert process.returncode == 0, process.stderr
+    for configuration in (SMOKE, str(overlay)):
+        assert scheduled("--configfile", configuration, project=hollow_project, folder=copy) == {}
+
+
+@pytest.mark.runs
+def test_no_two_jobs_share_a_log_or_a_benchmark(tmp_path):
+    """Names of systems may end in what looks like a seed, and those of decodes like a split."""
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["experiment"], content["seeds"] = "alike", [1, 11]
+    for name in ("score-1", "score-1-score"):
+        content["systems"][name] = content["systems"]["score"]
+        content["decodes"] += [{"system": name, "search": "score", "steps": 1, "name": each} for each in ("a", "1-a")]
+    content["analyses"] = {}
+    (tmp_path / "alike.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    jobs_without_messages(tmp_path)
+    process = dry_run("report", "--configfile", "alike.yaml", snakefile=tmp_path / "telling.smk", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    for part in ("log", "benchmark"):
+        paths = re.findall(rf"^    {part}: (.*?)(?: \(check log.*)?$", process.stdout + process.stderr, re.MULTILINE)
+        assert len(paths) > 100 and len(set(paths)) == len(paths)
 
 
 def test_a_changed_text_of_a_test_set_trains_nothing(finished, hollow_project, tmp_path):

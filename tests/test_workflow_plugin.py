@@ -65,7 +65,7 @@ CONFIGURATION = {
     "report": {"examples": 2},
 }
 READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher", "systems/lvm")
-LOG = "logs/smoke/train_wordbag/bag-1.log"
+LOG = "logs/smoke/train_wordbag/bag/seed-1.log"
 # The folder that experiments on these data share, and the one of this experiment.
 SHARED, RESULTS = "results/smoke", "results/outside"
 BAG = f"{SHARED}/systems/bag/seed-1"
@@ -153,7 +153,7 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     # Its engine reads a folder that a rule of its own wrote.
     exported = read_json(run / BAG / "ledger/bundle.json")
     assert exported["engine"] == "ledger" and exported["provenance"]["ledger"] == "1.0"
-    assert log_contains(run / "logs/smoke/export_ledger/bag-1.log", "for Ledger 1.0")
+    assert log_contains(run / "logs/smoke/export_ledger/bag/seed-1.log", "for Ledger 1.0")
     compared = {row["name"]: row for row in read_json(run / RESULTS / "significance.json")["rows"]}
     assert compared["unrepeat-2"]["baseline"] == ["teacher", "beam-2"]
     assert all(0 < value <= 1 for value in compared["unrepeat-2"]["p_value"].values())

@@ -215,10 +215,10 @@ def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
     loaded = load_experiment("smoke", plugins=[name], metrics={"mine": None, "ter": {"case_sensitive": True}})
     assert [one.metric.name for one in loaded.metrics] == ["bleu", "ter", "mine"]
     assert loaded.metrics[1].settings.case_sensitive
-    # By default those of the project alone, of which rules know nothing.
+    # By default those of the project alone.
     loaded = load_experiment("smoke", plugins=[name])
     assert "mine" not in [one.metric.name for one in loaded.metrics]
-    assert "metrics" not in json.loads(Plan(loaded).settings_quality())
+    assert json.loads(Plan(loaded).settings_quality())["metrics"].keys() == {*measured_names()}
     assert loaded.metrics == measured(None) == load_experiment("smoke", metrics=[*measured_names()]).metrics
 
 

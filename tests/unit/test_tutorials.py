@@ -15,6 +15,7 @@ from workflow_src import registry
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.records.atomic import read_json
@@ -177,6 +178,31 @@ def test_the_search_is_delta_where_it_has_no_momentum(momentum, tiny):
     without, _ = translator.settings("momentum", steps=4, momentum=0.0)
     # The first step has none to keep; later ones do.
     assert translator.search(lines, without).scores != pytest.approx(together.scores, rel=1e-6)
+
+
+def test_bundles_that_experiments_share_have_no_plug_in_of_one_of_them(
+    momentum, tiny, tiny_bundles, run_stage, tmp_path
+):
+    """A bundle that another experiment exported serves the search, and one exported here needs no plug-in elsewhere."""
+    lines = [source for source, _ in tiny.pairs[:3]]
+    exported_without = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1)
+    assert exported_without.trace(lines, "momentum", steps=1, momentum=0.5)
+    finished = {}
+    for search in ("delta", "momentum"):
+        (tmp_path / "dev.json").write_text(json.dumps({"kept": {"bleu": 1.0}}))
+        row = {"name": search, "settings": {"search": search, "steps": 1}, "removal": "none"}
+        settings = {"experiment": "e", "rows": [row | {"quality": str(tmp_path / "dev.json")}]}
+        settings |= {"search_defaults": {}, "remove_repetitions": None}
+        words = ["--settings", json.dumps(settings), "--bundle", str(momentum[1])]
+        finished[search] = tmp_path / search
+        run_stage("finish_bundle", [*words, "--output-folder", str(finished[search])])
+    with_plugin = Translator.load(finished["momentum"], device="cpu", threads=1)
+    assert with_plugin.settings()[0] == with_plugin.settings("momentum", steps=1)[0]
+    registry.use([])
+    for bundle in (momentum[1], finished["delta"]):
+        assert Translator.load(bundle, device="cpu", threads=1).translate(lines)
+    with pytest.raises(ArtifactError, match="needs the plug-in momentum"):
+        Translator.load(finished["momentum"], device="cpu", threads=1)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 # Shown in place of a missing value, where a setting is only on one side.
@@ -26,10 +27,13 @@ class Change:
         return f"{self.name} {self.old} → {self.new}" if self.name else f"{self.old} → {self.new}"
 
 
-def changes(old: Iterable[str], new: Iterable[str], prefix: str = "") -> list[Change]:
+def changes(
+    old: Iterable[str], new: Iterable[str], prefix: str = "", defaults: Mapping[str, Any] = MappingProxyType({})
+) -> list[Change]:
     """Changes between two sets of parameters as Snakemake records them: each is the `repr` of a value.
 
-    A parameter that is a JSON object holds settings, whose names get `prefix`. Others are compared as they are.
+    A parameter that is a JSON object holds settings, whose names get `prefix`. Others are compared as they are. A
+    setting that is on one side only has its default on the other, where `defaults` has one at the same place.
     """
     before, now = [_value(text) for text in old], [_value(text) for text in new]
     changed: list[Change] = []
@@ -38,7 +42,7 @@ def changes(old: Iterable[str], new: Iterable[str], prefix: str = "") -> list[Ch
         if earlier is not None:
             before.remove(earlier)
             now.remove(settings)
-            changed += _differences(prefix, earlier, settings)
+            changed += _differences(prefix, earlier, settings, defaults)
     if before or now:
         changed.append(
             Change("", ", ".join(map(_shortened, before)) or ABSENT, ", ".join(map(_shortened, now)) or ABSENT)
@@ -66,7 +70,7 @@ def _most_similar(settings: Mapping[str, Any], values: Iterable[Any]) -> dict[st
     return best if best is not None and (best.keys() & settings.keys() or not best or not settings) else None
 
 
-def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
+def _differences(name: str, old: Any, new: Any, defaults: Any = ABSENT) -> Iterator[Change]:
     if old == new:
         return
     if _are_sections(old) and _are_sections(new):
@@ -77,7 +81,10 @@ def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
             yield Change(name, _shortened(list(before)), _shortened(list(now)))
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
-            yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
+            default = defaults.get(key, ABSENT) if isinstance(defaults, Mapping) else ABSENT
+            missing = {} if isinstance(default, dict) else default
+            path = f"{name}.{key}" if name else key
+            yield from _differences(path, old.get(key, missing), new.get(key, missing), default)
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
         yield from _list_differences(name, old, new)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -300,7 +301,8 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     contents = getattr(job.params, "own", None) or {}
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
-    for change in changes(changed.only_old, changed.only_new, prefix):
+    defaults = json.loads(job.rule.params.settings.defaults(job.wildcards)) if changed else {}
+    for change in changes(changed.only_old, changed.only_new, prefix, defaults):
         path = change.name.removeprefix(f"{prefix}.")
         if path in contents:
             reasons.append(Reason("updated", f"{path} changed"))

@@ -205,3 +205,19 @@ class Loaded:
         """The repetitions that are removed from a decode's outputs before they are scored."""
         autoregressive = self.systems[decode.system].family.autoregressive
         return removal(autoregressive, self.aligned(decode), self.config.report.remove_repetitions)
+
+    def chosen_by(self, decode: Decode) -> dict[str, Any]:
+        """Settings of the experiment that decide what a decode chooses on dev, without those at their defaults."""
+        if not decode.tune:
+            return {}
+        autoregressive = self.systems[decode.system].family.autoregressive
+        default_removal, chosen_removal = removal(autoregressive, self.aligned(decode)), self.removal(decode)
+        deciding = {
+            entry.metric.name: entry.settings.model_dump(mode="json", exclude_defaults=True)
+            for entry in self.metrics
+            if decode.tune_by and entry.metric.name in (self.metrics[0].metric.name, decode.tune_by)
+        }
+        changed = {name: settings for name, settings in deciding.items() if settings}
+        return ({"metrics": changed} if changed else {}) | (
+            {"remove_repetitions": chosen_removal} if chosen_removal != default_removal else {}
+        )

@@ -121,7 +121,7 @@ def read_bundle(folder: Path) -> Description:
     if description.provenance is None:
         raise ArtifactError(folder / DESCRIPTION, "has no provenance", AGAIN)
     _check_plugins(folder, description)
-    return description
+    return description.model_copy(update={"searches": (*description.searches, *_plugged_searches(description))})
 
 
 def read_subwords(folder: Path, description: Description) -> Subwords:
@@ -215,27 +215,48 @@ def describe(
     role_families: Iterable[Family] = (),
     models: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Entries of a bundle's description: `searches`, `defaults`, and required `plugins`.
+    """Entries of a bundle's description: `searches`, `defaults`, and the `plugins` that its networks need.
 
     `role_families` are the families of systems in other roles than the base. `models` are the settings of the system's
-    model and of its base's; searches that these refuse are left out.
+    model and of its base's; searches that these refuse are left out. So are searches of other plug-ins, which
+    `read_bundle` adds where they are used: experiments that share a bundle may use different ones.
     """
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
+    needed = {
+        loaded.plugin.name: loaded
+        for member in [*families, *role_families]
+        if (loaded := owners.get(("family", member.name)))
+    }
+    search_names = [
+        name
+        for name in served(families, models)
+        if (owner := owners.get(("search", name))) is None or owner.plugin.name in needed
+    ]
+    default = next((name for name in family.searches if name in search_names), None)
+    entries = {"searches": search_names, "defaults": {"search": default} if default else {}}
+    return entries | ({"plugins": [loaded.record() for loaded in needed.values()]} if needed else {})
+
+
+def served(families: list[Family], models: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of the searches of a system and of its base that the settings of their models do not refuse."""
     configs = [(member, member.model.model_validate(model)) for member, model in zip(families, models, strict=False)]
 
     def refused(name: str) -> bool:
         search = registry.searches()[name]
         return any(member.refuses(config, search, at_least(search)) for member, config in configs)
 
-    search_names = [name for name in searches(families) if not refused(name)]
-    default = next((name for name in family.searches if name in search_names), None)
-    used = [owners.get(("family", member.name)) for member in [*families, *role_families]] + [
-        owners.get(("search", name)) for name in search_names
-    ]
-    plugins = {loaded.plugin.name: loaded.record() for loaded in used if loaded}
-    entries = {"searches": search_names, "defaults": {"search": default} if default else {}}
-    return entries | ({"plugins": list(plugins.values())} if plugins else {})
+    return [name for name in searches(families) if not refused(name)]
+
+
+def _plugged_searches(description: Description) -> list[str]:
+    """Searches of plug-ins in use that serve a bundle's networks and are not listed in it."""
+    own = [network for role in (MODEL, BASE) for network in description.models.values() if network.role == role]
+    families = [registry.families()[network.family] for network in own]
+    owners = registry.members().owners
+    plugged = [name for name in searches(families) if ("search", name) in owners and name not in description.searches]
+    allowed = served(families, [network.model for network in own]) if plugged else []
+    return [name for name in plugged if name in allowed]
 
 
 def names(families: dict[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import settings_of
+from workflow_src.registry import members, settings_of
 from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
 from workflow_src.serving.choice import choice_words, default_fields
 from workflow_src.spec import Frozen
@@ -92,10 +92,22 @@ def defaults_of(description: Description, settings: FinishSettings) -> dict[str,
     }
 
 
+def _plugged_default(content: dict[str, Any]) -> dict[str, Any]:
+    """Entries of a bundle whose default search is a plug-in's: it lists the search, and needs the plug-in."""
+    search, searches = content["defaults"].get("search"), content["searches"]
+    owner = members().owners.get(("search", search))
+    if owner is None or search in searches:
+        return {}
+    needed = content.get("plugins", [])
+    needed = needed if owner.record() in needed else [*needed, owner.record()]
+    return {"searches": [*searches, search], "plugins": needed}
+
+
 def run(inputs: Inputs) -> str:
     export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
     fields = defaults_of(read_bundle(export), settings)
     content = read_json(export / DESCRIPTION) | fields
+    content |= _plugged_default(content)
     files = content["provenance"]["files"]
     remove_bundle(folder)
     for name, digest in files.items():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from refusals import fields_of
 
-from workflow_src.cli import check_files
+from workflow_src.cli.checking import check_files
 from workflow_src.cli.estimate import jobs
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan

@@ -38,7 +38,7 @@ class Graph(Paths):
         self.analyses = analyses(loaded)
         self.grids = grids(loaded)
         # Rules read them several times a job, and an experiment may have thousands.
-        self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
+        self._decodes = {(decode.system, self.folder(decode)): decode for decode in loaded.decodes}
 
     def system(self, name: str) -> System:
         return self.loaded.systems[name]
@@ -323,9 +323,9 @@ class Graph(Paths):
         return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
 
     def decode(self, system: str, name: str) -> Decode:
-        """The decode of a system by its name. Raises ConfigError for one that the experiment does not have."""
+        """The decode of a system by the name of its files (`folder`). Raises ConfigError where there is none."""
         if (system, name) not in self._decodes:
-            names = [decode.name for decode in self.loaded.decodes if decode.system == system]
+            names = [folder for other, folder in self._decodes if other == system]
             raise ConfigError(f"decode of system {system}", name, allowed=names)
         return self._decodes[system, name]
 

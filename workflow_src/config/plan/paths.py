@@ -7,6 +7,7 @@ from collections.abc import Callable
 from workflow_src.config.datasets import raw_names, reference_stem
 from workflow_src.config.resolved import Decode, Loaded
 from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.records.atomic import fingerprint
 from workflow_src.registry import engines
 
 # The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
@@ -152,8 +153,16 @@ class Paths:
         """A part of a system's scores of the training pairs."""
         return f"{self.root}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl"
 
+    def folder(self, decode: Decode) -> str:
+        """The name of a decode's files. What dev chose depends on what it is chosen by, which experiments may set.
+
+        Two experiments that choose differently have files of their own.
+        """
+        chosen_by = self.loaded.chosen_by(decode)
+        return f"{decode.name}-{fingerprint(chosen_by)[:8]}" if chosen_by else decode.name
+
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
-        return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
+        return f"{self.root}/translations/{decode.system}/seed-{seed}/{self.folder(decode)}/{split}.txt"
 
     def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
         """A JSON line for each translation: score, length, steps, subwords, text without repeated subwords."""
@@ -173,14 +182,16 @@ class Paths:
 
     def chosen(self, decode: Decode, seed: int | str) -> str:
         """The settings that a decode chose on dev, and how each choice did."""
-        return f"{self.root}/chosen/{decode.system}/seed-{seed}/{decode.name}.json"
+        return f"{self.root}/chosen/{decode.system}/seed-{seed}/{self.folder(decode)}.json"
 
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
-        return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+        """A row's scores, by the metrics of the experiment."""
+        return f"results/{self.experiment}/quality/{decode.system}/seed-{seed}/{self.folder(decode)}/{split}.json"
 
     def computed(self, metric: str, decode: Decode, seed: int | str, split: str) -> str:
         """Figures of the sentences of a row, as the program of a metric computed them."""
-        return f"{self.root}/computed/{metric}/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+        folder = f"results/{self.experiment}/computed/{metric}/{decode.system}/seed-{seed}"
+        return f"{folder}/{self.folder(decode)}/{split}.json"
 
     def figure_cache(self, metric: str) -> str:
         """Figures that the program of a metric computed, of all experiments here; no rule declares it."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from typing import Any, Self
+from typing import Any, Literal, Self
+
+import pydantic_core
 
 from workflow_src.config.datasets import TEST, DatasetFiles, file_and_members
 from workflow_src.config.metrics import rule_settings
@@ -29,17 +31,35 @@ CHECKS = {"sha256", "md5", "size"}
 class Settings(Graph):
     """`settings_*` return canonical JSON."""
 
-    # Whether settings are in full, for jobs, or without defaults, for comparison.
-    full = True
+    # Settings in full, for jobs; without defaults, for comparison; or the defaults alone, to say what a change is from.
+    form: Literal["full", "compared", "defaults"] = "full"
 
     def compared(self) -> Self:
         """The same plan with settings as Snakemake compares them."""
+        return self._with_form("compared")
+
+    def defaults(self) -> Self:
+        """The same plan with the defaults of the settings in their place."""
+        return self._with_form("defaults")
+
+    def _with_form(self, form: Literal["full", "compared", "defaults"]) -> Self:
         plan = copy.copy(self)
-        plan.full = False
+        plan.form = form
         return plan
+
+    @property
+    def full(self) -> bool:
+        return self.form == "full"
 
     def _dump(self, section: Frozen, **options: Any) -> dict[str, Any]:
         """A section as JSON content."""
+        if self.form == "defaults":
+            fields = type(section).model_fields.items()
+            values = {
+                name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()
+            }
+            content: dict[str, Any] = pydantic_core.to_jsonable_python(values)
+            return content
         return section.model_dump(mode="json", exclude_defaults=not self.full, **options)
 
     def _search(self, decode: Decode) -> dict[str, Any]:
