@@ -153,6 +153,15 @@ def test_estimating_and_checking_import_no_torch():
     assert process.returncode == 0, process.stderr
 
 
+def test_the_help_of_the_translation_command_imports_no_torch():
+    code = (
+        "import atexit, os, sys; atexit.register(lambda: 'torch' in sys.modules and os._exit(9));"
+        "from workflow_src.cli import main; main(['translate', '--help'])"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert process.returncode == 0 and "--bundle" in process.stdout, process.stderr
+
+
 def test_stages_of_texts_and_figures_import_no_torch():
     """It takes two seconds of each of their jobs, which are many and short."""
     stages = (

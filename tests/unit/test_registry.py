@@ -24,7 +24,7 @@ from workflow_src.config.plan import Plan
 from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_metrics
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report.results import Row
-from workflow_src.serving import command
+from workflow_src.serving import options as command_options
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Option, Role, SearchSettings
 from workflow_src.spec.sections import UNKNOWN, at_least
@@ -471,7 +471,7 @@ def test_a_setting_is_not_named_as_what_every_decode_has():
 
 def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
     names = {name: why for reserved, why in RESERVED for name in reserved}
-    options = {action.dest for action in command._parser(None, {})._actions} - set(command._settings())
+    options = {action.dest for action in command_options._parser(None, {})._actions} - set(command_options._settings())
     arguments = set(inspect.signature(Translator.translate).parameters) - {"fields"}
     assert options | arguments <= set(names)
     for name in ("threads", "chosen", "systems"):

@@ -282,9 +282,13 @@ def main(words: list[str] | None = None) -> None:
     if words[:1] == ["translate"]:
         # Ctrl-C may come while the libraries are read.
         with console.command():
-            from workflow_src.serving.command import main as translate
+            from workflow_src.serving.options import parse
 
-            translate(words[1:])
+            # The help, and a wrong option, come before PyTorch.
+            options = parse(words[1:])
+            from workflow_src.serving.command import translate
+
+            translate(options)
         return
     with console.command():
         arguments = parser().parse_args(words)
