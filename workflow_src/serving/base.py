@@ -32,7 +32,7 @@ from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_lines, check_n_best, check_systems, refuse_origins
 from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
-from workflow_src.serving.sentences import Part, cut_long, gaps, split_lines, whole_lines
+from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
 from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import EOS, Hypotheses
@@ -232,7 +232,7 @@ class BaseTranslator(ABC):
         unknown = self._unknown(text)
         if not unknown:
             return translation
-        lost = Counter(unknown) - Counter(translation.text)
+        lost = Counter(character for character in unknown if character not in MARKS) - Counter(translation.text)
         return dataclasses.replace(translation, unknown=tuple(unknown), lost=tuple(lost.elements()))
 
     def _unknown(self, text: str) -> list[str]:

@@ -19,6 +19,8 @@ log = logging.getLogger("continuum")
 # Where a clause ends: behind a mark with white space, and behind a full-width mark.
 CLAUSE = re.compile(r"(?<=[,;:،؛–—…])\s+|(?<=[、，；：])\s*")
 WORD = re.compile(r"\s+")
+# Marks of sentences and clauses. A translation has those of its own language.
+MARKS = frozenset(".,;:!?…。、，；：！？،؛؟।")
 
 
 # White space outside of ASCII, as a space. sentencex panics over a full stop behind a capital and such white space.

@@ -34,9 +34,9 @@ class Translation:
     """The hypotheses of a line with different texts, best first, and the source subwords that the model reads.
 
     `unknown` are the characters of the line that are outside of the model's vocabulary, `lost` those of them that the
-    best hypothesis lacks. Source subwords include the end symbol of each sentence. For `family: ctranslate2` they are
-    the model's own subwords, with `source_prefix` and `source_suffix` around each sentence, without an end symbol that
-    CTranslate2 itself adds.
+    best hypothesis lacks, without marks of sentences. Source subwords include the end symbol of each sentence. For
+    `family: ctranslate2` they are the model's own subwords, with `source_prefix` and `source_suffix` around each
+    sentence, without an end symbol that CTranslate2 itself adds.
     """
 
     hypotheses: tuple[Hypothesis, ...]

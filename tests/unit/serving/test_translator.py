@@ -934,12 +934,12 @@ def test_a_wrong_search_is_reported_even_without_text(tiny_bundles, in_process, 
 def test_characters_that_the_vocabulary_lacks_are_named_and_counted_where_they_are_lost(
     tiny_bundles, tmp_path, in_process, monkeypatch, caplog
 ):
-    (tmp_path / "in.txt").write_text("der hund 🍕🍕 ☂\nder hund\n", encoding="utf-8")
+    (tmp_path / "in.txt").write_text("der hund 🍕🍕 ☂！\nder hund\n", encoding="utf-8")
     monkeypatch.setattr(BaseTranslator, "text", lambda _, tokens, *__: ["the 🍕"] * len(tokens))
     words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in.txt", "--output-format", "jsonl")
     code, out, _ = in_process(*words)
     first, second = map(json.loads, out.splitlines())
-    assert code == 0 and first["unknown"] == [*"🍕🍕☂"] and first["lost"] == [*"🍕☂"]
+    assert code == 0 and first["unknown"] == [*"🍕🍕☂！"] and first["lost"] == [*"🍕☂"]
     assert "unknown" not in second and "lost" not in second
     assert "1 line:" in caplog.text and "🍕 (1)" in caplog.text and "☂ (1)" in caplog.text
 
