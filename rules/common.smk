@@ -161,6 +161,11 @@ def folder_of(file):
     return lambda job: os.path.dirname(attrgetter(file)(job))
 
 
+def records_of(shards):
+    """The record beside each shard, which the job that joins shards reads."""
+    return [f"{os.path.splitext(shard)[0]}.json" for shard in shards]
+
+
 def prefix_of(file):
     """A function of a job: the prefix of the encoded split whose PREFIX.json is a file, such as `input.dev`."""
     return lambda job: os.path.splitext(attrgetter(file)(job))[0]
@@ -292,6 +297,7 @@ def backward_scores(wildcards):
     return {
         "backward_model": plan.likelihood_weights(backward),
         "backward_shards": plan.likelihood_shards(backward),
+        "backward_records": records_of(plan.likelihood_shards(backward)),
     }
 
 

@@ -49,6 +49,7 @@ rule decode_shard:
         source=plan.corpus("{split}", "source"),
     output:
         shard=plan.translation_shard(ANY_DECODE, "{seed}", "{split}", "{shard}", "{shards}"),
+        record=records_of([plan.translation_shard(ANY_DECODE, "{seed}", "{split}", "{shard}", "{shards}")]),
     log:
         f"{LOGS}/decode_shard/{{system}}/seed-{{seed}}/{{search}}/{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
@@ -91,6 +92,9 @@ rule decode:
         source=plan.corpus("{split}", "source"),
         shards=lambda wildcards: plan.translation_shards(
             plan.decode(wildcards.system, wildcards.search), wildcards.seed, wildcards.split
+        ),
+        records=lambda wildcards: records_of(
+            plan.translation_shards(plan.decode(wildcards.system, wildcards.search), wildcards.seed, wildcards.split)
         ),
     output:
         text=plan.translation(ANY_DECODE, "{seed}", "{split}"),

@@ -8,6 +8,7 @@ rule distill:
         source=plan.corpus("{split}", "source"),
     output:
         shard=plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}"),
+        record=records_of([plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}")]),
     log:
         f"{LOGS}/distill/{{teacher}}/{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
@@ -49,6 +50,7 @@ rule distill:
 rule merge_distilled:
     input:
         shards=lambda wildcards: plan.distilled_shards(wildcards.teacher, wildcards.split),
+        records=lambda wildcards: records_of(plan.distilled_shards(wildcards.teacher, wildcards.split)),
         model=rules.distill.input.model,
         subwords=SUBWORDS,
         source=plan.corpus("{split}", "source"),

@@ -8,6 +8,7 @@ rule score_pairs:
         pairs=plan.encoded("raw", "train") + ".json",
     output:
         shard=plan.likelihood_shard("{system}", "{shard}", "{shards}"),
+        record=records_of([plan.likelihood_shard("{system}", "{shard}", "{shards}")]),
     log:
         f"{LOGS}/score_pairs/{{system}}/{{shard}}-of-{{shards}}.log",
     benchmark:
@@ -46,6 +47,7 @@ rule keep_likely:
     input:
         unpack(backward_scores),
         shards=lambda wildcards: plan.likelihood_shards(wildcards.system),
+        records=lambda wildcards: records_of(plan.likelihood_shards(wildcards.system)),
         model=rules.score_pairs.input.model,
         subwords=SUBWORDS,
         pairs=rules.score_pairs.input.pairs,

@@ -213,7 +213,9 @@ if arguments.output_folder:
     paths += [f"{arguments.output_folder}/{name}" for name in files[stage]]
 if arguments.output_prefix:
     paths += [arguments.output_prefix + name for name in files[stage]]
-if stage == "decode":
+if "shard" in document:
+    paths.append(arguments.output.removesuffix("l"))
+elif stage == "decode":
     paths.append(arguments.output.removesuffix(".txt") + ".jsonl")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1014,6 +1014,9 @@ def test_decodes_in_shards(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
     text.unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
+    shard.write_text("decode")
+    shard.with_suffix(".json").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
 
 
 @pytest.mark.runs
@@ -1026,6 +1029,9 @@ def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_pat
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
     (folder / "train.en").unlink()
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
+    (folder / "train.shards/1-of-2.jsonl").write_text("distill")
+    (folder / "train.shards/0-of-2.json").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path)["distill"] >= 1
 
 
 def own_text(folder):

@@ -59,6 +59,7 @@ def read_shards(
         if provenance.get("shard") != [number, len(paths)]:
             raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
     _check_made_from(paths, records, settings, inputs)
+    _check_made_alike(paths, records)
     total = count_lines(inputs["source"]) if pairs is None else pairs
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
@@ -83,6 +84,16 @@ def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings:
         raise ArtifactError(outdated[0], f"was made {difference}", AGAIN)
     names = ", ".join(path.name for path in outdated)
     raise ArtifactError(outdated[0], f"was made {difference}", f"delete {names} and run again")
+
+
+def _check_made_alike(paths: list[Path], records: list[dict[str, Any]]) -> None:
+    machines = [f"on {str(record.get('device')).split(':')[0]} in {record.get('precision')}" for record in records]
+    others = [path for path, machine in zip(paths, machines, strict=True) if machine != machines[0]]
+    if others:
+        machine = machines[paths.index(others[0])]
+        names = ", ".join(path.name for path in others)
+        fix = f"delete {names}, or the others, and run again on one kind of machine"
+        raise ArtifactError(others[0], f"was made {machine}, and {paths[0]} {machines[0]}", fix)
 
 
 def _difference(

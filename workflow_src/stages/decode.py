@@ -22,6 +22,7 @@ from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
 from workflow_src.registry import settings_of
+from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.folders import open_role_translators, open_translator
 from workflow_src.spec import Frozen
 
@@ -60,13 +61,25 @@ class Inputs(DeviceJobInputs):
         return files | ({"chosen": self.chosen} if self.chosen else {})
 
 
-def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator[Record]:
+def settings_of_search(inputs: Inputs) -> dict[str, Any]:
+    """The settings of the search, with those that were chosen on dev."""
+    return recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
+
+
+def opened(inputs: Inputs) -> BaseTranslator:
+    """The system, on the job's device."""
+    machine = inputs.machine
+    return open_translator(
+        inputs.bundle, machine.device, machine.precision, machine.threads, settings_of_search(inputs)
+    )
+
+
+def translate(inputs: Inputs, translator: BaseTranslator, lines: list[str], first_line: int = 1) -> Iterator[Record]:
     """For each line its text, score, length in subwords, steps, candidates, subwords, outcomes of its placeholders
     where the recipe has any, and its text without repeated subwords."""
-    settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
-    machine, search = inputs.machine, settings_of(settings)
-    translator = open_translator(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
-    systems = open_role_translators(inputs.systems, machine, settings)
+    settings = settings_of_search(inputs)
+    search = settings_of(settings)
+    systems = open_role_translators(inputs.systems, inputs.machine, settings)
     began = time.perf_counter()
     hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
     texts = translator.text(hypotheses.tokens, sources=lines)
@@ -84,8 +97,8 @@ def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator
         yield {"text": text} | details | {WITHOUT_REPEATED_SUBWORDS: shortened}
 
 
-def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
-    """Write text, details and then their record; returns the number of sentences.
+def write_translations(inputs: Inputs, records: Iterable[Record], translator: BaseTranslator | None = None) -> int:
+    """Write text, details and then their record, with the machine of the `translator`; returns the number of sentences.
 
     Text and details get their names together, after the last line.
     """
@@ -99,7 +112,7 @@ def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
             count += 1
     files = inputs.files | by_number(inputs.join)
     # Joining computes nothing; the records of the shards say on which machines they were made.
-    machine = {} if inputs.join else {"device": inputs.machine.device, "precision": inputs.machine.precision}
+    machine = {"device": translator.device, "precision": translator.precision} if translator else {}
     settings = recorded(inputs.settings)
     write_record(record_path, settings, files, [inputs.output.name, details_path.name], **machine)
     return count
@@ -111,10 +124,11 @@ def write_shard(inputs: Inputs, shard: int) -> int:
     first, end = bounds(count_lines(inputs.source), shard, inputs.shards)
     lines = [line for number, line in enumerate(read_lines(inputs.source)) if first <= number < end]
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
+    translator = opened(inputs)
     with atomic(inputs.output) as file:
-        for record in translate(inputs, lines, first + 1):
+        for record in translate(inputs, translator, lines, first + 1):
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    machine = {"device": inputs.machine.device, "precision": inputs.machine.precision}
+    machine = {"device": translator.device, "precision": translator.precision}
     settings = recorded(inputs.settings)
     write_shard_record(inputs.output, settings, inputs.files, shard, inputs.shards, **machine)
     return len(lines)
@@ -126,7 +140,8 @@ def run(inputs: Inputs) -> str:
     if inputs.join:
         records = read_shards(list(inputs.join), recorded(inputs.settings), inputs.files)
         return f"{write_translations(inputs, records)} translated sentences from {len(inputs.join)} shards"
-    count = write_translations(inputs, translate(inputs, list(read_lines(inputs.source))))
+    translator = opened(inputs)
+    count = write_translations(inputs, translate(inputs, translator, list(read_lines(inputs.source))), translator)
     return f"{count} sentences translated with {inputs.settings.search}"
 
 

@@ -71,6 +71,15 @@ def test_shards_change_no_translation(search, words, decoded, run_stage, tmp_pat
         assert shard_scores == pytest.approx(scores, abs=2e-5)
 
 
+def test_shards_of_another_precision_or_device_are_not_joined(words, decoded, refused, run_stage, tmp_path):
+    first, second = decoded("delta", tmp_path, 2)
+    shard_words = ["--shard", "1", "--shards", "2", "--precision", "bfloat16"]
+    run_stage("decode", [*words("delta", second), *shard_words])
+    error = refused("decode", [*words("delta", tmp_path / "train.txt"), "--join", str(first), str(second)])
+    assert error.path == str(second) and "cpu in bfloat16" in error.problem and "cpu in float32" in error.problem
+    assert second.name in error.fix
+
+
 def test_a_decode_ranks_with_the_system_that_it_is_handed(words, run_stage, tiny, tiny_bundles, tmp_path):
     run_stage("decode", words("latent-search", tmp_path / "train.txt"))
     opened = {name: Translator.load(tiny_bundles[name], device="cpu", threads=1) for name in ("score", "transformer")}
