@@ -24,6 +24,10 @@ if find_spec("torch"):
     # are used, come before this.
     os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
 
+# Threads of a job that wait for each other leave their core to other processes. By default they spin, and two threads
+# of a training beside other jobs are slower than one, by up to ten times.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # The report shows this command; jobs on other machines inherit the variable.
 os.environ.setdefault("CONTINUUM_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
 import workflow_src
