@@ -51,6 +51,7 @@ from workflow_src.data.corpus import monolingual_lines
 from workflow_src.jobs import Document
 from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
+from workflow_src.records.provenance import lost_files
 from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
 from workflow_src.config.texts import LIKELY, MONOLINGUAL, system_behind, RAW
@@ -401,6 +402,17 @@ EXPORTED = {
 }
 # Bundles for users; jobs read the exported ones.
 FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
+# A bundle has weights and subwords whose names differ by system, so that no rule declares them as outputs. Where one is
+# lost, its bundle is made anew.
+LOST = [file for file in [*(plan.exported_file(*bundle) for bundle in plan.finished), *FINISHED] if lost_files(file)]
+if LOST and workflow.is_main_process:
+    initialise = DAG.init
+
+    async def forcing_lost_bundles(dag, *arguments, **options):
+        dag.forcefiles.update(LOST)
+        await initialise(dag, *arguments, **options)
+
+    DAG.init = forcing_lost_bundles
 TRAINED = plan.trained
 IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
 # Systems that learn from a teacher's outputs are not teachers.

@@ -896,6 +896,23 @@ def test_a_changed_input_reruns_what_reads_it(finished, hollow_project, tmp_path
     assert scheduled("--configfile", SMOKE, project=hollow_project, folder=copy) == follows
 
 
+@pytest.mark.parametrize("how", ["from the folder", "--directory"])
+def test_a_bundle_that_has_lost_a_file_is_made_anew(how, finished, hollow_project, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    words = ("--directory", str(copy)) if how == "--directory" else ()
+    place = {"project": hollow_project, "folder": tmp_path if words else copy}
+    bundle = copy / "results/smoke/systems/score/seed-1/bundle"
+    written = (bundle / "bundle.json").stat()
+    (bundle / "bundle.json").write_text(json.dumps({"provenance": {"files": {"score.safetensors": "0" * 64}}}))
+    os.utime(bundle / "bundle.json", ns=(written.st_atime_ns, written.st_mtime_ns))
+    (bundle / "score.safetensors").write_text("weights")
+    assert scheduled("--configfile", SMOKE, *words, **place) == {}
+    (bundle / "score.safetensors").unlink()
+    planned = scheduled("--configfile", SMOKE, *words, **place)
+    assert planned["export_bundle"] == 1 and planned["decode"] == 5
+    assert not {rule for rule in planned if rule.startswith("train_")}
+
+
 def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
     content = yaml.safe_load(Path(SMOKE).read_text())
     content["systems"]["wide"] = content["systems"]["score"] | {"training": {"max_steps": 25}}

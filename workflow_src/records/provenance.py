@@ -33,6 +33,15 @@ def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:
     return {Path(name).as_posix(): sha256(Path(folder, name)) for name in names}
 
 
+def lost_files(record: str | Path) -> list[str]:
+    """Names of the files that a record vouches for and that are not beside it; none where it cannot be read."""
+    try:
+        files = read_json(record)["provenance"]["files"]
+        return [name for name in files if not Path(Path(record).parent, name).exists()]
+    except (ArtifactError, OSError, KeyError, TypeError):
+        return []
+
+
 def described_by(path: str | Path) -> Path | None:
     """The record of a file: itself, if it carries provenance, or the JSON file beside it that has its digest."""
     path = Path(path)
