@@ -599,6 +599,23 @@ def test_a_sentence_beyond_the_positions_is_refused_before_training(training_wor
     assert "the model has 4 positions" in error.problem and "model.max_positions" in error.fix
 
 
+def test_settings_at_their_defaults_and_the_name_of_a_preset_abandon_no_state(training_words, run_stage, tmp_path):
+    """A new version of the code may add a setting with a default, or rename a preset."""
+
+    def states(**changes):
+        words = training_words("transformer", tmp_path, max_steps=3)
+        settings = json.loads(words[1])
+        for name, values in changes.items():
+            settings[name] = settings[name] | values if isinstance(values, dict) else values
+        words[1] = json.dumps(settings)
+        run_stage("train", words)
+        return (tmp_path / "state.superseded").exists()
+
+    assert not states()
+    assert not states(training={"explode_factor": None, "decay_power": 0.9}, model={"norm": "pre"}, preset="renamed")
+    assert states(training={"decay_power": 0.8})
+
+
 def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     training_words, refused, run_stage, tiny, tmp_path, caplog
 ):
