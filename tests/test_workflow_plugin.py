@@ -136,7 +136,7 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     for name in names:
         assert (folder / name / "test.txt").read_text().count("\n") == 40
-        assert 0 <= read_json(run / SHARED / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
+        assert 0 <= read_json(run / RESULTS / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
     for name in names[:2]:
         assert len(list((folder / name / "test.shards").glob("*-of-2.jsonl"))) == 2
     chosen = read_json(run / SHARED / "chosen/bag/seed-1/tuned.json")
@@ -214,7 +214,7 @@ def test_its_metric_scores_distinguishes_rows_and_is_shown(run, report):
     for name in ("teacher/seed-1/beam-2", "bag/seed-1/unrepeat-2"):
         lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
         shares[name] = sum(line.split()[:1] == first for line, first in zip(lines, references, strict=True)) / 40
-        entries = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        entries = read_json(run / RESULTS / f"quality/{name}/test.json")["kept"]
         low, high = entries["exactmatch_ci"]
         assert entries["exactmatch"] == pytest.approx(shares[name]) and low <= entries["exactmatch"] <= high
         assert {"bleu", "chrf"} <= entries.keys() and "validity" not in entries
@@ -248,10 +248,10 @@ def test_a_program_computes_its_other_metric(run, report):
         lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
         pairs = [(set(line), set(reference)) for line, reference in zip(lines, references, strict=True)]
         means[name] = sum(len(ours & theirs) / len(ours | theirs) for ours, theirs in pairs) / 40
-        entries = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        entries = read_json(run / RESULTS / f"quality/{name}/test.json")["kept"]
         low, high = entries["letters_ci"]
         assert entries["letters"] == pytest.approx(means[name]) and low < entries["letters"] < high
-        assert (run / SHARED / f"computed/letters/{name}/test.json").is_file()
+        assert (run / RESULTS / f"computed/letters/{name}/test.json").is_file()
     significance = read_json(run / RESULTS / "significance.json")
     compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["letters"]
     gain = means["bag/seed-1/unrepeat-2"] - means["teacher/seed-1/beam-2"]
@@ -264,7 +264,7 @@ def test_a_program_computes_its_other_metric(run, report):
     cached = (run / "work/computed/letters").glob("*/*.jsonl")
     keys = {json.loads(line)[0] for path in cached for line in path.read_text().splitlines() if line}
     assert keys == {
-        key for path in (run / SHARED / "computed").rglob("test.json") for key in read_json(path)["figures"]
+        key for path in (run / RESULTS / "computed").rglob("test.json") for key in read_json(path)["figures"]
     }
 
 
