@@ -333,6 +333,7 @@ print("RULES", json.dumps({{
     ("target", "named"),
     [
         ("results/smoke/translations/lvm/seed-1/delta-11/test.txt", ("delta-11", 'did you mean "delta-1"?')),
+        ("./results/smoke/translations/lvm/seed-1/delta-11/test.txt", ("delta-11", 'did you mean "delta-1"?')),
         ("results/smoke/translations/lvms/seed-1/delta-1/test.txt", ("lvms", 'did you mean "lvm"?')),
         ("results/smoke/systems/scores/seed-1/model.safetensors", ("scores", 'did you mean "score"?')),
     ],

@@ -41,11 +41,11 @@ class _Loader(yaml.SafeLoader):
     def _refuse_twice(self, section: yaml.MappingNode) -> None:
         keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
         names = [self.construct_object(key) for key in keys]
-        for key, name in zip(keys, names, strict=True):
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f'it has "{key.value}" twice in one section; remove one', section.start_mark
-                )
+        for number, (key, name) in enumerate(zip(keys, names, strict=True)):
+            if name in names[:number]:
+                first = keys[names.index(name)]
+                lines = f"lines {first.start_mark.line + 1} and {key.start_mark.line + 1}"
+                raise ValueError(f'it has "{first.value}" twice in one section, in {lines}; remove one')
 
 
 # The tag of `<<`, which a section may have several times, to merge several others.

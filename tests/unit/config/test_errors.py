@@ -628,7 +628,7 @@ def problem_of_file(text: str | bytes, folder: Path) -> str:
         ("a: [1", "not valid YAML"),
         ("- a\n- b\n", "no settings"),
         (b"a: \xff\xfe", "invalid start byte"),
-        ("seeds: [1]\na: 2\nseeds: [2]\n", '"seeds" twice'),
+        ("seeds: [1]\na: 2\nseeds: [2]\n", '"seeds" twice in one section, in lines 1 and 3'),
         ("a: " + "[" * 3000, "nests too deeply"),
         ("a: {yes: 1, true: 2}", '"yes" twice'),
         ("a: !!bool x", "'x'"),

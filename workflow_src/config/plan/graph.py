@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cached_property
 from typing import Any
@@ -334,6 +335,8 @@ class Graph(Paths):
 
         Raises ConfigError. Names of rules, and files elsewhere, are Snakemake's to judge.
         """
+        # Snakemake takes `./FILE` for FILE.
+        target = os.path.normpath(target)
         if not target.startswith((f"{self.root}/", f"results/{self.experiment}/")):
             return
         match = OF_A_SYSTEM.search(target)
