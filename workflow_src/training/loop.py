@@ -32,7 +32,7 @@ log = logging.getLogger("continuum")
 GO_ON, SAVE, STOP = range(3)
 # Updates that may be skipped in all: max_skipped, and one in so many.
 UPDATES_A_SKIP = 20
-# Below this share of the time, threads wait for cores; over so many seconds at least.
+# Below this share of the time, a training's thread waits for a core; over so many seconds at least.
 BUSY, PACE_SECONDS = 0.5, 2.0
 # The loss on dev in the figures of validations.
 LOSS = "dev_loss"
@@ -123,7 +123,7 @@ class Trainer:
         # Figures of UNREACHABLE that the log has warned of.
         self.warned: set[str] = set()
         self._began = 0.0
-        # Of the CPU, at the last report.
+        # Of the main thread on the CPU, at the last report.
         self._cpu_at_report = 0.0
         self._warned_of_cores = False
 
@@ -154,7 +154,7 @@ class Trainer:
             self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
-        self._began, self._cpu_at_report = time.perf_counter(), time.process_time()
+        self._began, self._cpu_at_report = time.perf_counter(), time.thread_time()
         while progress.step < config.max_steps and not self._out_of_patience():
             action = self.group.largest(self._next_action())
             if action == STOP:
@@ -295,19 +295,21 @@ class Trainer:
         return self.progress.step, self.progress.target_tokens, self.progress.seconds
 
     def _warn_of_busy_cores(self, seconds: float) -> None:
-        """Warn once, at a report, where threads of the CPU wait for cores more than they compute."""
-        cpu_seconds = time.process_time() - self._cpu_at_report
-        self._cpu_at_report = time.process_time()
-        threads = torch.get_num_threads()
+        """Warn once, at a report, where the main thread waits for a core of the CPU more than it computes.
+
+        Its time alone counts: the other threads also wait where small networks leave them nothing to do.
+        """
+        cpu_seconds = time.thread_time() - self._cpu_at_report
+        self._cpu_at_report = time.thread_time()
         # Validations add to the seconds of the CPU alone, so that they raise the share.
-        share = cpu_seconds / (threads * max(1e-9, seconds))
+        share = cpu_seconds / max(1e-9, seconds)
         on_cpu = self.group.first and self.runtime.device.type == "cpu"
         if on_cpu and seconds >= PACE_SECONDS and share < BUSY and not self._warned_of_cores:
             self._warned_of_cores = True
             log.warning(
-                "warning: training waits for the CPU: %d threads compute %.0f %% of the time, because other processes "
-                "want the same cores; run fewer jobs side by side%s",
-                *(threads, 100 * share, ", or set runtime.training_threads: 1" if threads > 1 else ""),
+                "warning: training waits for the CPU: it computes %.0f %% of the time, because other processes want "
+                "the same cores; run fewer jobs side by side%s",
+                *(100 * share, ", or set runtime.training_threads: 1" if torch.get_num_threads() > 1 else ""),
             )
 
     def _report(self, mark: tuple[int, int, float]) -> tuple[int, int, float]:

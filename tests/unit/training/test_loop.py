@@ -472,9 +472,9 @@ def test_patience_and_the_choice_look_at_the_loss_too(make_trainer, compare, sco
 
 @pytest.mark.parametrize(("share", "warnings"), [(0.1, 1), (0.9, 0)])
 def test_a_training_that_waits_for_the_cpu_warns_once(make_trainer, monkeypatch, caplog, share, warnings):
-    """Its threads compute a tenth of the time, because other processes have the cores."""
+    """It computes a tenth of the time, because other processes have the cores."""
     monkeypatch.setattr(loop, "PACE_SECONDS", 0.0)
-    monkeypatch.setattr(time, "process_time", lambda: share * torch.get_num_threads() * time.perf_counter())
+    monkeypatch.setattr(time, "thread_time", lambda: share * time.perf_counter())
     trainer = make_trainer("transformer", max_steps=6, validate_every=6)
     trainer.log_every = 2
     with caplog.at_level("WARNING", "continuum"):
