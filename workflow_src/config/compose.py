@@ -65,6 +65,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return copy.deepcopy(_mapping(path))
 
 
+def _reason(failure: Exception) -> str:
+    """What is wrong with a text, on one line, and where."""
+    mark = getattr(failure, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(failure).split())
+    return f"line {mark.line + 1}: {getattr(failure, 'problem', None) or failure}"
+
+
 def _mapping(path: Path) -> dict[str, Any]:
     try:
         content = _parse(path.read_text(encoding="utf-8"))
@@ -80,7 +88,7 @@ def _mapping(path: Path) -> dict[str, Any]:
         raise ArtifactError(path, f"has {failure}, which is not what its tag says") from None
     except (yaml.YAMLError, ValueError, OverflowError) as failure:
         # Text that is no UTF-8, days that no month has, numbers of thousands of digits.
-        raise ArtifactError(path, f"is not valid YAML ({' '.join(str(failure).split())})") from None
+        raise ArtifactError(path, f"is not valid YAML ({_reason(failure)})") from None
     if not isinstance(content, dict):
         raise ArtifactError(path, "has no settings", "write `name: value` lines")
     return content

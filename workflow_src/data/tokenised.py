@@ -67,13 +67,13 @@ def warning(shares: Mapping[str, Mapping[str, float]]) -> str:
     if not languages:
         return ""
     texts = "; ".join(
-        f"{code} in {', '.join(f'{split} ({by[code]:.0%} of lines)' for split, by in shares.items() if code in by)}"
+        f"{code} in {', '.join(f'{split} ({by[code]:.0%})' for split, by in shares.items() if code in by)}"
         for code in languages
     )
     kinds = ", ".join(f"{code}: {kind_for(code)}" for code in languages)
     return (
-        f"Text looks tokenised: {texts}. Systems that learn from it read ordinary text badly, and scores are those of "
-        f"tokenised text; set recipe.tokenised: {{{kinds}}} to learn from ordinary text."
+        f"Text looks tokenised: {texts}, of the lines that can show it. Systems that learn from it read ordinary text "
+        f"badly, and scores are those of tokenised text; set recipe.tokenised: {{{kinds}}} to learn from ordinary text."
     )
 
 

@@ -128,7 +128,7 @@ def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
             (tmp_path / f"{split}.{each}").write_text((line if each == code else "That is good.\n") * 30)
     cli.main(["check", "mine.yaml"])
     (warning,) = [line for line in capsys.readouterr().out.splitlines() if "tokenised" in line]
-    assert "de in train (100% of lines)" in warning and "en in dev (100% of lines)" in warning
+    assert "de in train (100%)" in warning and "en in dev (100%)" in warning
     mine(recipe={"tokenised": {"de": "moses", "en": "moses"}})
     cli.main(["check", "mine.yaml"])
     assert "tokenised" not in capsys.readouterr().out

@@ -626,6 +626,7 @@ def problem_of_file(text: str | bytes, folder: Path) -> str:
     ("text", "problem"),
     [
         ("a: [1", "not valid YAML"),
+        ("a: 1\nb: c: d\n", "line 2"),
         ("- a\n- b\n", "no settings"),
         (b"a: \xff\xfe", "invalid start byte"),
         ("seeds: [1]\na: 2\nseeds: [2]\n", '"seeds" twice in one section, in lines 1 and 3'),
@@ -635,7 +636,7 @@ def problem_of_file(text: str | bytes, folder: Path) -> str:
         ("a: 2024-13-45", "month must be in 1..12"),
         ("a: " + "9" * 5000, "digits"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_files_that_are_no_configuration(text, problem, tmp_path):
     assert problem in problem_of_file(text, tmp_path)

@@ -170,7 +170,7 @@ def test_the_table_has_the_pairs_that_systems_were_trained_on():
 def test_the_summary_warns_of_text_that_looks_tokenised():
     shares = {"train": {"de": 0.98}, "test": {"de": 0.9, "en": 0.7}}
     [point] = corpus.warnings(CONTENT.model_copy(update={"looks_tokenised": shares}), {}, {}, ["test"])
-    assert "de in train (98% of lines), test (90% of lines); en in test (70% of lines)" in point
+    assert "de in train (98%), test (90%); en in test (70%)" in point
     assert "recipe.tokenised: {de: moses, en: moses}" in point
 
 
