@@ -18,7 +18,7 @@ from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.unpack import Archives
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, InputError
 
 if TYPE_CHECKING:
     from workflow_src.data.subwords import Subwords
@@ -113,12 +113,14 @@ def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: in
     """Subwords of both sides of sampled pairs of a training text of `pair_count` pairs.
 
     The vocabulary is that of the recipe where it has one, else one of its size that is learnt from the sample. Raises
-    InputError where there is none of these.
+    InputError where there is none of these, and where no pair has text on both sides.
     """
     # The library is slow to import.
     from workflow_src.data.subwords import Subwords, learn
 
     pairs = [pair for pair in pairs if all(pair)]
+    if not pairs:
+        raise InputError("the training text", "has no pair with text on both sides", "give one that has some")
     folder = plan.recipe.subwords_from
     if folder is not None:
         return _lengths(Subwords.load(folder), pairs)

@@ -113,10 +113,18 @@ def _is_current(plan: Plan) -> bool:
         settings[Path(plan.cleaned("raw", "json"))] = plan.settings_clean()
     for path, text in settings.items():
         if path.exists():
-            record = read_json(path)["provenance"]["settings"]
-            if record != without_passwords(json.loads(text)):
+            if _recorded_settings(path) != without_passwords(json.loads(text)):
                 return False
     return True
+
+
+def _recorded_settings(path: Path) -> Any:
+    """The settings that a file was made with, by its record. Raises ArtifactError where it has none."""
+    try:
+        return read_json(path)["provenance"]["settings"]
+    except (KeyError, TypeError):
+        problem = "does not say with what settings it was made"
+        raise ArtifactError(path, problem, "delete it: snakemake makes it again") from None
 
 
 def own_pairs(plan: Plan) -> int | None:

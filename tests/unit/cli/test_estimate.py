@@ -23,7 +23,7 @@ from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.config.sizes import AUTO
 from workflow_src.data import subwords
 from workflow_src.data.toy import grammar
-from workflow_src.errors import ConfigError, InputError, did_you_mean
+from workflow_src.errors import ArtifactError, ConfigError, InputError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
@@ -276,6 +276,22 @@ def test_counts_of_a_corpus_with_other_settings_are_not_taken(own_text, tmp_path
     assert estimate(plan)["pairs"] == 800
     corpus.write_text(json.dumps({"provenance": {"settings": settings | {"limits": {"train": 800}}}}))
     assert estimate(plan)["pairs"] == 10_000
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"provenance": 3}'])
+def test_a_record_without_settings_is_named(own_text, tmp_path, content):
+    plan = Plan(own_text)
+    corpus = tmp_path / plan.corpus_summary
+    corpus.parent.mkdir(parents=True)
+    corpus.write_text(content)
+    with pytest.raises(ArtifactError, match=corpus.name):
+        estimate(plan)
+
+
+def test_texts_that_have_only_empty_lines_are_no_sample(own_text, tmp_path):
+    for code in ("de", "en"):
+        (tmp_path / f"my.{code}").write_text("\n" * 12_000)
+    assert estimate(Plan(own_text))["sources"]["length"] == "assumed"
 
 
 def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):
