@@ -154,6 +154,9 @@ def experiment(name: Any, setting: str, chain: tuple[str, ...] = ()) -> dict[str
     if name in chain:
         raise ConfigError(setting, name, problem=f"a circle, {' -> '.join([*chain, name])}", hint="break it")
     path = Path(name) if is_file_name(name) else experiment_file(name, setting)
+    if not path.exists():
+        relative = "" if path.is_absolute() else f", which starts from {Path.cwd()}"
+        raise ConfigError(setting, name, problem="it does not exist", hint=f"change the path{relative}")
     return extended(read_yaml(path), (*chain, name))
 
 

@@ -12,7 +12,7 @@ from workflow_src.config import Plan, compose, load, load_experiment
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.load import check_own_name
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ConfigError
 
 SAID = {
     "title": "A title",
@@ -91,8 +91,9 @@ def test_a_file_of_the_users_is_extended_like_a_shipped_experiment(shipped, tmp_
     (tmp_path / "first.yaml").write_text(json.dumps(first | {"extends": "first.yaml"}))
     with pytest.raises(ConfigError, match=r"first\.yaml -> first\.yaml"):
         load({"experiment": "second", "extends": "first.yaml"})
-    with pytest.raises(ArtifactError, match=r"absent\.yaml does not exist"):
+    with pytest.raises(ConfigError, match=r"absent\.yaml.* does not exist") as refused:
         load({"experiment": "second", "extends": "absent.yaml"})
+    assert str(tmp_path) in str(refused.value)
 
 
 def test_a_setting_changed_in_an_experiment_leaves_its_words(shipped):
