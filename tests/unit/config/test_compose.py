@@ -331,7 +331,7 @@ def test_settings_of_papers_are_found_by_name():
 
 def test_shipped_experiments_are_few_and_remove_no_system_by_null():
     files = list((CONFIG_FOLDER / "experiments").glob("*.yaml"))
-    assert len(files) <= 16 and len(compose.experiment_names()) <= 24
+    assert len(files) <= 18 and len(compose.experiment_names()) <= 27
     for path in compose._experiment_files().values():
         assert None not in read_yaml(path).get("systems", {}).values(), f"{path} has SYSTEM: null; say only"
 
