@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import glob
 import itertools
 import logging
@@ -400,6 +401,12 @@ def names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
     return True
 
 
+@functools.cache
+def _warn_of_header(name: str) -> None:
+    """Warn once, though a command reads a table several times."""
+    log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
+
+
 def table_pairs(
     lines: Iterable[str], part: Part, name: str, columns: list[int], dropped: Counter[str]
 ) -> Iterator[tuple[int, str, str, float | None]]:
@@ -421,7 +428,7 @@ def table_pairs(
                 "check columns and separator in the dataset",
             )
         if is_first and not part.header and names_its_columns(cells, by_language):
-            log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
+            _warn_of_header(name)
             dropped["header"] += 1
             is_first = False
             continue

@@ -121,6 +121,13 @@ def test_texts_that_no_stage_could_read_are_refused_with_their_names(mine, tmp_p
     assert capsys.readouterr().out == ""
 
 
+def test_a_row_of_names_is_said_once(mine, tmp_path, caplog):
+    (tmp_path / "with-names.tsv").write_text("German\tEnglish\n" + "".join(f"wort {n}\tword {n}\n" for n in range(50)))
+    mine(train=[{"table": "with-names.tsv", "columns": {"de": 0, "en": 1}}])
+    cli.main(["check", "mine.yaml"])
+    assert sum("with-names.tsv" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
     for name, line in (("train.de", "Ja , das ist gut .\n"), ("dev.en", "Yes , that is good .\n")):
         split, code = name.split(".")
