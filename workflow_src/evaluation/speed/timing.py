@@ -84,6 +84,9 @@ class RowTimes:
     def add(self, times: RowTimes) -> None:
         """Append the rounds of `times`."""
         self.sentences += times.sentences
+        if self.batched:
+            # A process that was started anew may choose another size of batch, and translate as many sentences.
+            self.batches = [seconds * times.batched / self.batched for seconds in self.batches]
         self.batches += times.batches
         self.batch, self.batched, self.failed_batch = times.batch, times.batched, times.failed_batch
         self.split_seconds += times.split_seconds

@@ -109,6 +109,14 @@ def test_how_long_it_takes_is_forecast_before_it_starts(clock, sentences, repeat
     assert "0 seconds of rounds left" in messages[repeats][1]
 
 
+def test_throughput_is_of_sentences_where_rounds_have_other_sizes_of_batch():
+    """10, 20 and 5 sentences a second, the second round in a process that was started anew."""
+    times = timing.RowTimes()
+    for seconds, batched in ((10.0, 100), (10.0, 200), (40.0, 200)):
+        times.add(timing.RowTimes([[0.1]], [seconds], batched, batched))
+    assert summary.summarise(times)["sentences_per_second"] == pytest.approx(10)
+
+
 def test_rounds_have_medians_of_their_own():
     """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
     times = timing.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
