@@ -33,6 +33,19 @@ hypothesis.settings.load_profile("busy")
 
 PROJECT = Path(__file__).resolve().parents[1]
 DRY_RUNS.unchanged.add(PROJECT)
+# Documents of jobs are not written where nothing runs.
+WRITING = """
+import workflow_src.jobs
+
+class Written(workflow_src.jobs.Document):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.write()
+
+workflow_src.jobs.Document = Written
+
+include: {snakefile!r}
+"""
 
 
 def pytest_configure(config):

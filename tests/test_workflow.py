@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, counted, dry_run, scheduled, snakemake
+from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, WRITING, counted, dry_run, scheduled, snakemake
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from stage_server import python_module
@@ -349,21 +349,6 @@ def test_every_rule_is_described_where_rules_are_listed(tmp_path):
     process = snakemake("--list", "--configfile", SMOKE, folder=tmp_path)
     lines = [line for line in process.stdout.splitlines() if line]
     assert len(lines) > 30 and [line for line in lines if not re.fullmatch(r"\w+ \(.{15,}\)", line)] == []
-
-
-# Documents of jobs are not written where nothing runs.
-WRITING = """
-import workflow_src.jobs
-
-class Written(workflow_src.jobs.Document):
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.write()
-
-workflow_src.jobs.Document = Written
-
-include: {snakefile!r}
-"""
 
 
 def test_every_command_has_the_options_of_its_stage(tmp_path):
