@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -318,6 +319,16 @@ def test_a_misspelt_setting_is_named_rather_than_the_missing_one(settings, field
 
 
 # Papers
+
+
+def test_papers_have_the_max_length_that_their_notes_say():
+    noted = 0
+    for path in (CONFIG_FOLDER / "experiments" / "papers").glob("*.yaml"):
+        text = " ".join(line.lstrip("# ") for line in path.read_text().splitlines() if line.startswith("#"))
+        for number in re.findall(r"pairs of at most (\d+) subwords", text):
+            assert load_experiment(path.stem).config.recipe.max_length == int(number), path.stem
+            noted += 1
+    assert noted >= 5
 
 
 def test_settings_of_papers_are_found_by_name():
