@@ -61,6 +61,10 @@ FIRST_WORD = re.compile(r"\w+")
 # J.-C., U.S.
 INITIALS = re.compile(r"(?:[^\W\d_]\.-?)+")
 ORDINAL = re.compile(r"\d{1,3}\.|[IVXLC]+\.")
+# An ordinal that stands beside another one: 19. und 20.
+SECOND_ORDINAL = re.compile(
+    r"(?:\d{1,3}|[IVXLC]+)\.\s+(?:und|oder|bis|sowie|i|oraz|lub|a|nebo|až|ve|veya)\s+(?:\d{1,3}|[IVXLC]+)\.\s*$"
+)
 NUMBER = re.compile(r"[(\[]?(?:[\d½¼¾]|[IVXLC]+\b)")
 # What the last words of a text are looked for in.
 LONGEST = 100
@@ -99,4 +103,6 @@ def _is_protected(before: str, after: str, language: str) -> bool:
     if first is None or first[0].lower() in STARTERS[language]:
         return False
     # At the beginning it numbers what follows.
-    return not match["before"] or match["before"].lower() in CUES[language]
+    if not match["before"] or match["before"].lower() in CUES[language]:
+        return True
+    return SECOND_ORDINAL.search(before, max(0, len(before) - LONGEST)) is not None

@@ -34,6 +34,7 @@ def test_sentences_end_as_in_their_language():
 ONE_SENTENCE = {
     "de": [
         "Das Schloss stammt aus dem 19. Jahrhundert.",
+        "Im 19. und 20. Jahrhundert war es ein Kloster.",
         "Das war schon der 17. Versuch.",
         "Er wohnt im 3. Stock.",
         "Sie liest die 2. Auflage.",
