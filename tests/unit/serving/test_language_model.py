@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import snakemake
+from conftest import PROJECT, WRITING, snakemake
 from refusals import fields_of
 from safetensors.torch import load_file
 
@@ -438,10 +438,13 @@ def test_bundles_carry_what_the_configuration_says(tmp_path):
     content = {"experiment": "smoke", "systems": {"other": ngram, **unused}, "decodes": decodes, "analyses": {}}
     content["analyses"] = dict.fromkeys(("marginal", "tokens", "lengths", "samples", "latent_space"))
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
-    completed = snakemake("bundles", "--dry-run", "--printshellcmds", "--configfile", "mine.yaml", folder=tmp_path)
+    (tmp_path / "written.smk").write_text(WRITING.format(snakefile=str(PROJECT / "Snakefile")))
+    words = ("bundles", "--dry-run", "--configfile", "mine.yaml")
+    completed = snakemake(*words, snakefile=tmp_path / "written.smk", folder=tmp_path)
     assert completed.returncode == 0, completed.stderr + completed.stdout
-    (command,) = re.findall(r"stages\.export_bundle .*systems/ctc/.*", completed.stdout + completed.stderr)
-    assert " --roles language_model=results/smoke/systems/lm/seed-1/model.safetensors " in command
+    documents = map(read_json, (tmp_path / "work/jobs/export_bundle").iterdir())
+    (of_ctc,) = (document for document in documents if "systems/ctc/" in document["output-folder"])
+    assert of_ctc["roles"] == ["language_model=results/smoke/systems/lm/seed-1/model.safetensors"]
 
 
 def test_what_is_carried_is_trained_for_every_seed():

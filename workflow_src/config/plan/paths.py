@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 
 from workflow_src.config.datasets import raw_names, reference_stem
 from workflow_src.config.resolved import Decode, Loaded
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.records.atomic import fingerprint
 from workflow_src.registry import engines
 
 # The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
@@ -159,7 +160,10 @@ class Paths:
         Two experiments that choose differently have files of their own.
         """
         chosen_by = self.loaded.chosen_by(decode)
-        return f"{decode.name}-{fingerprint(chosen_by)[:8]}" if chosen_by else decode.name
+        if not chosen_by:
+            return decode.name
+        digest = hashlib.sha256(json.dumps(chosen_by, sort_keys=True).encode()).hexdigest()
+        return f"{decode.name}-{digest[:8]}"
 
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{self.folder(decode)}/{split}.txt"
