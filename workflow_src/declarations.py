@@ -64,8 +64,8 @@ METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("_ci", "_low", "_high", "_s
 METRIC_RESERVED = frozenset(
     "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
     "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
-    "energy_per_token latency_ms latency_std latency_rounds disturbed_rounds sentences_per_second speedup device threads "
-    "batch length_ratio against_fastest as_published".split()
+    "energy_per_token latency_ms latency_std latency_rounds disturbed_rounds sentences_per_second speedup device "
+    "threads batch length_ratio against_fastest as_published".split()
 )
 # Stages, whose modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")
