@@ -138,6 +138,7 @@ class Overview:
     measured: bool
     # About hours of a core of this machine that was busy when it was measured; else empty.
     warning: str = ""
+    jobs_per_gpu: int = 1
 
     @property
     def run(self) -> int:
@@ -178,6 +179,7 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
         graph,
         nodes,
         device=plan.config.runtime.device,
+        jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
         measured=rates is not None,
         warning=load_warning(rates) if rates else "",
     )
@@ -431,7 +433,8 @@ def hours_caption(overview: Overview) -> str:
     """The caption of a plan: whether hours are of a core of this machine, or of a GPU."""
     if overview.measured:
         return "Hours are of one core of this machine; analyses and measuring speed are not counted."
-    return f"Hours are of one {GPU}; analyses and measuring speed are not counted."
+    shared = f" {overview.jobs_per_gpu} jobs at a time share a GPU." if overview.jobs_per_gpu > 1 else ""
+    return f"Hours are of one {GPU}, each job by itself; analyses and measuring speed are not counted.{shared}"
 
 
 def as_json(overview: Overview) -> dict[str, Any]:

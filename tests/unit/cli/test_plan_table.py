@@ -8,7 +8,7 @@ import re
 import networkx as nx
 import rich.console
 
-from workflow_src.cli.plan import Node, Overview, Reason, as_table
+from workflow_src.cli.plan import Node, Overview, Reason, as_table, hours_caption
 
 REASONS = [
     "systems.score.training.learning_rate 0.002 → 0.25",
@@ -31,3 +31,11 @@ def test_eighty_columns_cut_no_word_in_two():
     parts = {part for text in REASONS for part in re.split(r"(?<=/)|(?<=[a-z]\.)| ", text)}
     assert {part for part in parts if not any(part in word for word in words)} == set()
     assert {"lanmt-annealed-0", "lanmt-annealed-1", "core-hours", "corpus,"} <= words
+
+
+def test_a_plan_for_gpus_says_how_many_jobs_share_one():
+    def caption(jobs: int) -> str:
+        overview = Overview("m", "m", (), nx.DiGraph(), {}, device="cuda", measured=False, jobs_per_gpu=jobs)
+        return hours_caption(overview)
+
+    assert "5 jobs" in caption(5) and "share" not in caption(1)
