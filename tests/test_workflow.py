@@ -1171,8 +1171,8 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
 ROWS = {
-    "device, number of devices, precision, threads, compilation, logging, mirrors, how often training state is saved, "
-    "`max_skipped`, `split_batches`, sentences decoded together, who computes distillation": [
+    "device, number of devices, jobs on a GPU, precision, threads, compilation, logging, mirrors, how often training "
+    "state is saved, `max_skipped`, `split_batches`, sentences decoded together, who computes distillation": [
         "device, threads, precision, logging",
         "mirrors",
         "how often training state is saved",

@@ -13,7 +13,14 @@ import torch
 from workflow_src.errors import ArtifactError
 from workflow_src.runtime.device import choose
 from workflow_src.training import state
-from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
+from workflow_src.training.state import (
+    FORMAT,
+    StateFolder,
+    pack_optimiser,
+    pack_random,
+    unpack_optimiser,
+    unpack_random,
+)
 
 
 def tensors(number):
@@ -244,7 +251,7 @@ def test_one_that_is_about_to_end_is_waited_for(folder, holder, caplog):
     assert f"waiting for process {running.pid} on " in caplog.text and running.wait(10) == 0
 
 
-@pytest.mark.parametrize("content", [None, "", "[1]", '{"fingerprint": "other", "format": 1}'])
+@pytest.mark.parametrize("content", [None, "", "[1]", json.dumps({"fingerprint": "other", "format": FORMAT})])
 def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
     if content is None:
         (folder / "fingerprint.json").unlink()
@@ -255,7 +262,7 @@ def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
 
 
 def test_states_of_another_format_are_refused_and_stay(folder):
-    (folder / "fingerprint.json").write_text('{"fingerprint": "mine", "format": 2}')
+    (folder / "fingerprint.json").write_text(json.dumps({"fingerprint": "mine", "format": FORMAT + 1}))
     before = sorted(folder.iterdir())
     with pytest.raises(ArtifactError) as refused:
         StateFolder(folder, "mine")
