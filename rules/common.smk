@@ -48,6 +48,7 @@ from workflow_src.config import Plan, costs, load
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
+from workflow_src.data.download import changed_sum
 from workflow_src.jobs import Document
 from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
@@ -91,6 +92,8 @@ if not CONFIGURATION and plan.experiment in experiment_names():
 if workflow.is_main_process:
     os.environ[FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
     if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
+        logger.warning(f"warning: {warning}")
+    if warning := changed_sum(Path(plan.raw("raw", "json")), plan.loaded.dataset.files):
         logger.warning(f"warning: {warning}")
 
 
@@ -192,7 +195,7 @@ JOBS = "work/jobs"
 
 
 def stage(name, settings, resources=(), starter=lambda job: "python -m", **options):
-    """Params of a rule that runs the stage `name`: `settings`, which Snakemake compares, and `command`, which it does not.
+    """`settings`, which Snakemake compares, and `command`, which it does not: params for running the stage `name`.
 
     `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `options` are the
     other options of the stage by name: functions of the job (its wildcards, input, output, threads and resources), or

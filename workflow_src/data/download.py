@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import file_digest, new_file_mode, room_for, sha256
+from workflow_src.records.atomic import file_digest, new_file_mode, read_json, room_for, sha256
 
 log = logging.getLogger("continuum")
 
@@ -375,6 +375,26 @@ def mirror_folders(configured: Sequence[str]) -> list[Path]:
         else:
             log.warning("mirror folder %s does not exist; going on without it", name)
     return folders
+
+
+def changed_sum(summary: Path, files: Mapping[str, RemoteFile]) -> str | None:
+    """A warning where a file was downloaded with another SHA-256 than its dataset gives; None where none was.
+
+    `summary` is the raw.json of the download. Sums are no settings that rerun a download: they are pinned after it.
+    """
+    try:
+        downloads = read_json(summary)["downloads"]
+    except (ArtifactError, LookupError, TypeError):
+        # The job that reads it reports what is damaged.
+        return None
+    for name, file in files.items():
+        recorded = downloads.get(name, {}).get("sha256", file.sha256)
+        if file.sha256 not in (None, recorded):
+            return (
+                f"{summary} was made of files.{name} with SHA-256 {recorded}, and the dataset gives {file.sha256}; "
+                "--forcerun download makes it anew"
+            )
+    return None
 
 
 def without_passwords(settings: Mapping[str, Any]) -> dict[str, Any]:

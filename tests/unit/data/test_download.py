@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from stage_server import python_module
 
 from workflow_src.config.datasets import RemoteFile
-from workflow_src.data.download import Files, Patience, fetch, places
+from workflow_src.data.download import Files, Patience, changed_sum, fetch, places
 from workflow_src.errors import ArtifactError
 
 CONTENT = b"one line\n" * 5000
@@ -360,6 +360,17 @@ def test_a_password_is_in_no_log_record_or_error(tmp_path, odd_server, caplog):
                 fetch("g", RemoteFile(url=url, sha256=OTHER), tmp_path / "new", patience=QUICK)
             assert "SECRET" not in str(failure.value)
     assert "127.0.0.1" in caplog.text and "SECRET" not in caplog.text + json.dumps(files.fetched)
+
+
+def test_a_sum_that_changed_after_the_download_is_reported(tmp_path):
+    summary = tmp_path / "raw.json"
+    pinned = {"f": RemoteFile(url="https://a.org/f", sha256=SUM), "g": RemoteFile(url="https://a.org/g")}
+    assert changed_sum(summary, pinned) is None
+    summary.write_text(json.dumps({"downloads": {"f": {"sha256": SUM}, "g": {"sha256": OTHER}}}))
+    assert changed_sum(summary, pinned) is None
+    summary.write_text(json.dumps({"downloads": {"f": {"sha256": OTHER}}}))
+    warning = changed_sum(summary, pinned)
+    assert SUM in warning and OTHER in warning and "files.f" in warning and "forcerun" in warning
 
 
 def test_a_download_is_readable_by_whom_the_umask_allows(tmp_path, server):
