@@ -747,7 +747,7 @@ def test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing(finis
         hollow_project,
         tmp_path,
         {
-            "rules/train.smk": ('"compile", "log_every", ', '"log_every", '),
+            "rules/train.smk": ('                    "compile",\n', ""),
             "rules/decode.smk": ("resources=[", "starter=lambda job: 'python -X dev -m', resources=["),
             "workflow_src/config/experiment.py": (
                 "    accumulate: int =",

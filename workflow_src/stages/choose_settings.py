@@ -18,7 +18,6 @@ from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
 from workflow_src.registry import main_metric, settings_of
 from workflow_src.serving.folders import open_role_translators
-from workflow_src.serving.translator import Translator
 from workflow_src.spec import Texts
 
 
@@ -51,6 +50,8 @@ class Inputs(DeviceJobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.serving.translator import Translator
+
     settings, machine = inputs.settings, inputs.machine
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field
 
@@ -22,9 +22,11 @@ from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
 from workflow_src.registry import settings_of
-from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.folders import open_role_translators, open_translator
 from workflow_src.spec import Frozen
+
+if TYPE_CHECKING:
+    from workflow_src.serving.base import BaseTranslator
 
 Record = dict[str, Any]
 

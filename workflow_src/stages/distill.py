@@ -12,18 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import torch
 from pydantic import Field
-from torch import nn
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.batches import search_all
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
@@ -34,12 +31,16 @@ from workflow_src.registry import (
     families,
     import_object,
 )
-from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.serving.bundle import DESCRIPTION
-from workflow_src.serving.translator import Translator
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
-from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Hypotheses, ImportedNetwork, max_positions
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workflow_src.runtime.device import Runtime
+    from workflow_src.types import Hypotheses
+
+    Translate = Callable[[list[list[int]]], Hypotheses]
 
 CHUNK = 16384
 AUTO = "auto"
@@ -58,6 +59,8 @@ class Inputs(DeviceJobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.runtime.device import keep_memory, set_threads
+
     check_number(inputs.shard, inputs.shards)
     keep_memory()
     set_threads(inputs.machine.threads)
@@ -89,9 +92,6 @@ def run(inputs: Inputs) -> str:
     return f"shard {inputs.shard} of {inputs.shards}: {translated} sentences{note}"
 
 
-Translate = Callable[[list[list[int]]], Hypotheses]
-
-
 @dataclasses.dataclass(frozen=True)
 class Teacher:
     """A teacher's search over normalised lines, and the longest line that it reads, in its own subwords (`lengths`)."""
@@ -105,6 +105,9 @@ class Teacher:
 
 def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     """A teacher that was made elsewhere, as its engine computes it. Raises ArtifactError for other subwords."""
+    from workflow_src.serving.translator import Translator
+    from workflow_src.types import ImportedNetwork
+
     machine = inputs.machine
     translator = Translator.load(inputs.model.parent, machine.device, AUTO, machine.threads)
     if translator.subwords.digest != subwords.digest:
@@ -121,6 +124,10 @@ def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
 
 
 def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
+    from workflow_src.runtime.device import choose
+    from workflow_src.training.systems import check_subwords, load_system
+    from workflow_src.types import max_positions
+
     runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
     model, description = load_system(inputs.model, AUTOREGRESSIVE)
     model = model.to(device=runtime.device, dtype=runtime.dtype)
@@ -140,6 +147,10 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
 
     Raises ConfigError for an unknown engine, and for one that does not compute such a model.
     """
+    import torch
+
+    from workflow_src.decoding.batches import search_all
+
     search = distilling_search()
     settings = inputs.settings.search_settings()
     run_search = import_object(search.run)

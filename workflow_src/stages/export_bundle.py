@@ -16,7 +16,6 @@ from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
 from workflow_src.spec import BASE, MODEL, Frozen, phrase
-from workflow_src.training.systems import check_subwords, check_trait, load_system, read_description, role_input
 
 
 class ExportSettings(Frozen):
@@ -38,6 +37,8 @@ class Inputs(JobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.training.systems import read_description, role_input
+
     folder = inputs.output_folder
     check_base(inputs.model, inputs.base)
     check_roles(inputs.model, inputs.roles)
@@ -88,6 +89,8 @@ def run(inputs: Inputs) -> str:
 
 def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
     """Copy weights; returns the network's entry in bundle.json."""
+    from workflow_src.training.systems import check_subwords, load_system
+
     # Loading shows now, before the first translation, whether weights and description fit each other.
     _, description = load_system(weights)
     check_subwords(description, subwords, weights)
@@ -105,6 +108,8 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
 
 def check_base(model: Path, base: Path | None) -> None:
     """Raises ArtifactError where the base of a system is missing, not needed, or of a family that does not fit."""
+    from workflow_src.training.systems import check_trait, read_description
+
     family = families()[read_description(model)["family"]]
     role = family.needs.get(BASE)
     if base is None:
@@ -125,6 +130,8 @@ def check_base(model: Path, base: Path | None) -> None:
 
 def check_roles(model: Path, files: dict[str, Path]) -> None:
     """Raises ArtifactError where roles beside the base are missing, unknown, or filled by unfit systems."""
+    from workflow_src.training.systems import check_trait, read_description
+
     family = families()[read_description(model)["family"]]
     allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
     allowed |= {name: system.role for name, system in carried(family).items()}

@@ -9,7 +9,6 @@ from pydantic import Field
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import JobInputs, start
 from workflow_src.registry import engines
-from workflow_src.serving import export
 from workflow_src.spec import Frozen
 
 
@@ -25,6 +24,8 @@ class Inputs(JobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.serving import export
+
     exporting = {engine.name: engine for engine in engines().values() if engine.export}
     if inputs.engine not in exporting:
         raise ConfigError("--engine", inputs.engine, problem="it exports nothing", allowed=exporting)

@@ -12,7 +12,6 @@ from workflow_src.config.base import parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
-from workflow_src.families.build import sizes_of
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
@@ -39,6 +38,8 @@ class Inputs(JobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.families.build import sizes_of
+
     settings, folder = inputs.settings, inputs.output_folder
     family = families().get(settings.family)
     if family is None or not family.imported or family.engine is None:

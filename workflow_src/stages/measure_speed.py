@@ -27,7 +27,6 @@ from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, st
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
-from workflow_src.runtime.device import cores
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files
 from workflow_src.spec import Frozen
@@ -240,6 +239,8 @@ def read_folders(bundles: dict[str, Path], exports: dict[str, Path]) -> Folders:
 
 
 def run(inputs: Inputs) -> str:
+    from workflow_src.runtime.device import cores
+
     speed, machine = inputs.settings.speed, inputs.machine
     decodes = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in inputs.settings.rows]
     rows = [SpeedRow.of(row) for row in decodes]

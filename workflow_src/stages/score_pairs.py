@@ -12,20 +12,14 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import torch
 from pydantic import Field
 
-from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.ranking import Scoring
 from workflow_src.jobs import DeviceJobInputs, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
-from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.spec import SCORER, Frozen
-from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Rescorer, max_positions
 
 CHUNK = 16384
 
@@ -46,6 +40,14 @@ class Inputs(DeviceJobInputs):
 
 
 def run(inputs: Inputs) -> str:
+    import torch
+
+    from workflow_src.data.batching import collate
+    from workflow_src.decoding.ranking import Scoring
+    from workflow_src.runtime.device import choose, keep_memory, set_threads
+    from workflow_src.training.systems import check_subwords, load_system
+    from workflow_src.types import Rescorer, max_positions
+
     check_number(inputs.shard, inputs.shards)
     keep_memory()
     set_threads(inputs.machine.threads)

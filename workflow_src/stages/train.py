@@ -6,39 +6,34 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from pydantic import Field
-from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.texts import Data, weights_of
-from workflow_src.data.batching import Pairs
 from workflow_src.data.drops import notable, warn_of_losses
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
-from workflow_src.families.build import build, build_objective, build_validation, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
-from workflow_src.nn.weights import count_parameters
 from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
-from workflow_src.runtime import processes, torchrun
-from workflow_src.runtime.device import choose, keep_memory, set_threads
-from workflow_src.runtime.processes import Group
+from workflow_src.runtime import torchrun
 from workflow_src.runtime.signals import die_with_parent
 from workflow_src.spec import Family, Frozen
-from workflow_src.training.dev import open_dev
-from workflow_src.training.devices import own_device
-from workflow_src.training.loop import Progress, Trainer
-from workflow_src.training.state import StateFolder
-from workflow_src.training.systems import load_base, load_roles, role_input, start_from, write_system
-from workflow_src.training.update import parts_of_an_update
-from workflow_src.types import Validation, max_positions
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workflow_src.data.batching import Pairs
+    from workflow_src.runtime.processes import Group
+    from workflow_src.training.loop import Progress
+    from workflow_src.training.state import StateFolder
+    from workflow_src.types import Validation
 
 
 class TrainingSettings(Frozen):
@@ -82,6 +77,8 @@ class Inputs(DeviceJobInputs):
     @property
     def files(self) -> dict[str, Path]:
         """Input files by the names that records give them."""
+        from workflow_src.training.systems import role_input
+
         names = ["train"] if len(self.train) == 1 else [f"train {name}" for name in weights_of(self.settings.data)]
         files = {name: description_of(prefix) for name, prefix in zip(names, self.train, strict=True)}
         files |= {
@@ -103,6 +100,11 @@ def run(inputs: Inputs) -> str | None:
 
     Started by torchrun, every process calls this; the first one writes, and has the summary.
     """
+    from workflow_src.runtime import processes
+    from workflow_src.runtime.device import keep_memory, set_threads
+    from workflow_src.runtime.processes import Group
+    from workflow_src.training.devices import own_device
+
     keep_memory()
     family = families()[inputs.settings.family]
     if not torchrun.started():
@@ -122,6 +124,9 @@ def run(inputs: Inputs) -> str | None:
 
 def _count(family: Family, inputs: Inputs) -> str:
     """Count a system at once: its weights, description and figures on dev."""
+    from workflow_src.families.build import build, sizes_of
+    from workflow_src.nn.weights import count_parameters
+
     began, settings = time.perf_counter(), inputs.settings
     corpus, dev = EncodedCorpus.open(inputs.train[0]), EncodedCorpus.open(inputs.dev)
     corpus.verify()
@@ -146,6 +151,16 @@ def _count(family: Family, inputs: Inputs) -> str:
 
 
 def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | None:
+    import torch
+
+    from workflow_src.families.build import build, build_objective, build_validation, sizes_of
+    from workflow_src.nn.weights import count_parameters
+    from workflow_src.runtime.device import choose, set_threads
+    from workflow_src.training.dev import open_dev
+    from workflow_src.training.loop import Trainer
+    from workflow_src.training.systems import load_base, load_roles, start_from
+    from workflow_src.types import max_positions
+
     settings, machine = inputs.settings, inputs.machine
     if group.size == 1:
         set_threads(machine.threads)
@@ -225,6 +240,8 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
 
 def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
     """Write a system with its provenance."""
+    from workflow_src.training.systems import write_system
+
     settings, files = recorded(inputs.settings), inputs.files
     write_system(
         *(inputs.output_folder, model, description, history),
@@ -347,6 +364,10 @@ def _states(
     subwords: Subwords,
 ) -> StateFolder:
     """The folder of the state, under a fingerprint of settings, seed and contents of inputs."""
+    from workflow_src.training.state import StateFolder
+    from workflow_src.training.systems import role_input
+    from workflow_src.training.update import parts_of_an_update
+
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
     contents = {"train": corpus.digest, "dev": dev.digest, "subwords": subwords.digest}
     names = ("reference", "base", "initial", *map(role_input, inputs.roles))

@@ -109,7 +109,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
 
 
 def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, exported, monkeypatch):
-    monkeypatch.setattr(measure_speed, "cores", lambda: 3)
+    monkeypatch.setattr("workflow_src.runtime.device.cores", lambda: 3)
     half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
     speed = _run(
         tmp_path,

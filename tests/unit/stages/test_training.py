@@ -18,9 +18,9 @@ from stage_server import python_module
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import encoded, subwords
+from workflow_src.decoding import batches
 from workflow_src.families.build import build
 from workflow_src.records.atomic import MISSING, load_tensors, read_json, save_tensors, sha256, write_json
-from workflow_src.stages import distill
 from workflow_src.training import state
 from workflow_src.training.systems import load_system
 
@@ -407,14 +407,14 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
     source.write_text("der Hund ruht\n" + "Hund " * 80 + "\n\nder Mann kommt\n", encoding="utf-8")
     nibbles = tiny.subwords.encode_target(["a\nb"])[0]
     assert tiny.subwords.decode_target([nibbles]) == ["a\nb"]
-    real = distill.search_all
+    real = batches.search_all
 
     def spelling_line_breaks(*words):
         outputs = real(*words)
         outputs.tokens[0] = nibbles
         return outputs
 
-    monkeypatch.setattr(distill, "search_all", spelling_line_breaks)
+    monkeypatch.setattr(batches, "search_all", spelling_line_breaks)
     words = distill_words(tiny, systems, tmp_path / "s.jsonl", source=source)
     summary = run_stage("distill", [*words, "--engine", "continuum"])
     assert summary.endswith("4 sentences, 1 too long and left empty")
