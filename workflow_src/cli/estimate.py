@@ -129,14 +129,14 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         tokens = sizes.pairs * sizes.length if sizes.pairs else None
         rows.append(_row(plan, f"score pairs with {scorer}", work, rates, None, tokens))
     choosing = [
-        work_of(plan, "choose_settings", {"system": decode.system, "search": decode.name}, sizes)
+        work_of(plan, "choose_settings", {"system": decode.system, "search": plan.folder(decode)}, sizes)
         for decode, _ in plan.tuned
     ]
     if choosing:
         rows.append(_row(plan, "choose settings", choosing, rates, None, None))
     # Shards of a decode are as much work together as the decode is.
     translating = [
-        work_of(plan, "decode_shard", {"system": decode.system, "search": decode.name, "split": split}, sizes)
+        work_of(plan, "decode_shard", {"system": decode.system, "search": plan.folder(decode), "split": split}, sizes)
         for decode, _, split in plan.rows
     ]
     return [*rows, _row(plan, "decode", translating, rates, None, None)]
