@@ -200,7 +200,8 @@ def test_its_analysis_is_measured_and_shown(run, report):
     assert content["analysis"] == "outputs_by_length" and content["split"] == "test" and content["width"] == 3
     assert {(row["system"], row["name"]) for row in content["rows"]} >= {("teacher", "beam-2"), ("bag", "tuned")}
     for row in content["rows"]:
-        path = run / SHARED / f"translations/{row['system']}/seed-1/{row['name']}/test.jsonl"
+        name = tuned(run) if row["name"] == "tuned" else row["name"]
+        path = run / SHARED / f"translations/{row['system']}/seed-1/{name}/test.jsonl"
         lengths = [len(json.loads(line)["subwords"]) for line in path.read_text().splitlines()]
         bars = [sum(3 * bar <= length < 3 * bar + 3 for length in lengths) for bar in range(max(lengths) // 3 + 1)]
         assert row["counts"] == bars and sum(bars) == 40
