@@ -57,6 +57,7 @@ from workflow_src.config.resolved import Decode
 from workflow_src.spec import SearchSettings
 from workflow_src.config.texts import LIKELY, MONOLINGUAL, system_behind, RAW
 from workflow_src.config.plan.paths import BUNDLES
+from workflow_src.config.priorities import AWAITED, priorities
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import analyses, engines, families, metrics, roles
 from workflow_src.spec import BASE
@@ -67,9 +68,6 @@ DAG.new_wildcards = lambda dag, job: set(job.wildcards.items())
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()
-
-# The priority of jobs that many others wait for, above those that only the report waits for.
-AWAITED = 10
 
 try:
     # Snakemake takes the last of two equal keys without a word. A workflow that includes this one may have other files.
@@ -119,6 +117,8 @@ if "gpu" in workflow.global_resources:
     workflow.register_resource("gpu", PLACES * workflow.global_resources["gpu"].value)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
+# What trainings wait for goes first.
+priority_of_training = priorities(needs)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
 # task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
 SEVERAL_NODES = (

@@ -50,6 +50,7 @@ rule download_monolingual:
         f"{LOGS}/download_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/download_monolingual.tsv"
+    priority: priority_of_training
     conda:
         "../envs/cpu.yaml"
     threads: 1
@@ -87,6 +88,7 @@ rule normalise_monolingual:
         f"{LOGS}/normalise_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/normalise_monolingual.tsv"
+    priority: priority_of_training
     conda:
         "../envs/cpu.yaml"
     threads: needs.corpus_threads("normalise_monolingual")
@@ -198,7 +200,7 @@ rule encode:
     wildcard_constraints:
         # keep_likely writes these texts.
         text=f"(?!{LIKELY}-by-)[^/]+",
-    priority: lambda wildcards: AWAITED + (wildcards.split in plan.loaded.dataset.test_sets)
+    priority: priority_of_training
     conda:
         "../envs/cpu.yaml"
     threads: lambda wildcards: needs.corpus_threads("encode", wildcards)

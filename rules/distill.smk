@@ -15,7 +15,7 @@ rule distill:
         f"{BENCHMARKS}/distill/{{teacher}}/{{split}}-{{shard}}-of-{{shards}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
-    priority: AWAITED
+    priority: priority_of_training
     conda:
         "../envs/gpu.yaml"
     # One thread a shard: shards beside each other are faster than threads within one.
@@ -63,7 +63,7 @@ rule merge_distilled:
         f"{BENCHMARKS}/merge_distilled/{{teacher}}/{{split}}.tsv"
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
-    priority: AWAITED
+    priority: priority_of_training
     conda:
         "../envs/cpu.yaml"
     threads: 1

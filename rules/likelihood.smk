@@ -13,7 +13,7 @@ rule score_pairs:
         f"{LOGS}/score_pairs/{{system}}/{{shard}}-of-{{shards}}.log",
     benchmark:
         f"{BENCHMARKS}/score_pairs/{{system}}/{{shard}}-of-{{shards}}.tsv"
-    priority: AWAITED
+    priority: priority_of_training
     conda:
         "../envs/gpu.yaml"
     threads: 1
@@ -58,7 +58,7 @@ rule keep_likely:
         f"{LOGS}/keep_likely/{{system}}.log",
     benchmark:
         f"{BENCHMARKS}/keep_likely/{{system}}.tsv"
-    priority: AWAITED
+    priority: priority_of_training
     conda:
         "../envs/cpu.yaml"
     threads: 1

@@ -17,7 +17,7 @@ for training_rule in TRAININGS:
             f"{BENCHMARKS}/{training_rule}/{{system}}/seed-{{seed}}.tsv"
         wildcard_constraints:
             system=systems_of(training_rule),
-        priority: AWAITED
+        priority: priority_of_training
         conda:
             "../envs/gpu.yaml"
         threads: RUNTIME.training_threads * RUNTIME.devices

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import networkx as nx
 import pytest
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, WRITING, counted, dry_run, scheduled, snakemake
@@ -819,6 +820,81 @@ def test_test_sets_are_encoded_first_of_all(target, tmp_path):
         re.findall(r"wildcards: text=\w+, split=(\w+)\n    priority: (\d+)", process.stdout + process.stderr)
     )
     assert int(priorities["test"]) > int(priorities["dev"]) == int(priorities["train"])
+
+
+def priorities_in_order(text: str) -> tuple[dict[str, int], nx.DiGraph]:
+    """Priorities of the jobs of a dry run by their outputs, and which jobs read files of which."""
+    graph, priorities, maker = nx.DiGraph(), {}, {}
+    for description in re.findall(r"^(?:local)?rule \w+:\n((?:    .*\n)+)", text, re.MULTILINE):
+        files = dict(re.findall(r"^    (input|output|priority): (.*)$", description, re.MULTILINE))
+        job = files.get("output", "")
+        graph.add_node(job, inputs=files.get("input", "").split(", "))
+        priorities[job] = int(files.get("priority", 0))
+        maker |= dict.fromkeys(job.split(", "), job)
+    graph.add_edges_from((maker[file], job) for job in graph for file in graph.nodes[job]["inputs"] if file in maker)
+    return priorities, graph
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["experiment=smoke", "seeds=[1, 2, 3]"],
+        # Pupils that take far longer than their teacher, one that others wait for and one that none waits for.
+        [
+            "experiment=smoke",
+            "systems={lvm: {training: {max_steps: 100000}}, ctc: {training: {max_steps: 900000}}}",
+        ],
+        [
+            "experiment=smoke",
+            "systems={lvm: {training: {max_steps: 900000}}}",
+            "seeds=[1, 2]",
+            "distillation={teacher: {seed: 2}}",
+        ],
+        ["experiment=recommended", "seeds=[2, 1]"],
+        ["experiment=smoke", "systems={lvm: {data: {likely-by-teacher: 1, distilled-by-teacher: 1}}}"],
+        [
+            "experiment=smoke",
+            "systems={lvm: {data: monolingual-by-teacher}}",
+            "recipe={monolingual: [{texts: {de: more.de}}]}",
+        ],
+    ],
+    ids=["distilled", "long pupils", "second seed", "no teacher", "likely", "monolingual"],
+)
+def test_what_trainings_wait_for_starts_before_trainings_that_none_waits_for(settings, tmp_path):
+    jobs_without_messages(tmp_path)
+    process = dry_run("report", "--config", *settings, snakefile=tmp_path / "telling.smk", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    priorities, graph = priorities_in_order(process.stdout + process.stderr)
+    trainings = {job for job in graph if "training.jsonl" in job}
+    waiting = {job: nx.descendants(graph, job) & trainings for job in graph}
+    assert len(trainings) >= 6 and any(waiting[job] for job in trainings)
+    # Before there is text, no training is ready.
+    text = next(job for job in graph if "subwords.json" in job)
+    for job in trainings:
+        assert all(priorities[job] > priorities[other] for other in waiting[job])
+    awaited = {job for job in graph.nodes - nx.ancestors(graph, text) - {text} if waiting[job]}
+    assert min(priorities[job] for job in awaited) > max(priorities[job] for job in trainings - awaited)
+    # Every other job is less than any training.
+    assert max(priorities[job] for job in graph.nodes - awaited - trainings if "encoded" not in job) <= min(
+        priorities[job] for job in trainings
+    )
+
+
+def test_of_trainings_that_none_waits_for_the_longest_starts_first(tmp_path):
+    jobs_without_messages(tmp_path)
+    for longest in ("score", "energy"):
+        budget = f"systems={{{longest}: {{training: {{max_steps: 100000}}}}}}"
+        words = ("report", "--config", "experiment=smoke", budget)
+        process = dry_run(*words, snakefile=tmp_path / "telling.smk", folder=tmp_path)
+        priorities, _ = priorities_in_order(process.stdout + process.stderr)
+        (own,) = (priorities[job] for job in priorities if f"systems/{longest}/" in job and "training.jsonl" in job)
+        others = [
+            priorities[job]
+            for name in ("score", "energy", "ctc")
+            for job in priorities
+            if name != longest and f"systems/{name}/" in job and "training.jsonl" in job
+        ]
+        assert others and own > max(others)
 
 
 @pytest.mark.runs
