@@ -14,9 +14,9 @@ from conftest import PROJECT
 
 from workflow_src import registry
 from workflow_src.config import Plan, datasets, experiment, load
-from workflow_src.config.base import Frozen
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
+from workflow_src.spec import Frozen
 
 CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
 PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("**/*.md"))]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from workflow_src import registry
-from workflow_src.config.base import parse
 from workflow_src.config.compose import experiment_names
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.jobs import recorded
+from workflow_src.spec import parse
 
 SNAPSHOT = Path(__file__).parent / "smoke_rule_settings.json"
 

@@ -18,12 +18,11 @@ from pydantic import Field
 from rich.console import Console
 from rich.logging import RichHandler
 
-from workflow_src.config.base import parse
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import atomic, canonical, fingerprint, read_json
 from workflow_src.runtime import garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
-from workflow_src.spec import Frozen
+from workflow_src.spec import Frozen, parse
 
 if TYPE_CHECKING:
     from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo

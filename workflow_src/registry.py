@@ -32,6 +32,7 @@ from workflow_src.spec import (
     Role,
     Search,
     SearchSettings,
+    parse,
     phrase,
 )
 
@@ -259,7 +260,7 @@ def settings_of(entry: Mapping[str, Any]) -> SearchSettings:
     if search is None:
         raise ConfigError("search", entry.get("search"), allowed=searches())
     fields = {name: value for name, value in entry.items() if name not in ("search", *ENGINE_SETTINGS)}
-    return search.settings.checked(fields)
+    return parse(search.settings, fields)
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:

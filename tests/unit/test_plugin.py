@@ -28,7 +28,6 @@ from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.spec.sections import above
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -98,7 +97,7 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
     with pytest.raises(ConfigError) as refused:
         configured(widht=3)
     assert (refused.value.setting, refused.value.nearest) == ("analyses.outputs_by_length.widht", "width")
-    with pytest.raises(ConfigError, match=f"analyses.outputs_by_length.width is 0; allowed: {above(0)}"):
+    with pytest.raises(ConfigError, match=r"^analyses.outputs_by_length.width is 0; "):
         configured(width=0)
     try:
         with pytest.raises(ConfigError, match=r"^analyses.outputs_by_length: no analysis"):

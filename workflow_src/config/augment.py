@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.base import Frozen
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Frozen
 
 MODIFIERS = ("upper", "title", "typos", "no_accents")
 Share = Annotated[float, Field(ge=0, le=1)]

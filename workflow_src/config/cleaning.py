@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from workflow_src.config.base import parse
 from workflow_src.errors import ConfigError
 from workflow_src.registry import filters
-from workflow_src.spec import Frozen
+from workflow_src.spec import Frozen, parse
 
 
 def filter_settings(sections: Iterable[tuple[str, Any]], languages: tuple[str, str]) -> dict[str, Frozen]:

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from workflow_src.config.base import Frozen, distinct, matching, named
+from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Frozen
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[

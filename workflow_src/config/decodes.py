@@ -11,7 +11,7 @@ from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
 from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, phrase
+from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
 
 
 def resolve_decodes(
@@ -61,7 +61,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
-        settings = _filled(search.settings.checked(raw, where), system, systems, where)
+        settings = _filled(parse(search.settings, raw, where), system, systems, where)
         tried = _tried(search, settings, tune or {}, where)
         _check_served(search, tried, system, systems, where)
         settings.check_used(tune or {}, where)
@@ -107,7 +107,7 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
             for role, option in carried(system.family).items()
             if role in system.carries and option.setting in search.settings.model_fields
         }
-        settings = _filled(search.settings.checked(carried_systems | fields, where), system, systems, where)
+        settings = _filled(parse(search.settings, carried_systems | fields, where), system, systems, where)
         settings.check_used(section=where)
         _check_served(search, [settings], system, systems, where)
 
@@ -116,7 +116,7 @@ def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]],
     """Settings as they are, and with every combination of the values that dev chooses from."""
     fields = settings.model_dump()
     combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
-    return [settings, *(search.settings.checked(fields | chosen, f"{where}.tune") for chosen in combinations if chosen)]
+    return [settings, *(parse(search.settings, fields | chosen, f"{where}.tune") for chosen in combinations if chosen)]
 
 
 def _check_served(
@@ -221,9 +221,6 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
             raise ConfigError(
                 f"{where}.{name}", value, problem=f"tune.{name} lists its values", hint="remove one of the two"
             )
-        # `_tried` checks combinations.
-        for value in values:
-            search.settings.checked_value(name, value, f"{where}.tune")
     tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
     return tune or None
 

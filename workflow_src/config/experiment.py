@@ -8,7 +8,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.base import Frozen, distinct, matching, named
+from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.datasets import FilePath, SetName
 from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.sizes import (
@@ -25,7 +25,7 @@ from workflow_src.config.sizes import (
 )
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import Frozen, SearchSettings, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -206,7 +206,7 @@ class DistillationConfig(Frozen):
 
     def search_settings(self, section: str = "") -> SearchSettings:
         """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`."""
-        return distilling_search().settings.checked(self.model_extra or {}, section)
+        return parse(distilling_search().settings, self.model_extra or {}, section)
 
 
 class LikelihoodConfig(Frozen):

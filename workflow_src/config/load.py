@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.config.base import parse
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import (
     CONFIG_FOLDER,
@@ -37,12 +36,7 @@ from workflow_src.registry import (
     main_metric,
     named_systems,
 )
-from workflow_src.spec import (
-    SCORES,
-    AnalysisSettings,
-    Corpus,
-    Frozen,
-)
+from workflow_src.spec import SCORES, AnalysisSettings, Corpus, Frozen, parse
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from workflow_src.config.base import Frozen, parse
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_metrics, main_metric, metrics
-from workflow_src.spec import Corpus, Metric
+from workflow_src.spec import Corpus, Frozen, Metric, parse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from workflow_src.config.base import Frozen, distinct, named
+from workflow_src.config.base import distinct, named
 from workflow_src.config.datasets import NAME, DatasetConfig, FilePath, Language, SubwordsConfig
 from workflow_src.config.languages import spaced
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Frozen
 
 RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 # The name becomes a folder beside those of raw and of teachers' texts.

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from workflow_src.config.base import Frozen
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Frozen
 
 AUTO: Literal["auto"] = "auto"
 # Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.

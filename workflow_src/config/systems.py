@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config import texts
-from workflow_src.config.base import parse
 from workflow_src.config.compose import merge, read_preset
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
@@ -21,16 +20,7 @@ from workflow_src.registry import (
     families,
     named_systems,
 )
-from workflow_src.spec import (
-    AUTOREGRESSIVE,
-    BASE,
-    SCORER,
-    UNKNOWN,
-    Family,
-    Frozen,
-    SearchSettings,
-    phrase,
-)
+from workflow_src.spec import AUTOREGRESSIVE, BASE, SCORER, UNKNOWN, Family, Frozen, SearchSettings, parse, phrase
 
 
 def resolve_systems(config: WorkflowConfig) -> dict[str, System]:

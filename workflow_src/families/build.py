@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
+from workflow_src.spec import parse
 from workflow_src.types import DevSet, Objective, Symbols, Validation
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from workflow_src.errors import ArtifactError, ConfigError, short_repr
-from workflow_src.spec import place, refused
+from workflow_src.spec import config_error
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
 
@@ -50,7 +50,5 @@ def checked(model: type[Content], content: Any, path: str, advice: str) -> Conte
     try:
         return model.model_validate(content)
     except pydantic.ValidationError as failure:
-        error = failure.errors()[0]
-        wrong = refused(error, place(error["loc"]))
-        reason = str(wrong if wrong.setting else wrong.within("its content")).removesuffix(".")
+        reason = str(config_error(failure, content, "its content")).removesuffix(".")
         raise ArtifactError(path, f"cannot be used ({reason})", advice) from None

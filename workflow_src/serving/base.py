@@ -34,7 +34,7 @@ from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams, parse
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
@@ -476,7 +476,7 @@ class BaseTranslator(ABC):
             bundle_defaults = {name: value for name, value in bundle_defaults.items() if name in kind.named("role")}
         changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
         reset = {n for n, v in changed.items() if v == "none" and n in bundle_defaults and kind.default(n) is None}
-        settings = kind.checked({n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
+        settings = parse(kind, {n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
         settings.check_used()
         return self._completed(settings), systems
 

@@ -1,3 +1,4 @@
+# ruff: noqa: F401
 """Declarations: model families, searches, engines, metrics, analyses, and the roles between systems.
 
 Configuration, names of files, command-line options, choices on dev, costs, labels and looks of a member all follow from
@@ -21,7 +22,7 @@ from workflow_src.spec.metrics import (
     sentence_key,
     spaced_words_only,
 )
-from workflow_src.spec.sections import UNKNOWN, Frozen, place, refused
+from workflow_src.spec.sections import UNKNOWN, Frozen, config_error, parse
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,
@@ -48,66 +49,3 @@ from workflow_src.spec.traits import (
     VECTOR_FIELD,
     phrase,
 )
-
-__all__ = [
-    "ALIGNED",
-    "AUTOREGRESSIVE",
-    "BASE",
-    "BOS",
-    "BOUND",
-    "CAUSE",
-    "EOS",
-    "GOES_WITH",
-    "ITERATIVE",
-    "LANGUAGE_MODEL",
-    "LATENT",
-    "LATENT_LENGTHS",
-    "LENGTHS",
-    "MASKED",
-    "MODEL",
-    "PAD",
-    "PHRASES",
-    "REFINER",
-    "SCORER",
-    "SCORES",
-    "SOURCE_LATENT",
-    "TARGET_LATENT",
-    "UNK",
-    "UNKNOWN",
-    "VECTOR_FIELD",
-    "Analysis",
-    "AnalysisSettings",
-    "Computed",
-    "Convention",
-    "Corpus",
-    "Engine",
-    "Export",
-    "Family",
-    "Filter",
-    "Frozen",
-    "Look",
-    "Metric",
-    "NoSettings",
-    "Option",
-    "Pair",
-    "Plugin",
-    "Program",
-    "Role",
-    "Score",
-    "Search",
-    "SearchSettings",
-    "Segments",
-    "Selection",
-    "Sizes",
-    "Texts",
-    "Use",
-    "Verdict",
-    "Weights",
-    "check_beams",
-    "phrase",
-    "place",
-    "refused",
-    "sentence_key",
-    "single",
-    "spaced_words_only",
-]

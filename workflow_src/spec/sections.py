@@ -1,114 +1,34 @@
-"""Sections of a configuration, and errors of them."""
+"""Sections of a configuration, and pydantic's errors of them in one sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any, get_args
+from typing import Any, TypeVar
 
 import pydantic
 from pydantic_core import PydanticKnownError
 
-from workflow_src.errors import ABSENT, ConfigError
+from workflow_src.errors import ABSENT, ConfigError, nearest, short_repr
 
 # Whole numbers have 64 bits in torch and NumPy.
 HUGE = 2**63
 UNKNOWN = "no such setting"
-WHOLE = "a whole number"
-FINITE = "a finite number"
-EACH_ONCE = "each once"
-SECTION = "a section of `name: value` lines"
-
-
-def above(bound: object) -> str:
-    return f"above {bound}"
-
-
-def at_least(bound: object) -> str:
-    return f"{bound} or more"
-
-
-def below(bound: object) -> str:
-    return f"below {bound}"
-
-
-def at_most(bound: object) -> str:
-    return f"{bound} or less"
-
-
-def all_of(bounds: Iterable[str]) -> str:
-    """Bounds as a range: `above 0 and below 1`."""
-    return " and ".join(bounds)
-
-
-def entries(number: object, bound: str = "at least") -> str:
-    """The allowed length of a list, in words."""
-    return f"{bound} {number} {'entry' if number == 1 else 'entries'}"
-
-
-# Allowed values by pydantic's type of error; `{...}` are entries of its context.
-REQUIRED = {
-    "greater_than": above("{gt}"),
-    "greater_than_equal": at_least("{ge}"),
-    "less_than": below("{lt}"),
-    "less_than_equal": at_most("{le}"),
-    "finite_number": FINITE,
-    "int_type": WHOLE,
-    "int_parsing": WHOLE,
-    "int_parsing_size": "a smaller number",
-    "int_from_float": WHOLE,
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "string_too_short": "text that is not empty",
+# Allowed values where pydantic speaks of Python's types; `{...}` are entries of its context.
+ALLOWED = {
     "tuple_type": "a list, such as [a, b]",
     "list_type": "a list, such as [a, b]",
-    "dict_type": SECTION,
-    "model_type": SECTION,
-    "model_attributes_type": SECTION,
+    "dict_type": "a section of `name: value` lines",
+    "model_type": "a section of `name: value` lines",
+    "model_attributes_type": "a section of `name: value` lines",
+    "string_type": "text",
+    "int_parsing_size": "a smaller number",
+    "too_short": "a length of {min_length} or more",
+    "too_long": "a length of {max_length} or less",
 }
-
-
-def place(location: Sequence[str | int]) -> str:
-    """The path of a setting: `decodes[0].beam`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
-
-
-def refused(error: Mapping[str, Any], setting: str) -> ConfigError:
-    """One of pydantic's errors as that of a setting."""
-    kind, value = error["type"], error["input"]
-    context = {name: f"{v:g}" if isinstance(v, float) else v for name, v in error.get("ctx", {}).items()}
-    if isinstance(inner := context.get("error"), ConfigError):
-        return inner.within(setting, value)
-    if kind == "literal_error":
-        return ConfigError(setting, value, allowed=re.findall("'([^']*)'", context["expected"]))
-    if kind in REQUIRED:
-        return ConfigError(setting, value, allowed=REQUIRED[kind].format(**context))
-    if kind in ("too_short", "too_long"):
-        limit = context.get("min_length", context.get("max_length"))
-        allowed = entries(limit) if kind == "too_short" else entries(limit, "at most")
-        return ConfigError(setting, value, allowed=allowed)
-    if kind in ("missing", "extra_forbidden"):
-        return ConfigError(setting, problem="missing" if kind == "missing" else UNKNOWN)
-    problem = error["msg"].removeprefix("Value error, ")
-    return ConfigError(setting, ABSENT if isinstance(value, Mapping) else value, problem=problem)
-
-
-@cache
-def _leaves(section: type[pydantic.BaseModel], name: str) -> frozenset[Any]:
-    """The types that a field's values can have, inside lists and unions too."""
-    types: set[Any] = set()
-    waiting: list[Any] = [section.model_fields[name].annotation]
-    while waiting:
-        annotation = waiting.pop()
-        inner = get_args(annotation)
-        waiting += inner
-        if not inner:
-            types.add(type(annotation) if isinstance(annotation, bool) else annotation)
-    return frozenset(types)
+# Kinds of errors of a section where a name or a number may stand too, and the other way round.
+NO_SECTION = ("string_type", "int_type", "literal_error")
+NO_VALUE = ("dict_type", "model_type")
 
 
 class Frozen(pydantic.BaseModel):
@@ -116,24 +36,113 @@ class Frozen(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
-    @pydantic.field_validator("*", mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
-    def _refuse_flags(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
-        """Refuses true and false where a number is meant: pydantic takes them for 1 and 0."""
-        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
-        types = _leaves(cls, info.field_name)
-        if any(isinstance(entry, bool) for entry in entries) and bool not in types:
-            if int in types:
-                raise PydanticKnownError("int_type")
-            if float in types:
-                raise PydanticKnownError("float_type")
-        return value
+    def _refuse_unknown(cls, section: Any) -> Any:
+        """Refuses unknown names before anything else: a misspelt name explains one that is missing."""
+        if not isinstance(section, dict):
+            return section
+        unknown = [name for name in section if name not in cls.model_fields]
+        if cls.model_config["extra"] == "allow":
+            missing = [name for name, field in cls.model_fields.items() if field.is_required() and name not in section]
+            unknown = [name for name in unknown if nearest(str(name), missing)]
+        if unknown:
+            raise ConfigError(_printable(unknown[0]), problem=UNKNOWN, allowed=cls.model_fields)
+        return section
 
-    @pydantic.field_validator("*", mode="after")
+    @pydantic.field_validator("*", mode="wrap")
     @classmethod
-    def _refuse_huge(cls, value: Any) -> Any:
-        """Refuses whole numbers that nothing can count to, and that fit into no number of a library."""
-        entries = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
-        if any(isinstance(entry, int) and abs(entry) >= HUGE for entry in entries):
-            raise PydanticKnownError("int_parsing_size")
-        return value
+    def _refuse_false_numbers(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
+        """Refuses true and false where a number is meant, which pydantic takes for 1 and 0, and numbers that nothing
+        can count to."""
+        validated = validate(value)
+        for entry, number in zip(_entries(value), _entries(validated), strict=False):
+            if isinstance(number, int | float) and isinstance(entry, bool) and not isinstance(number, bool):
+                raise PydanticKnownError("int_type" if isinstance(number, int) else "float_type")
+            if isinstance(number, int) and abs(number) >= HUGE:
+                raise PydanticKnownError("int_parsing_size")
+        return validated
+
+
+Section = TypeVar("Section", bound=pydantic.BaseModel)
+
+
+def parse(model: type[Section], raw: Any, where: str = "") -> Section:
+    """`raw` as a validated `model`. Raises ConfigError for the first setting that is wrong.
+
+    `where` is the place in the configuration, such as `systems.teacher.training`.
+    """
+    try:
+        return model.model_validate(raw)
+    except pydantic.ValidationError as failure:
+        raise config_error(failure, raw, where or "the configuration", where) from None
+
+
+def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where: str = "") -> ConfigError:
+    """The first of pydantic's errors of `raw` as that of a setting in the section `where`.
+
+    `whole` is the subject of an error of all of `raw`.
+    """
+    errors = failure.errors()
+    # A setting may be a name, a number or a section: errors of what was not written do not count.
+    likely = [e for e in errors if e["type"] not in (NO_SECTION if isinstance(e["input"], dict) else NO_VALUE)]
+    error = (likely or errors)[0]
+    location, value = _written(error, raw), error["input"]
+    of_key = error["loc"][-1:] == ("[key]",)
+    section = ".".join(filter(None, [where, place(location[:-1] if of_key else location)]))
+    setting = f"a name in {section or whole}" if of_key else section or whole
+    inner = error.get("ctx", {}).get("error")
+    if isinstance(inner, ConfigError):
+        return inner.within(section if inner.setting else setting, value)
+    if error["type"] == "missing":
+        return ConfigError(setting, problem="missing", hint="add it")
+    if error["type"] == "extra_forbidden":
+        return ConfigError(setting, problem=UNKNOWN)
+    hint = ""
+    if isinstance(value, bool) and error["type"] == "string_type":
+        hint = "write it in quotes: YAML reads no and off as false, yes and on as true"
+    allowed = dict.fromkeys(words for e in likely or errors if _written(e, raw) == location for words in _allowed(e))
+    if allowed:
+        names = any(e["type"] == "literal_error" for e in errors)
+        return ConfigError(setting, value, allowed=allowed if names else " or ".join(allowed), hint=hint)
+    problem = error["msg"].removeprefix("Value error, ")
+    return ConfigError(setting, ABSENT if isinstance(value, Mapping) else value, problem=problem)
+
+
+def _allowed(error: Mapping[str, Any]) -> list[str]:
+    """Names or words of the values that an error of pydantic allows."""
+    if error["type"] == "literal_error":
+        return re.findall("'([^']*)'", error["ctx"]["expected"])
+    if error["type"] in ALLOWED:
+        return [ALLOWED[error["type"]].format(**error.get("ctx", {}))]
+    start, _, words = error["msg"].partition("Input should be ")
+    return [] if start else [words.partition(",")[0]]
+
+
+def place(location: Sequence[Any]) -> str:
+    """The path of a setting as one line of printable text: `decodes[0].beam`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{_printable(part)}" for part in location)
+    return "".join(parts).removeprefix(".")
+
+
+def _printable(part: Any) -> str:
+    return part if isinstance(part, str) and part.isprintable() and len(part) <= 40 else short_repr(part)
+
+
+def _written(error: Mapping[str, Any], raw: Any) -> list[str | int]:
+    """The place of an error as `raw` has it: pydantic names the alternatives of unions that it tried, too."""
+    location = []
+    for part in error["loc"]:
+        if (isinstance(raw, Mapping) and part in raw) or (
+            isinstance(raw, list | tuple) and isinstance(part, int) and part < len(raw)
+        ):
+            raw = raw[part]
+            location.append(part)
+    return [*location, error["loc"][-1]] if error["type"] == "missing" else location
+
+
+def _entries(value: Any) -> Iterable[Any]:
+    """The entries of a list or a section, or the value itself."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else (value,)

@@ -6,12 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Self
-
-import pydantic
+from typing import Any
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec.sections import FINITE, UNKNOWN, Frozen, above, all_of, at_least, at_most, below, refused
+from workflow_src.spec.sections import Frozen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,15 +49,11 @@ class Option:
 
 
 def check_beams(settings: SearchSettings, vocabulary: int, section: str = "") -> None:
-    """Raises ConfigError for a beam of more hypotheses than the vocabulary has subwords; `section` as in `checked`."""
+    """Raises ConfigError for a beam of more hypotheses than the vocabulary has subwords; `section` as in `parse`."""
     for name in settings.named("within_vocabulary"):
         if (value := getattr(settings, name)) > vocabulary:
             allowed = f"{vocabulary} or less, the subwords of the vocabulary"
             raise ConfigError(name, value, allowed=allowed).within(section)
-
-
-# Pydantic's kinds of errors of numbers out of range.
-RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
 @functools.cache
@@ -74,14 +68,6 @@ def _options(settings: type[SearchSettings]) -> dict[str, Option]:
 @functools.cache
 def _named(settings: type[SearchSettings], flag: str) -> tuple[str, ...]:
     return tuple(name for name, option in _options(settings).items() if getattr(option, flag))
-
-
-@functools.cache
-def _class_of_field(settings: type[SearchSettings], name: str) -> type[Frozen]:
-    """A settings class with one field, to check its value without the others."""
-    field = settings.model_fields[name]
-    fields: dict[str, Any] = {name: (field.annotation, field)}
-    return pydantic.create_model(settings.__name__, __base__=Frozen, **fields)
 
 
 class SearchSettings(Frozen):
@@ -105,43 +91,6 @@ class SearchSettings(Frozen):
     @classmethod
     def default(cls, name: str) -> Any:
         return cls.model_fields[name].get_default(call_default_factory=True)
-
-    @classmethod
-    def limits(cls, name: str) -> str:
-        """The range of a number, in words: `above 0 and below 1`."""
-        constraints = {type(item).__name__: item for item in cls.model_fields[name].metadata}
-        words = [at_least(f"{constraints['Ge'].ge:g}")] if "Ge" in constraints else []
-        words += [above(f"{constraints['Gt'].gt:g}")] if "Gt" in constraints else []
-        words += [below(f"{constraints['Lt'].lt:.0f}")] if "Lt" in constraints else []
-        words += [at_most(f"{constraints['Le'].le:g}")] if "Le" in constraints else []
-        return all_of(words)
-
-    @classmethod
-    def checked(cls, fields: Mapping[str, Any], section: str = "") -> Self:
-        """Settings from `fields`. Raises ConfigError for the first that is wrong, in a section such as `decodes[0]`."""
-        try:
-            return cls.model_validate(dict(fields))
-        except pydantic.ValidationError as failure:
-            raise cls._error(failure).within(section) from None
-
-    @classmethod
-    def checked_value(cls, name: str, value: Any, section: str = "") -> Any:
-        """The value of one setting as its type, without checks of other settings. Raises ConfigError as `checked`."""
-        try:
-            return getattr(_class_of_field(cls, name).model_validate({name: value}), name)
-        except pydantic.ValidationError as failure:
-            raise cls._error(failure).within(section) from None
-
-    @classmethod
-    def _error(cls, failure: pydantic.ValidationError) -> ConfigError:
-        error = failure.errors()[0]
-        name = str(error["loc"][0]) if error["loc"] else ""
-        if error["type"] == "extra_forbidden":
-            return ConfigError(name, problem=UNKNOWN, allowed=cls.model_fields)
-        if error["type"] in RANGES:
-            finite = f"{FINITE}, " if error["type"] == "finite_number" else ""
-            return ConfigError(name, error["input"], allowed=finite + cls.limits(name))
-        return refused(error, name)
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
         """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.base import parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
@@ -17,7 +16,7 @@ from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import engines, families, import_object
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe, remove_bundle
-from workflow_src.spec import MODEL, Frozen
+from workflow_src.spec import MODEL, Frozen, parse
 
 
 class ImportSettings(Frozen):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pydantic
 from pydantic import Field
 
-from workflow_src.config.base import parse
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses import content as contents
 from workflow_src.evaluation.analyses.inputs import Inputs as AnalysisInputs
@@ -16,7 +15,7 @@ from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import analyses, import_object
 from workflow_src.serving.folders import bundle_files
-from workflow_src.spec import Frozen
+from workflow_src.spec import Frozen, parse
 
 
 class RuleSettings(Frozen):

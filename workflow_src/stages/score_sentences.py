@@ -20,7 +20,6 @@ from pathlib import Path
 import pydantic
 from pydantic import Field
 
-from workflow_src.config.base import parse
 from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.errors import ArtifactError, ConfigError
@@ -32,7 +31,7 @@ from workflow_src.records.atomic import fingerprint, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import metrics
 from workflow_src.runtime import gpus
-from workflow_src.spec import Frozen, sentence_key
+from workflow_src.spec import Frozen, parse, sentence_key
 
 # Batches that the program computes between two lines of progress.
 BATCHES = 32

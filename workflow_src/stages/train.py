@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.texts import Data, weights_of
 from workflow_src.data.drops import notable, warn_of_losses
@@ -24,7 +23,7 @@ from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import torchrun
 from workflow_src.runtime.signals import die_with_parent
-from workflow_src.spec import Family, Frozen
+from workflow_src.spec import Family, Frozen, parse
 
 if TYPE_CHECKING:
     from torch import nn

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
@@ -29,7 +28,7 @@ from workflow_src.families.build import build, build_objective
 from workflow_src.registry import families, fill, import_object, needs, of_the_family, searches
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.runtime.processes import Group
-from workflow_src.spec import BASE
+from workflow_src.spec import BASE, parse
 from workflow_src.training.update import Part, Updater
 
 # Positions of the first update, from whose time the size of the timed ones follows.

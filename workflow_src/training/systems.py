@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
@@ -19,7 +18,7 @@ from workflow_src.nn.weights import copy_matching, load_weights, weights_of
 from workflow_src.records.atomic import atomic, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
 from workflow_src.registry import families, import_object
-from workflow_src.spec import BASE, Family, phrase
+from workflow_src.spec import BASE, Family, parse, phrase
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:

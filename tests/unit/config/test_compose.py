@@ -164,7 +164,7 @@ def test_grids_stay_whole_or_go():
             ["scoer"],
             {"setting": "only", "nearest": "score"},
         ),
-        ("score", {"setting": "only", "allowed": "a list of systems of the extended experiment"}),
+        ("score", {"setting": "only", "value": "score"}),
         ([3], {"setting": "only"}),
     ],
 )

@@ -13,7 +13,6 @@ from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import Plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError
-from workflow_src.spec.sections import above, below
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -95,8 +94,8 @@ def test_it_distils_with_the_engine_that_computes_it(engine, refused):
     ("model", "fields"),
     [
         ({"heads": 4}, {"setting": "systems.lstm.model.heads", "nearest": None}),
-        ({"encoder_dim": 0}, {"setting": "systems.lstm.model.encoder_dim", "allowed": above(0)}),
-        ({"dropout": 1.0}, {"setting": "systems.lstm.model.dropout", "allowed": below(1)}),
+        ({"encoder_dim": 0}, {"setting": "systems.lstm.model.encoder_dim", "value": 0}),
+        ({"dropout": 1.0}, {"setting": "systems.lstm.model.dropout", "value": 1.0}),
     ],
 )
 def test_settings_that_it_has_not_are_refused(model, fields):

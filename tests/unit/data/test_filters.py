@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from workflow_src.config.base import parse
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.repeats import Counts
@@ -19,7 +18,7 @@ from workflow_src.data.texts import letters, letters_outside, visible, word_coun
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
-from workflow_src.spec import CAUSE, SCORES, Pair
+from workflow_src.spec import CAUSE, SCORES, Pair, parse
 
 PAIRS = 2000
 # What the model of languages is allowed to miss.

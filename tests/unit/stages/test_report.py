@@ -22,7 +22,6 @@ from workflow_src.evaluation.speed.measured import read_speed
 from workflow_src.records.atomic import MISSING
 from workflow_src.records.checked import other_format
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
-from workflow_src.spec.sections import at_most
 from workflow_src.stages import report
 
 PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time_by_length")
@@ -437,7 +436,7 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
     path.write_text(json.dumps(spoilt))
     with pytest.raises(SystemExit):
         _build(words)
-    assert re.search(rf"rows\[0\].bleu is 141.0; allowed: {at_most(100)}", capsys.readouterr().err)
+    assert re.search(r"rows\[0\].bleu is 141.0; .*100", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
 
 

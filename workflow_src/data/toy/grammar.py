@@ -16,13 +16,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.base import parse
 from workflow_src.config.datasets import GeneratorConfig
 from workflow_src.data.toy import forest as forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
 from workflow_src.data.toy.sentences import SENTENCES, grammar
 from workflow_src.errors import ConfigError
+from workflow_src.spec import parse
 
 SPLITS = ("train", "dev", "test")
 DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}

@@ -16,7 +16,7 @@ from workflow_src.decoding.refinement import StepMaker, translate_batch
 from workflow_src.decoding.settings import LENGTH_COUNTS
 from workflow_src.registry import import_object, search_of, searches, step_maker
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.spec import MODEL, SearchSettings, parse
 from workflow_src.types import PAD, EncoderOutput, Hypotheses, LatentModel, SourceLatentModel
 
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ def entry_settings(entry: Mapping[str, Any], steps: int) -> SearchSettings:
     search = searches()[entry["search"]]
     followed_settings = {name: entry[name] for name in search.settings.named("follow") if name in entry}
     series = {search.series: entry.get(search.series, steps)} if search.series else {}
-    return search.settings.checked({**followed_settings, **series})
+    return parse(search.settings, {**followed_settings, **series})
 
 
 def traces_of(translator: Translator, lines: list[str], settings: SearchSettings) -> list[list[list[int]]]:

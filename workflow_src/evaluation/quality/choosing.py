@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import pydantic
 
 from workflow_src.config.experiment import Removal
 from workflow_src.evaluation.quality.variants import VARIANTS
@@ -51,10 +53,17 @@ def _is_number(value: Any) -> bool:
 
 def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     try:
-        kind.checked_value(name, value)
-    except ValueError:
+        typed_value(kind, name, value)
+    except pydantic.ValidationError:
         return False
     return True
+
+
+def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
+    """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ValidationError for others."""
+    field = kind.model_fields[name]
+    of_field: Any = Annotated[field.annotation, *field.metadata]
+    return pydantic.TypeAdapter(of_field).validate_python(value)
 
 
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:

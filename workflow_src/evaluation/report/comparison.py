@@ -14,7 +14,7 @@ from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Results, Row, metrics_by_name
 from workflow_src.registry import default_metrics, main_metric, searches
-from workflow_src.spec import Metric
+from workflow_src.spec import Metric, parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Comparison:
 def row_key(row: Row) -> Key:
     """Key of a row: rows of two experiments with equal keys are compared."""
     if search := searches().get(row.search):
-        label = search.row_label(search.settings.checked(row.settings, f"{row.system}: "))
+        label = search.row_label(parse(search.settings, row.settings, f"{row.system}: "))
     else:
         label = row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""

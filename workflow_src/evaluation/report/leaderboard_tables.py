@@ -22,7 +22,7 @@ from workflow_src.evaluation.report.markdown import Formatted, plain
 from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
-from workflow_src.spec import Search, SearchSettings
+from workflow_src.spec import Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
 LEVEL = 0.3
@@ -116,7 +116,7 @@ class Entry:
 
 def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
     try:
-        return kind.checked(_values(text))
+        return parse(kind, _values(text))
     except ValueError:
         return None
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
+from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
-from workflow_src.errors import ConfigError
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
-from workflow_src.spec.sections import EACH_ONCE
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
@@ -45,18 +44,11 @@ class InatObjectiveConfig(Frozen):
         "sentence and pass: J = (1 - this) J_LVM + this J_DAE",
     )
     corruption_share: float = Field(0.2, gt=0, le=1, description="chance of a target word to be corrupted")
-    corruptions: tuple[Corruption, ...] = Field(
+    corruptions: Annotated[tuple[Corruption, ...], AfterValidator(distinct)] = Field(
         CORRUPTIONS, min_length=1, description="changes of a corrupted word, each as likely"
     )
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
-
-    @field_validator("corruptions")
-    @classmethod
-    def _different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ConfigError("", allowed=EACH_ONCE)
-        return value
 
 
 def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:

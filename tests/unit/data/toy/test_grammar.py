@@ -19,7 +19,6 @@ from workflow_src.data.toy.grammar import ToyGrammar, held_out, is_valid, transl
 from workflow_src.data.toy.lexicon import NOUNS, VERBS, english_plural, english_verb
 from workflow_src.data.toy.sentences import SENTENCES
 from workflow_src.errors import InputError
-from workflow_src.spec.sections import WHOLE, above
 
 # The grammar is frozen: results under docs/results were measured on this very text.
 DIGEST = "c5903564c774adb5d658bf66a093419a2fcb753b283347b50a7f15a5b5ba6d5c"
@@ -291,8 +290,8 @@ def test_verbs_and_structures_occur(corpus):
     ("settings", "message"),
     [
         ({"trian": 5}, "generator.trian: no such setting; allowed: dev, kinds, seed, test, train"),
-        ({"train": 0}, f"generator.train is 0; allowed: {above(0)}"),
-        ({"seed": "x"}, f"generator.seed is 'x'; allowed: {WHOLE}"),
+        ({"train": 0}, "generator.train is 0; "),
+        ({"seed": "x"}, "generator.seed is 'x'; "),
         ({"kinds": ["simple"]}, "generator.kinds.* is 'simple'; allowed: adverb, complement"),
         ({"kinds": []}, "generator.kinds is "),
     ],
