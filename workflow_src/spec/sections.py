@@ -95,7 +95,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     if isinstance(inner, ConfigError):
         return inner.within(section if inner.setting else setting, value)
     if error["type"] == "missing":
-        return ConfigError(setting, problem="missing", hint="add it")
+        return ConfigError(setting, problem="missing")
     if error["type"] == "extra_forbidden":
         return ConfigError(setting, problem=UNKNOWN)
     hint = ""

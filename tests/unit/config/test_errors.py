@@ -441,7 +441,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ),
         (
             {"systems": {"teacher": {"training": {"betas": [0.9]}}}},
-            {"setting": "systems.teacher.training.betas[1]", "hint": "add it"},
+            {"setting": "systems.teacher.training.betas[1]", "problem": "missing"},
         ),
         (
             {"systems": {"teacher": {"training": {"learning_rate": float("inf")}}}},

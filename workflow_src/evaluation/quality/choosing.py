@@ -62,7 +62,7 @@ def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
 def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
     """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ValidationError for others."""
     field = kind.model_fields[name]
-    of_field: Any = Annotated[field.annotation, *field.metadata]
+    of_field: Any = Annotated[field.annotation, field]
     return pydantic.TypeAdapter(of_field).validate_python(value)
 
 

