@@ -21,20 +21,17 @@ for key, analysis in plan.analyses.items():
             runtime=needs.minutes(analysis.rule),
             slurm_partition=needs.partition(gpu=True),
             gpu=GPUS,
-            device=RUNTIME.device,
-            precision=RUNTIME.precision,
-            analysis=analysis.name,
         params:
             **stage(
                 "measure_analysis",
                 lambda plan, wildcards, key=key: plan.settings_of_analysis(key),
-                resources=["analysis", "device", "precision"],
                 bundles=analysis_bundles,
                 source="input.source",
                 target="input.target",
                 reference="input.reference",
                 output="output.analysis",
-                limits=lambda job, limits=analysis.limits: [f"{name}={value}" for name, value in limits.items()],
+                analysis=lambda job, name=analysis.name: name,
+                limits=lambda job, limits=analysis.limits: dict(limits),
             ),
         message:
             analysis.message

@@ -24,7 +24,6 @@ rule clean:
         **stage(
             "clean",
             lambda plan, wildcards: plan.settings_clean(),
-            resources=["threads"],
             raw_folder=folder_of("input.summary"),
             output_folder=folder_of("output.summary"),
         ),

@@ -49,7 +49,7 @@ from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experime
 from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.download import changed_sum
-from workflow_src.jobs import Document
+from workflow_src.jobs import RUN, Document
 from workflow_src.records.configuration import FILES, replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.records.provenance import lost_files
@@ -189,26 +189,27 @@ def input_if_any(name):
     return lambda job: job.input[name] if name in job.input.keys() else None
 
 
-# The command of every rule. Snakemake compares this text, and a job of which it differs runs again.
-COMMAND = "{params.command} --log {log:q}"
+# The command of every rule but trainings. Snakemake compares this text, and a job of which it differs runs again.
+COMMAND = "python -m workflow_src.stages.{params.stage} --job {params.job} --log {log:q} --threads {threads}"
 JOBS = "work/jobs"
+# The settings of the machine for all jobs: no job's document has them, and nothing reruns when they change.
+RUN_DOCUMENT = Document(f"{JOBS}/run", plan.run_settings())
+os.environ[RUN] = os.path.abspath(RUN_DOCUMENT.path)
 
 
-def stage(name, settings, resources=(), starter=lambda job: "python -m", **options):
-    """`settings`, which Snakemake compares, and `command`, which it does not: params for running the stage `name`.
+def stage(name, settings, **options):
+    """Params for running the stage `name`: `settings`, which Snakemake compares, and `job`, which it does not.
 
     `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `options` are the
-    other options of the stage by name: functions of the job (its wildcards, input, output, threads and resources), or
-    attributes of it, such as `input.source`. Empty ones are left out. Both are in a document (`jobs.Document`).
-    `resources` are those that are options of the same name, of the machine, and may be `threads`; they change no
-    document. `starter` is a function of the job: the words that start the stage's module.
+    other inputs of the stage by name: functions of the job (its wildcards, input and output), or attributes of it, such
+    as `input.source`. Empty ones are left out. `job` is the path of the document with all of them (`jobs.Document`).
     """
 
     # Params that are derived from files are not compared.
-    def command(wildcards, input, output, threads, resources):
-        job = SimpleNamespace(wildcards=wildcards, input=input, output=output, threads=threads, resources=resources)
+    def job_document(wildcards, input, output):
+        job = SimpleNamespace(wildcards=wildcards, input=input, output=output)
         values = {
-            option.replace("_", "-"): attrgetter(value)(job) if isinstance(value, str) else value(job)
+            option: attrgetter(value)(job) if isinstance(value, str) else value(job)
             for option, value in options.items()
         }
         values = {option: plain(value) for option, value in values.items() if value or value == 0}
@@ -216,20 +217,15 @@ def stage(name, settings, resources=(), starter=lambda job: "python -m", **optio
         # Not where jobs are only planned.
         if workflow.executor_plugin and not workflow.dryrun:
             document.write()
-        words = ["--job", str(document.path)]
-        for option in machine_options:
-            value = threads if option == "threads" else getattr(job.resources, option)
-            words += [f"--{option.replace('_', '-')}", str(value)]
-        return f"{starter(job)} workflow_src.stages.{name} {shlex.join(words)}"
+            RUN_DOCUMENT.write()
+        return str(document.path)
 
     def compared(wildcards):
         return settings(COMPARED, wildcards)
 
-    machine_options = resources
-    # For `snakemake --list`, and for `continuum plan`.
-    command.stage = name
+    # For `continuum plan`.
     compared.defaults = lambda wildcards: settings(DEFAULTS, wildcards)
-    return {"settings": compared, "command": command}
+    return {"stage": name, "settings": compared, "job": job_document}
 
 
 def plain(value):
@@ -237,6 +233,11 @@ def plain(value):
     return (
         str(value) if isinstance(value, str) else list(map(str, value)) if isinstance(value, (list, tuple)) else value
     )
+
+
+def batch_of_decode(job):
+    """The number of sentences that a decode translates together."""
+    return plan.decode(job.wildcards.system, job.wildcards.search).batch
 
 
 def measured_raw(wildcards):
@@ -275,13 +276,13 @@ def training_inputs(wildcards):
 
 
 def options_of_roles(job):
-    """`NAME=FILE` for each system in another role than the base that a system is built on."""
-    return [f"{name.removeprefix(ROLE)}={job.input[name]}" for name in job.input.keys() if name.startswith(ROLE)]
+    """Files of the systems in other roles than the base that a system is built on, by role."""
+    return {name.removeprefix(ROLE): str(job.input[name]) for name in job.input.keys() if name.startswith(ROLE)}
 
 
 def systems_of_roles(job):
-    """`ROLE=FOLDER` for the systems that a decode works with beside its own."""
-    return [f"{role}={os.path.dirname(job.input[role])}" for role in roles() if role in job.input.keys()]
+    """Folders of the systems that a decode works with beside its own, by role."""
+    return {role: os.path.dirname(job.input[role]) for role in roles() if role in job.input.keys()}
 
 
 def search_inputs(wildcards):
@@ -355,18 +356,18 @@ def all_cores(wildcards):
         return RUNTIME.speed_threads
 
 
-def bundle_words(job):
-    """`SYSTEM=FOLDER` for each decoded system, as words of a command; `input.bundles` lists them in that order."""
-    return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, job.input.bundles)]
+def bundle_folders(job):
+    """The folder of each decoded system; `input.bundles` lists them in that order."""
+    return {system: os.path.dirname(bundle) for system, bundle in zip(DECODED, job.input.bundles)}
 
 
-def export_words(job):
-    """`KIND/SYSTEM=FOLDER` for each folder that decodes of other engines read, as words of a command."""
-    return [
-        f"{export}/{system}={os.path.dirname(bundle)}"
+def export_folders(job):
+    """The folders that decodes of other engines read, by KIND/SYSTEM."""
+    return {
+        f"{export}/{system}": os.path.dirname(bundle)
         for export in EXPORTED
         for system, bundle in zip(plan.exported_to(export), job.input[export])
-    ]
+    }
 
 
 def analysis_inputs(analysis):
@@ -381,9 +382,9 @@ def analysis_inputs(analysis):
 
 
 def analysis_bundles(job):
-    """`SYSTEM=FOLDER` for each bundle, as words of a command; the path of a bundle names its system."""
+    """The folder of each bundle by its system, which its path names."""
     folders = [Path(bundle).parent for bundle in job.input.bundles]
-    return [f"{folder.parent.parent.name}={folder}" for folder in folders]
+    return {folder.parent.parent.name: str(folder) for folder in folders}
 
 
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
@@ -466,8 +467,8 @@ SUBJECTS |= {
 def describe(rules):
     """Give rules the words that `snakemake --list` shows: what their stage does, or what their target has."""
     for each in rules:
-        if run := getattr(each.params, "command", None):
-            each.docstring = " ".join(filter(None, [stage_summary(run.stage), SUBJECTS.get(each.name)]))
+        if stage_name := getattr(each.params, "stage", None):
+            each.docstring = " ".join(filter(None, [stage_summary(stage_name), SUBJECTS.get(each.name)]))
         elif each.name in TARGETS:
             _, each.docstring = TARGETS[each.name]
         elif each.name == "all":

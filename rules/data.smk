@@ -21,16 +21,10 @@ rule download:
     resources:
         mem_mb=needs.memory("download"),
         runtime=needs.minutes("download"),
-        attempts=RUNTIME.download_attempts,
-        first_wait=str(RUNTIME.download_wait),
-        timeout=str(RUNTIME.download_timeout),
     params:
         **stage(
             "download",
             lambda plan, wildcards: plan.settings_download(),
-            resources=["attempts", "first_wait", "timeout"],
-            mirrors=lambda job: plan.config.mirrors,
-            allow_unpinned=lambda job: plan.config.allow_unpinned,
             languages=lambda job: LANGUAGES,
             output_folder=folder_of("output.summary"),
         ),
@@ -57,16 +51,10 @@ rule download_monolingual:
     resources:
         mem_mb=needs.memory("download_monolingual"),
         runtime=needs.minutes("download_monolingual"),
-        attempts=RUNTIME.download_attempts,
-        first_wait=str(RUNTIME.download_wait),
-        timeout=str(RUNTIME.download_timeout),
     params:
         **stage(
             "download_monolingual",
             lambda plan, wildcards: plan.settings_download_monolingual(),
-            resources=["attempts", "first_wait", "timeout"],
-            mirrors=lambda job: plan.config.mirrors,
-            allow_unpinned=lambda job: plan.config.allow_unpinned,
             output_folder=folder_of("output.summary"),
         ),
         own=lambda wildcards: contents(plan.own_monolingual.values()),
@@ -100,7 +88,6 @@ rule normalise_monolingual:
         **stage(
             "normalise_monolingual",
             lambda plan, wildcards: plan.settings_normalise_monolingual(),
-            resources=["threads"],
             raw_folder=folder_of("input.summary"),
             held_out="input.held_out",
             output_folder=folder_of("output.summary"),
@@ -134,7 +121,6 @@ rule normalise:
         **stage(
             "normalise",
             lambda plan, wildcards: plan.settings_normalise(),
-            resources=["threads"],
             raw_folder=folder_of("input.summary"),
             output_folder=folder_of("output.summary"),
         ),
@@ -146,7 +132,7 @@ rule normalise:
 
 rule learn_subwords:
     input:
-        **{"subwords-from": path for path in plan.own_subwords},
+        **{"subwords_from": path for path in plan.own_subwords},
         source=plan.corpus("train", "source"),
         target=plan.corpus("train", "target"),
     output:
@@ -167,10 +153,9 @@ rule learn_subwords:
         **stage(
             "learn_subwords",
             lambda plan, wildcards: plan.settings_subwords(),
-            resources=["threads"],
             source="input.source",
             target="input.target",
-            subwords_from=input_if_any("subwords-from"),
+            subwords_from=input_if_any("subwords_from"),
             output_folder=folder_of("output.summary"),
         ),
     message:
@@ -208,18 +193,17 @@ rule encode:
         mem_mb=needs.memory("encode"),
         runtime=needs.minutes("encode"),
         slurm_partition=needs.partition(gpu=False),
-        # No result depends on it: longer sentences end the job.
-        longest=plan.longest,
     params:
         **stage(
             "encode",
             lambda plan, wildcards: plan.settings_encode(wildcards.text),
-            resources=["longest", "threads"],
             subwords=folder_of("input.subwords"),
             source="input.source",
             target="input.target",
             corpus_summary="input.corpus",
             measured=input_if_any("measured"),
+            # No result depends on it: longer sentences end the job.
+            longest=lambda job: plan.longest,
             split="wildcards.split",
             output_prefix=prefix_of("output.summary"),
         ),

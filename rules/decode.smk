@@ -22,19 +22,16 @@ rule choose_settings:
         runtime=needs.minutes("choose_settings"),
         slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
-        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
         **stage(
             "choose_settings",
             lambda plan, wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
-            resources=["device", "precision", "threads", "batch"],
             bundle=folder_of("input.bundle"),
             systems=systems_of_roles,
             source="input.source",
             reference="input.reference",
             output="output.chosen",
+            batch=batch_of_decode,
         ),
     message:
         "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
@@ -62,14 +59,10 @@ rule decode_shard:
         runtime=needs.minutes("decode_shard"),
         slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
-        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
         **stage(
             "decode",
             lambda plan, wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
-            resources=["device", "precision", "threads", "batch"],
             bundle=folder_of("input.bundle"),
             systems=systems_of_roles,
             chosen=input_if_any("chosen"),
@@ -77,6 +70,7 @@ rule decode_shard:
             shard="wildcards.shard",
             shards="wildcards.shards",
             output="output.shard",
+            batch=batch_of_decode,
         ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
@@ -112,20 +106,17 @@ rule decode:
         # Where there are shards they are only joined, which needs no GPU; else --join is empty.
         slurm_partition=lambda wildcards, input: needs.partition(gpu=not input.shards),
         gpu=lambda wildcards, input: 0 if input.shards else GPUS,
-        device=lambda wildcards, input: "cpu" if input.shards else RUNTIME.device,
-        precision=RUNTIME.precision,
-        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
         **stage(
             "decode",
             lambda plan, wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
-            resources=["device", "precision", "threads", "batch"],
             bundle=folder_of("input.bundle"),
             systems=systems_of_roles,
             chosen=input_if_any("chosen"),
             source="input.source",
             join="input.shards",
             output="output.text",
+            batch=batch_of_decode,
         ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"

@@ -25,21 +25,18 @@ rule distill:
         runtime=needs.minutes("distill"),
         slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
-        batch=lambda wildcards: plan.distillation(wildcards.teacher).batch,
-        engine=lambda wildcards: plan.distillation(wildcards.teacher).engine,
     params:
         **stage(
             "distill",
             lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
-            resources=["device", "precision", "threads", "batch", "engine"],
             model="input.model",
             subwords=folder_of("input.subwords"),
             source="input.source",
             shard="wildcards.shard",
             shards="wildcards.shards",
             output="output.shard",
+            batch=lambda job: plan.distillation(job.wildcards.teacher).batch,
+            engine=lambda job: plan.distillation(job.wildcards.teacher).engine,
         ),
     message:
         "Translating {wildcards.split} with {wildcards.teacher}, shard {wildcards.shard} of {wildcards.shards}"

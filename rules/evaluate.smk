@@ -26,21 +26,17 @@ for metric in PROGRAMS:
             runtime=needs.minutes(metric.rule),
             slurm_partition=needs.partition(gpu=True),
             gpu=GPUS,
-            device=RUNTIME.device,
-            metric=metric.name,
-            python=RUNTIME.pythons.get(metric.name, "python"),
-            batch=RUNTIME.scoring_batch,
         params:
             **stage(
                 "score_sentences",
                 lambda plan, wildcards, name=metric.name: plan.settings_program(name),
-                resources=["metric", "python", "batch", "device", "threads"],
                 hypotheses="input.text",
                 details="input.details",
                 source="input.source",
                 reference="input.reference",
                 output="output.figures",
-                cache=lambda job: plan.figure_cache(job.resources.metric),
+                cache=lambda job, name=metric.name: plan.figure_cache(name),
+                metric=lambda job, name=metric.name: name,
             ),
         message:
             f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
@@ -150,15 +146,12 @@ rule measure_speed:
         slurm_extra="--exclusive",
         # Every place on its GPU.
         gpu=GPUS * PLACES,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
     params:
         **stage(
             "measure_speed",
             lambda plan, wildcards: plan.settings_speed(),
-            resources=["device", "precision"],
-            bundles=bundle_words,
-            exports=export_words,
+            bundles=bundle_folders,
+            exports=export_folders,
             source="input.source",
             output="output.speed",
         ),
@@ -187,14 +180,11 @@ rule analyse:
         runtime=needs.minutes("analyse"),
         slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
     params:
         **stage(
             "analyse",
             lambda plan, wildcards: plan.settings_analysis(),
-            resources=["device", "precision"],
-            bundles=bundle_words,
+            bundles=bundle_folders,
             source="input.source",
             reference="input.reference",
             output="output.traces",

@@ -58,12 +58,11 @@ for engine in EXPORTING:
             mem_mb=needs.memory(engine.export_rule),
             runtime=needs.minutes(engine.export_rule),
             slurm_partition=needs.partition(gpu=False),
-            engine=engine.name,
         params:
             **stage(
                 "export_engine",
                 lambda plan, wildcards: "{}",
-                resources=["engine"],
+                engine=lambda job, name=engine.name: name,
                 bundle=folder_of("input.bundle"),
                 output_folder=folder_of("output.bundle"),
             ),

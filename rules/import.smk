@@ -25,7 +25,7 @@ rule import_model:
             "import_model",
             lambda plan, wildcards: plan.settings_import(wildcards.system),
             seed="wildcards.seed",
-            files=lambda job: [f"{name}={path}" for name, path in plan.imported_files(job.wildcards.system).items()],
+            files=lambda job: plan.imported_files(job.wildcards.system),
             subwords=folder_of("input.subwords"),
             normalisation=lambda job: plan.loaded.normalisation.model_dump(mode="json"),
             output_folder=folder_of("output.bundle"),

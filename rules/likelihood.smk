@@ -22,20 +22,17 @@ rule score_pairs:
         runtime=needs.minutes("score_pairs"),
         slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
-        batch=lambda wildcards: plan.likelihood(wildcards.system).batch,
     params:
         **stage(
             "score_pairs",
             lambda plan, wildcards: "{}",
-            resources=["device", "precision", "threads", "batch"],
             model="input.model",
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             shard="wildcards.shard",
             shards="wildcards.shards",
             output="output.shard",
+            batch=lambda job: plan.likelihood(job.wildcards.system).batch,
         ),
     message:
         "Scoring the training pairs with {wildcards.system}, shard {wildcards.shard} of {wildcards.shards}"

@@ -52,14 +52,10 @@ rule report:
         mem_mb=needs.memory("report"),
         runtime=needs.minutes("report"),
         slurm_partition=needs.partition(gpu=False),
-        # Device and precision of the translations, for the command that the report recommends.
-        device=RUNTIME.device,
-        precision=RUNTIME.precision,
     params:
         **stage(
             "report",
             lambda plan, wildcards: plan.settings_report(),
-            resources=["device", "precision"],
             significance="input.significance",
             speed="input.speed",
             traces="input.traces",

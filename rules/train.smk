@@ -28,30 +28,10 @@ for training_rule in TRAININGS:
             slurm_partition=needs.partition(gpu=training_rule not in COUNTED),
             gpu=0 if training_rule in COUNTED else GPUS * RUNTIME.devices * RUNTIME.nodes,
             launch="python -m" if training_rule in COUNTED else RUNTIME.launch,
-            device=RUNTIME.device,
-            precision=RUNTIME.precision,
-            compile=str(RUNTIME.compile),
-            log_every=RUNTIME.log_every,
-            save_every=lambda wildcards: plan.system(wildcards.system).training.save_every,
-            save_minutes=str(RUNTIME.save_minutes),
-            max_skipped=lambda wildcards: plan.system(wildcards.system).training.max_skipped,
-            split_batches=str(RUNTIME.split_batches),
         params:
             **stage(
                 "train",
                 lambda plan, wildcards: plan.settings_training(wildcards.system),
-                resources=[
-                    "threads",
-                    "device",
-                    "precision",
-                    "compile",
-                    "log_every",
-                    "save_every",
-                    "save_minutes",
-                    "max_skipped",
-                    "split_batches",
-                ],
-                starter=lambda job: job.resources.launch,
                 seed="wildcards.seed",
                 train=prefixes_of("input.train"),
                 dev=prefix_of("input.dev"),
@@ -64,8 +44,10 @@ for training_rule in TRAININGS:
                 # No rule declares it, so that it outlives failed jobs.
                 state=lambda job: plan.state_folder(job.wildcards.system, job.wildcards.seed),
                 output_folder=folder_of("output.weights"),
+                save_every=lambda job: plan.system(job.wildcards.system).training.save_every,
+                max_skipped=lambda job: plan.system(job.wildcards.system).training.max_skipped,
             ),
         message:
             "Training {wildcards.system}, seed {wildcards.seed}"
         shell:
-            COMMAND
+            "{resources.launch} workflow_src.stages.train --job {params.job} --log {log:q} --threads {threads}"

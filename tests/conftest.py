@@ -198,8 +198,8 @@ stage = pathlib.Path(sys.argv[0]).stem
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--job")
 document = json.loads(pathlib.Path(parser.parse_known_args()[0].job).read_text())
-names = ("output", "output-folder", "output-prefix", "output-text", "output-scores", "raw-folder", "languages")
-arguments = argparse.Namespace(**{name.replace("-", "_"): document.get(name) for name in names})
+names = ("output", "output_folder", "output_prefix", "output_text", "output_scores", "raw_folder", "languages")
+arguments = argparse.Namespace(**{name: document.get(name) for name in names})
 settings = document["settings"]
 sets = [*settings.get("test", ())] if stage == "download" else []
 if arguments.raw_folder:

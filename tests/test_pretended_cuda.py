@@ -192,7 +192,7 @@ from workflow_src import jobs
 def run(inputs):
     from workflow_src.runtime.device import choose
     import torch
-    x = torch.ones(2, device=choose(inputs.machine.device).device)
+    x = torch.ones(2, device=choose(inputs.device).device)
     print(torch.cuda.device_count(), x.device, torch.cuda.get_device_name(x.device), flush=True)
     sys.stdin.read()
 
@@ -204,7 +204,8 @@ def test_jobs_side_by_side_take_different_gpus(tmp_path):
     """Each sees its own alone, as cuda:0."""
     variables = {**os.environ, **environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parents[1])
-    words = python_code(JOB, "--device", "auto")
+    (tmp_path / "job.json").write_text('{"device": "auto"}')
+    words = python_code(JOB, "--job", str(tmp_path / "job.json"))
     jobs = [subprocess.Popen(words, env=variables, stdin=-1, stdout=-1, text=True) for _ in range(2)]
     lines = [job.stdout.readline().strip() for job in jobs]
     assert sorted(lines) == [f"1 cuda:0 Pretended GPU {number}" for number in range(2)]

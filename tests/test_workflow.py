@@ -29,7 +29,7 @@ from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_names
-from workflow_src.jobs import parse_options, read_document
+from workflow_src.jobs import RUN, read_inputs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -256,10 +256,10 @@ def test_a_decode_that_only_joins_shards_asks_for_no_gpu_and_little_time(tmp_pat
         content["decodes"][0]["shards"] = shards
         (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         resources[shards] = requested("translations", "--configfile", "gpu.yaml", folder=tmp_path)
-    names = ("gpu", "slurm_partition", "device", "mem_mb", "runtime")
-    assert [resources[3]["decode"].get(name) for name in names] == ["0", "cpu", "cpu", "2000", "17"]
+    names = ("gpu", "slurm_partition", "mem_mb", "runtime")
+    assert [resources[3]["decode"].get(name) for name in names] == ["0", "cpu", "2000", "17"]
     for job in (resources[3]["decode_shard"], resources[1]["decode"]):
-        assert [job[name] for name in names[:3]] == ["1", "gpu", "cuda"] and int(job["mem_mb"]) > 6000
+        assert [job[name] for name in names[:2]] == ["1", "gpu"] and int(job["mem_mb"]) > 6000
 
 
 @pytest.mark.parametrize("how", ["--configfile", "--config", "check", "dataset"])
@@ -352,7 +352,7 @@ def test_every_rule_is_described_where_rules_are_listed(tmp_path):
     assert len(lines) > 30 and [line for line in lines if not re.fullmatch(r"\w+ \(.{15,}\)", line)] == []
 
 
-def test_every_command_has_the_options_of_its_stage(tmp_path):
+def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
     (tmp_path / "written.smk").write_text(WRITING.format(snakefile=str(PROJECT / "Snakefile")))
     content = yaml.safe_load(Path(SMOKE).read_text())
     content["recipe"] |= {"clean": {"numbers": {}}, "placeholders": True, "monolingual": [{"texts": {"de": "news.de"}}]}
@@ -370,13 +370,14 @@ def test_every_command_has_the_options_of_its_stage(tmp_path):
     words = ("report", "--printshellcmds", "--configfile", str(overlay))
     process = dry_run(*words, snakefile=tmp_path / "written.smk", folder=tmp_path)
     assert process.returncode == 0, process.stderr
+    (run,) = (tmp_path / "work/jobs/run").iterdir()
+    monkeypatch.setenv(RUN, str(run))
     ran = set()
     for command in commands_of(process):
-        module, option, document, *rest = shlex.split(command)[2:]
+        module, *line = shlex.split(command)[2:]
         stage = importlib.import_module(module)
-        assert option == "--job"
-        inputs = parse_options(stage.Inputs, [*read_document(tmp_path / document), *rest])
-        assert str(inputs.log).startswith("logs/")
+        assert line[::2] == ["--job", "--log", "--threads"] and line[3].startswith("logs/")
+        read_inputs(stage.Inputs, tmp_path / line[1], int(line[5]))
         ran.add(module.rpartition(".")[2])
     # A system made elsewhere and its files take the place of another experiment.
     assert ran == {*STAGES} - {"import_model"}
@@ -406,7 +407,10 @@ def test_every_rule_states_everything_and_runs_its_stage(tmp_path):
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
         # Snakemake compares the text, so that whatever may be edited is elsewhere.
-        assert command == "{params.command} --log {log:q}", name
+        python, module, line = re.fullmatch(r"(.*) workflow_src\.stages\.(\S+) (.*)", command).groups()
+        training = stages[name] == "train"
+        assert (python, module) == (("{resources.launch}", "train") if training else ("python -m", "{params.stage}"))
+        assert line == "--job {params.job} --log {log:q} --threads {threads}", name
         # Downloads have no input files.
         assert set(missing) <= ({"input"} if name in ("download", "download_monolingual") else set()), (
             f"rule {name} lacks {missing}"
@@ -432,7 +436,7 @@ def test_the_environments_agree_with_the_lock():
     # Packages of the stage that starts a metric's program; the others are the program's.
     environment = yaml.safe_load((PROJECT / "envs/comet.yaml").read_text())
     versions = dict(line.lower().split("==") for line in environment["dependencies"][-1]["pip"])
-    stage = {"torch", "pydantic", "pyyaml", "rich", "tyro"}
+    stage = {"torch", "pydantic", "pyyaml", "rich"}
     assert {name: versions[name] for name in stage} == {name: lock[name] for name in stage}
 
 
@@ -742,14 +746,13 @@ def edited(project: Path, folder: Path, edits: dict[str, tuple[str, str]]) -> Pa
     return copy
 
 
-def test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing(finished, hollow_project, tmp_path):
-    """An option of the command that changes no result; new settings of a training, a model, a search and a metric."""
+def test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing(finished, hollow_project, tmp_path):
+    """An input of a stage that changes no result; new settings of a training, a model, a search and a metric."""
     project = edited(
         hollow_project,
         tmp_path,
         {
-            "rules/train.smk": ('                    "compile",\n', ""),
-            "rules/decode.smk": ("resources=[", "starter=lambda job: 'python -X dev -m', resources=["),
+            "rules/decode.smk": ("            batch=batch_of_decode,\n", ""),
             "workflow_src/config/experiment.py": (
                 "    accumulate: int =",
                 "    sharpness: float = 0.5\n    accumulate: int =",
@@ -1263,8 +1266,8 @@ ROWS = {
         "device, threads, precision, logging"
     ],
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
-    "the command of a rule, or a setting with a default that a new version of the code adds": [
-        "test_an_edit_of_a_command_and_settings_at_their_defaults_rerun_nothing"
+    "an input of a stage that changes no result, or a setting with a default, that a new version of the code adds": [
+        "test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing"
     ],
     "the name of a preset with the same values": ["name of a preset"],
     "`folder_hint` of a dataset; `sha256`, `md5` and `size` of its files": [

@@ -1,48 +1,37 @@
-"""The frame of every stage: inputs as options, a log on screen and in a file, and errors as one sentence."""
+"""The frame of every stage: a job's document as its inputs, a log on screen and in a file, errors as one sentence."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
-import json
 import logging
-import re
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.errors import ArtifactError, ConfigError, InputError
-from workflow_src.records.atomic import atomic, canonical, fingerprint, read_json
-from workflow_src.runtime import garbage, gpus, guard, torchrun
+from workflow_src.records.atomic import atomic, canonical, copy_file, fingerprint, read_json
+from workflow_src.runtime import console, garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen, parse
 
-if TYPE_CHECKING:
-    from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo
-
 log = logging.getLogger("continuum")
+# The environment variable with the path of the run's document, which has the settings of the machine for all jobs.
+RUN = "CONTINUUM_RUN"
 
 
-class Options(Frozen):
-    """Fields that are options of a command line: `output_folder` is `--output-folder`, its description is the help.
+class JobInputs(Frozen):
+    """Base of the inputs of a stage: files, `settings`, which alone change the result, and further options.
 
-    A field of another `Frozen` class is one option with JSON, `dict[str, Path]` one with words NAME=PATH, and
-    `dict[str, int]` one with words NAME=NUMBER.
+    They are the fields of the job's document. Those that the document lacks come from the run's document.
     """
-
-
-class JobInputs(Options):
-    """Base of the inputs of a stage: paths, `settings`, which alone change the result, and further options."""
-
-    log: Path | None = Field(None, description="file that also gets what is logged")
-    job: Path | None = Field(None, description="JSON file of further options by name, as Snakemake writes it")
 
     @property
     def title(self) -> str:
@@ -50,7 +39,7 @@ class JobInputs(Options):
         return ""
 
 
-class Machine(Options):
+class Machine(Frozen):
     """The device, precision and threads that a job computes with, apart from its `settings`."""
 
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
@@ -58,31 +47,39 @@ class Machine(Options):
     threads: int = Field(1, description="CPU threads")
 
 
-class DeviceJobInputs(JobInputs):
+class DeviceJobInputs(JobInputs, Machine):
     """Base of the inputs of a stage that computes on a device; it takes a GPU, or its place on one."""
 
     # Whether no other job may share its GPU.
     alone_on_gpu: ClassVar[bool] = False
-    machine: Machine = Machine()
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(device=self.device, precision=self.precision, threads=self.threads)
+
+    @property
+    def computes(self) -> bool:
+        """False for a job that needs no device, such as one that only joins shards."""
+        return True
 
 
 Inputs = TypeVar("Inputs", bound=JobInputs)
 
 
 class Document:
-    """The options of a job in a file, so that its command is short however many files and settings it has.
+    """A JSON object in a file that is named by the digest of its content, so that a written one never changes.
 
-    The file is a JSON object of options by name: settings are an object, several words a list. Its name is the digest
-    of its content, so that jobs of equal options share it and a written one never changes.
+    A job's document has its settings and files by the names of its stage's inputs, and is the same for jobs of equal
+    inputs; a run's document has the settings of the machine.
     """
 
-    def __init__(self, folder: str | Path, options: Mapping[str, Any]):
-        self.options = options
-        self.path = Path(folder, f"{fingerprint(options)[:32]}.json")
+    def __init__(self, folder: str | Path, content: Mapping[str, Any]):
+        self.content = content
+        self.path = Path(folder, f"{fingerprint(content)[:32]}.json")
 
     def write(self) -> None:
         """Write the file where it is absent or damaged. Raises ArtifactError where there is no room for it."""
-        text = canonical(self.options)
+        text = canonical(self.content)
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
             if self.path.read_text(encoding="utf-8") == text:
                 return
@@ -90,81 +87,53 @@ class Document:
             file.write(text)
 
 
-def read_document(path: str | Path) -> list[str]:
-    """The words of a command line that a `Document` stands for. Raises ArtifactError for a file that is none."""
+def read_inputs(kind: type[Inputs], job: str | Path, threads: int | None = None) -> Inputs:
+    """The inputs of a job from its document, and from that of the run, where the environment names one.
+
+    Raises ArtifactError for a file that is no document, and ConfigError for a field that is wrong.
+    """
+    run = read_document(os.environ[RUN]) if os.environ.get(RUN) else {}
+    content = {name: value for name, value in run.items() if name in kind.model_fields} | read_document(job)
+    if threads is not None and "threads" in kind.model_fields:
+        content["threads"] = threads
+    return parse(kind, content, "")
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """The content of a `Document`. Raises ArtifactError for a file that is none."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise ArtifactError(path, "is no JSON object of options", "start Snakemake again, which writes it")
-    words: list[str] = []
-    for name, value in content.items():
-        listed = value if isinstance(value, list) else [value]
-        words += [f"--{name}", *(json.dumps(word) if isinstance(word, dict) else str(word) for word in listed)]
-    return words
+        raise ArtifactError(path, "is no JSON object of inputs", "start Snakemake again, which writes it")
+    return content
 
 
-class _RefusedError(Exception):
-    """A wrong value of an option, with the reason. No ValueError: tyro would print that in a form of its own."""
-
-    def __init__(self, reason: InputError):
-        self.reason = reason
-
-
-def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
-    """The inputs from the words of a command line (default: those of this process).
-
-    Raises InputError for JSON and NAME=VALUE words that cannot be used; exits with code 2 for other wrong options.
-    """
-    import tyro
-
-    registry = tyro.constructors.ConstructorRegistry()
-    registry.primitive_rule(_from_words)
-    # Nested fields without the name of their group; `--compile True` as Snakemake prints values, not `--compile`.
-    config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)
-    program = Path(sys.argv[0]).name
-    try:
-        return tyro.cli(kind, prog=program, args=words, description=description, config=config, registry=registry)
-    except _RefusedError as refused:
-        raise refused.reason from None
-
-
-def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """The reader of options of two types, for which tyro has no such form; None for other types."""
-    from tyro.constructors import PrimitiveConstructorSpec
-
-    kind: Any = info.type
-    if get_origin(kind) is dict:
-        parse_words: Callable[[list[str]], Any] = named_numbers if get_args(kind)[1] is int else named_paths
-        count: Literal["*", 1] = "*"
-        form, kind = f"[{'NAME=NUMBER' if parse_words is named_numbers else 'NAME=PATH'} ...]", dict
-    elif isinstance(kind, type) and issubclass(kind, Frozen) and not issubclass(kind, Options):
-        parse_words, count, form = functools.partial(_from_json, kind), 1, "JSON"
-    else:
-        return None
-
-    def instance(words: list[str]) -> Any:
-        try:
-            return parse_words(words)
-        except InputError as failure:
-            raise _RefusedError(failure) from None
-
-    def text(value: Any) -> list[str]:
-        return [f"{name}={path}" for name, path in value.items()] if kind is dict else [value.model_dump_json()]
-
-    return PrimitiveConstructorSpec(
-        nargs=count,
-        metavar=form,
-        instance_from_str=instance,
-        is_instance=lambda value: isinstance(value, kind),
-        str_from_instance=text,
+def _read_line(kind: type[JobInputs], description: str | None, words: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a stage's command line: `job`, `log`, `threads`. Exits with code 2 for others."""
+    fields = [
+        f"  {name:<16} {field.description or ''}{'' if field.is_required() else ' (may be absent)'}"
+        for name, field in kind.model_fields.items()
+    ]
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog="\n".join(["fields of the document:", *fields]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
+    parser.add_argument("--job", type=Path, required=True, help="the job's document: JSON with the fields below")
+    parser.add_argument("--log", type=Path, help="file that also gets what is logged; the document is copied beside it")
+    parser.add_argument("--threads", type=int, help="CPU threads")
+    with console.command():
+        return parser.parse_args(words)
+    # The reader of the help has closed the pipe.
+    sys.exit(0)
 
 
-def _from_json(kind: type[Frozen], words: list[str]) -> Frozen:
-    try:
-        raw = json.loads(words[0])
-    except json.JSONDecodeError as failure:
-        raise InputError("--settings", f"is no JSON ({failure}): {words[0][:80]}") from None
-    return parse(kind, raw, "--settings")
+def _keep_beside(job: Path, log_path: Path) -> None:
+    """Copy the document of a job beside its log. A disk that has no room for it does not stop the job."""
+    copy = log_path.with_suffix(".json")
+    with contextlib.suppress(OSError, InputError):
+        if copy.absolute() != job.absolute():
+            copy_file(job, copy)
 
 
 def recorded(settings: Frozen) -> dict[str, Any]:
@@ -178,37 +147,9 @@ def log_progress(count: int, total: int, began: float, units: str) -> None:
     log.info("%d of %d, %.0f %s/s, %.1f minutes left", count, total, rate, units, (total - count) / rate / 60)
 
 
-def missing_folder(system: str, option: str = "--bundles") -> ConfigError:
-    """The error of an option that names no folder for a system that a job needs."""
-    return ConfigError(option, problem=f'no folder for system "{system}"', hint=f"add {system}=FOLDER")
-
-
-def named_paths(words: list[str]) -> dict[str, Path]:
-    """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
-    return {name: Path(path) for name, path in _values_by_name(words, "path").items()}
-
-
-def named_numbers(words: list[str]) -> dict[str, int]:
-    """NAME=NUMBER words as a mapping. Raises InputError as `named_paths`, and for other values than whole numbers."""
-    numbers = _values_by_name(words, "number")
-    for name, number in numbers.items():
-        if not re.fullmatch("-?[0-9]+", number):
-            raise InputError(f'"{name}={number}"', "has no whole number", "write one")
-    return {name: int(number) for name, number in numbers.items()}
-
-
-def _values_by_name(words: list[str], kind: str) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise InputError(
-                f'"{word}"', f"is not of the form NAME={kind.upper()}", f'write the name, "=", and the {kind}'
-            )
-        if name in values:
-            raise InputError(name, f"comes twice, as {values[name]} and as {value}", "remove one of the two")
-        values[name] = value
-    return values
+def missing_folder(system: str, field: str = "bundles") -> ConfigError:
+    """The error of a field that names no folder for a system that a job needs."""
+    return ConfigError(field, problem=f'no folder for system "{system}"', hint=f"add {system} and its folder")
 
 
 def lease_devices(
@@ -292,28 +233,27 @@ def start(
     description: str | None = None,
     words: Sequence[str] | None = None,
 ) -> None:
-    """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
+    """Read the job that `words` name (default: those of this process), run it, and leave: 0 when done, 1 with one
+    sentence for bad input.
 
     Exit code 130: a user interrupted it. 75: a signal stopped a training, which the same command goes on with. 69:
     another process of the same job failed. `run` returns a one-line summary or None. Any other error is a fault of the
     program and keeps its traceback.
     """
     garbage.collect_rarely()
-    # Before the other options, so that errors of these are in the log too.
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--log", type=Path)
-    first.add_argument("--job", type=Path)
-    options, rest = first.parse_known_args(sys.argv[1:] if words is None else words)
+    options = _read_line(kind, description, words)
     screen = _set_up_log(options.log)
     guard.watch()
     began = time.perf_counter()
     try:
-        inputs = parse_options(kind, [*(read_document(options.job) if options.job else []), *rest], description)
+        inputs = read_inputs(kind, options.job, options.threads)
+        if options.log and not torchrun.rank():
+            _keep_beside(options.job, options.log)
         if inputs.title:
             screen.setFormatter(_Titled(inputs.title))
         # torchrun's processes share: the first one takes GPUs for all.
-        if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
-            lease_devices(inputs.machine.device, alone=inputs.alone_on_gpu)
+        if isinstance(inputs, DeviceJobInputs) and inputs.computes and not torchrun.started():
+            lease_devices(inputs.device, alone=inputs.alone_on_gpu)
         summary = run(inputs)
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)

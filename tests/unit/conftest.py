@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from stage_words import inputs_of, start_stage
 
-from workflow_src import jobs
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
@@ -136,7 +136,7 @@ def training_words(tiny):
 def _run(stage: str, words: list[str]) -> str:
     """Run a stage in this process; returns its summary. Errors come through."""
     module = importlib.import_module(f"workflow_src.stages.{stage}")
-    return module.run(jobs.parse_options(module.Inputs, words))
+    return module.run(inputs_of(module.Inputs, words))
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +152,7 @@ def refused(capsys):
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         capsys.readouterr()
         with pytest.raises(SystemExit) as exit_info:
-            jobs.start(module.run, module.Inputs, words=words)
+            start_stage(module, words)
         assert exit_info.value.code == 1
         out, error = capsys.readouterr()
         lines = [line for line in error.splitlines() if line.startswith("error: ")]

@@ -224,10 +224,10 @@ def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
 @pytest.mark.parametrize(
     ("listed", "fields"),
     [
-        ({"bleu": {}, "rouge": {}}, {"setting": "--settings.metrics.rouge", "problem": "no metric"}),
-        ({}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
-        ({"ter": {}}, {"setting": "--settings.metrics", "problem": "bleu is missing"}),
-        ({"bleu": {}, "ter": {"case": 1}}, {"setting": "--settings.metrics.ter.case", "problem": UNKNOWN}),
+        ({"bleu": {}, "rouge": {}}, {"setting": "settings.metrics.rouge", "problem": "no metric"}),
+        ({}, {"setting": "settings.metrics", "problem": "bleu is missing"}),
+        ({"ter": {}}, {"setting": "settings.metrics", "problem": "bleu is missing"}),
+        ({"bleu": {}, "ter": {"case": 1}}, {"setting": "settings.metrics.ter.case", "problem": UNKNOWN}),
     ],
 )
 def test_metrics_of_a_rule_that_cannot_be_measured_are_refused(listed, fields):

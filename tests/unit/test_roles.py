@@ -257,7 +257,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     words = training_words("marked", folder, settings=settings)
     with pytest.raises(ConfigError) as refused:
         run_stage("train", words)
-    fields = {"setting": "--roles", "mentions": ("family marked", "critic=FILE")}
+    fields = {"setting": "roles", "mentions": ("family marked", "critic")}
     assert fields_of(refused.value, fields) == fields
     run_stage("train", [*words, *critic])
     languages = '{"system": "x", "source": "de", "target": "en"}'
@@ -295,7 +295,7 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     # Without a start, with a part of one, and with a critic of other subwords.
     settings["training"]["max_steps"] = 5
     words = training_words("led", tmp_path / "other", settings=settings)
-    fields = {"setting": "--initial", "mentions": ("family led",)}
+    fields = {"setting": "initial", "mentions": ("family led",)}
     assert fields_of(refused("train", [*words, *critic]), fields) == fields
     tensors = load_tensors(marked)
     tensors.pop("positions.weight")

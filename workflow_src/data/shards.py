@@ -28,7 +28,7 @@ def bounds(lines: int, shard: int, shards: int) -> tuple[int, int]:
 
 def check_number(shard: int, shards: int) -> None:
     if not 0 <= shard < shards:
-        raise ConfigError("--shard", shard, allowed=f"0 to {shards - 1}")
+        raise ConfigError("shard", shard, allowed=f"0 to {shards - 1}")
 
 
 def write_shard_record(

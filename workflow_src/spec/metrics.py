@@ -132,7 +132,7 @@ class Program:
     input and output.
 
     file         in Python, with nothing but its standard library and packages of the environment
-    environment  a YAML file of Conda's. It also has pydantic, PyYAML, rich and tyro
+    environment  a YAML file of Conda's. It also has pydantic, PyYAML and rich
     files        settings -> the user's files that it reads, by the settings that name them
     memory       megabytes that a job requests
     minutes      that a job requests

@@ -45,15 +45,18 @@ class Inputs(DeviceJobInputs):
     settings: DecodeSettings = Field(description="the search with its settings, and the engine")
     bundle: Path = Field(description="folder of the system")
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
-    chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of --settings")
+    chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of settings")
     source: Path = Field(description="normalised text, one sentence a line")
-    output: Path = Field(
-        description="the translations, with details beside them in .jsonl; with --shard its JSON lines"
-    )
+    output: Path = Field(description="the translations, with details beside them in .jsonl; with shard its JSON lines")
     batch: int = Field(64, description="sentences decoded together")
     shard: int | None = Field(None, description="number of the part to translate, from 0")
     shards: int = Field(1, description="number of parts")
     join: tuple[Path, ...] = Field((), description="outputs of all parts in order: join them, translate nothing")
+
+    @property
+    def computes(self) -> bool:
+        """Joining shards needs no device."""
+        return not self.join
 
     @property
     def files(self) -> dict[str, Path]:

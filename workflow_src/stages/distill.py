@@ -165,11 +165,11 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     explicit = inputs.engine != AUTO
     distilling = {engine.name: engine for engine in distilling_engines()}
     if explicit and inputs.engine not in distilling:
-        raise ConfigError("--engine", inputs.engine, allowed=[AUTO, default_engine().name, *distilling])
+        raise ConfigError("engine", inputs.engine, allowed=[AUTO, default_engine().name, *distilling])
     library = distilling[inputs.engine] if explicit else next(iter(distilling.values()))
     refusal = library.serves(family, search, settings)
     if explicit and refusal:
-        raise ConfigError("--engine", library.name, problem=f"it {refusal}")
+        raise ConfigError("engine", library.name, problem=f"it {refusal}")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
     if not explicit and (refusal or not (exact and library.installed())):
         return by_own_code

@@ -76,7 +76,7 @@ def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[
 def run(inputs: Inputs) -> str:
     dataset, languages = inputs.settings, inputs.languages
     if languages[0] == languages[1]:
-        raise ConfigError("--languages", list(languages), allowed="two languages that differ")
+        raise ConfigError("languages", list(languages), allowed="two languages that differ")
     mirrors = mirror_folders(inputs.mirrors)
     files = Files(dataset.files, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
     folder = inputs.output_folder

@@ -28,7 +28,7 @@ def run(inputs: Inputs) -> str:
 
     exporting = {engine.name: engine for engine in engines().values() if engine.export}
     if inputs.engine not in exporting:
-        raise ConfigError("--engine", inputs.engine, problem="it exports nothing", allowed=exporting)
+        raise ConfigError("engine", inputs.engine, problem="it exports nothing", allowed=exporting)
     return export.export(exporting[inputs.engine], inputs.bundle, inputs.output_folder)
 
 

@@ -37,11 +37,11 @@ class Inputs(DeviceJobInputs):
 
 def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
-        raise ConfigError("--analysis", inputs.analysis, allowed=analyses())
+        raise ConfigError("analysis", inputs.analysis, allowed=analyses())
     analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
     own_settings = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
     values = {name: rule_settings[name] for name in own_settings if name in rule_settings}
-    settings = parse(analysis.settings, values | inputs.limits, "--settings")
+    settings = parse(analysis.settings, values | inputs.limits, "settings")
     entries = {name: value for name, value in rule_settings.items() if name not in own_settings}
     machine = inputs.machine.model_copy(update={"precision": "float32"} if analysis.float32 else {})
     source, target, reference = inputs.source, inputs.target, inputs.reference

@@ -48,7 +48,7 @@ class Inputs(DeviceJobInputs):
     alone_on_gpu = True
     settings: SpeedSettings = Field(description="how speed is measured, and the rows")
     bundles: dict[str, Path] = Field(description="exported folders by system")
-    exports: dict[str, Path] = Field({}, description="folders of other engines, as KIND/SYSTEM=FOLDER")
+    exports: dict[str, Path] = Field({}, description="folders of other engines, by KIND/SYSTEM")
     source: Path = Field(description="normalised text, one sentence a line")
     output: Path
 
@@ -111,7 +111,7 @@ def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, preci
         # Systems that rank candidates work in the same process.
         for system in row.systems:
             if system not in by_system:
-                raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "--exports")
+                raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "exports")
         if row.engine not in by_engine:
             settings = {key: row.entry[key] for key in ENGINE_SETTINGS if key in row.entry}
             by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
@@ -233,7 +233,7 @@ def read_folders(bundles: dict[str, Path], exports: dict[str, Path]) -> Folders:
     for name, folder in exports.items():
         kind, _, system = name.partition("/")
         if kind not in kinds or not system:
-            raise ConfigError("--exports", name, allowed=f"KIND/SYSTEM=FOLDER with the kind {' or '.join(kinds)}")
+            raise ConfigError("exports", name, allowed=f"KIND/SYSTEM with the kind {' or '.join(kinds)}")
         folders[kind][system] = folder
     return folders
 

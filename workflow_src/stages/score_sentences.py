@@ -50,41 +50,41 @@ class Inputs(DeviceJobInputs):
     details: Path = Field(description="JSON lines of the decode")
     source: Path
     reference: Path
-    python: str = Field("python", description="Python that has the packages of the program")
+    pythons: dict[str, str] = Field({}, description="Pythons that have the packages of programs, by metric")
     cache: Path = Field(description="folder of figures that were computed before")
-    batch: int = Field(16, description="sentences computed together")
+    scoring_batch: int = Field(16, description="sentences computed together")
     output: Path
 
 
 def run(inputs: Inputs) -> str:
     programs = {name: metric for name, metric in metrics().items() if metric.program}
     if inputs.metric not in programs:
-        raise ConfigError("--metric", inputs.metric, problem="it has no program", allowed=programs)
+        raise ConfigError("metric", inputs.metric, problem="it has no program", allowed=programs)
     metric = programs[inputs.metric]
     assert metric.program
-    settings = parse(metric.settings, recorded(inputs.settings), "--settings")
+    settings = parse(metric.settings, recorded(inputs.settings), "settings")
     hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
     check_parallel(inputs.hypotheses, inputs.details)
     shortened = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(inputs.details)]
     lines = [zip(sources, texts, references, strict=True) for texts in variants(hypotheses, shortened).values()]
     sentences = {sentence_key(*line): line for line in itertools.chain(*lines)}
     files = {name: _described(name, path, metric.name) for name, path in metric.program.files(settings).items()}
-    with RunningProgram(metric, inputs.python) as program:
+    with RunningProgram(metric, inputs.pythons.get(metric.name, "python")) as program:
         description = program.describe(
             {
                 "settings": settings.model_dump(mode="json"),
                 "files": files,
                 "device": _device(inputs.machine.device),
                 "threads": inputs.machine.threads,
-                "batch": inputs.batch,
+                "batch": inputs.scoring_batch,
             }
         )
         model = fingerprint(description["model"])[:16]
         cache = FigureCache(inputs.cache / model, fingerprint(str(inputs.output))[:16])
         figures = cache.read(sentences)
         uncached = [key for key in sentences if key not in figures]
-        for begin in range(0, len(uncached), BATCHES * inputs.batch):
-            keys = uncached[begin : begin + BATCHES * inputs.batch]
+        for begin in range(0, len(uncached), BATCHES * inputs.scoring_batch):
+            keys = uncached[begin : begin + BATCHES * inputs.scoring_batch]
             scored = dict(zip(keys, program.score([sentences[key] for key in keys]), strict=True))
             cache.add(scored)
             figures |= scored

@@ -74,6 +74,11 @@ class Inputs(DeviceJobInputs):
         return f"{self.settings.system}, seed {self.seed}"
 
     @property
+    def computes(self) -> bool:
+        """Families that are counted need no device."""
+        return not families()[self.settings.family].fit
+
+    @property
     def files(self) -> dict[str, Path]:
         """Input files by the names that records give them."""
         from workflow_src.training.systems import role_input

@@ -141,13 +141,13 @@ def load_base(family: Family, weights: Path | None) -> nn.Module | None:
     if role is None:
         if weights is not None:
             problem = f"a system of family {family.name} is built on no other"
-            raise ConfigError("--base", str(weights), problem=problem, hint="remove it")
+            raise ConfigError("base", str(weights), problem=problem, hint="remove it")
         return None
     if weights is None:
         if role.optional:
             return None
         problem = f"a system of family {family.name} is built on another"
-        raise ConfigError("--base", problem=problem, hint=f"add the weights of one that is {role.trait}")
+        raise ConfigError("base", problem=problem, hint=f"add the weights of one that is {role.trait}")
     return load_system(weights, role.trait)[0]
 
 
@@ -159,11 +159,11 @@ def load_roles(family: Family, files: Mapping[str, Path], subwords: Subwords) ->
     needed = {name: role for name, role in family.needs.items() if name != BASE}
     if unknown := sorted(set(files) - set(needed)):
         problem = f"no role of family {family.name}"
-        raise ConfigError("--roles", unknown[0], problem=problem, allowed=needed, hint="remove it")
+        raise ConfigError("roles", unknown[0], problem=problem, allowed=needed, hint="remove it")
     for name, role in needed.items():
         if name not in files and not role.optional:
             problem = f"a system of family {family.name} needs {name}"
-            raise ConfigError("--roles", problem=problem, hint=f"add {name}=FILE, the weights of a system")
+            raise ConfigError("roles", problem=problem, hint=f"add {name} and the weights of a system")
     loaded = {name: load_system(path, needed[name].trait) for name, path in files.items()}
     for name, (_, description) in loaded.items():
         if "subwords" in needed[name].agree:
@@ -198,7 +198,7 @@ def start_from(
     if copied is None:
         if family.continues is not None:
             problem = f"a system of family {family.name} continues one that is trained"
-            raise ConfigError("--initial", problem=problem, hint="add the weights of that one")
+            raise ConfigError("initial", problem=problem, hint="add the weights of that one")
         return
     if initial:
         need_all = untrained or family.continues is not None

@@ -18,6 +18,7 @@ from stage_server import python_module
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Files, Patience, changed_sum, fetch, places
 from workflow_src.errors import ArtifactError
+from workflow_src.jobs import Document
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -221,21 +222,28 @@ def test_waits_are_twice_as_long_each_time(tmp_path, server):
     assert 0.2 + 0.4 + 0.8 <= time.monotonic() - began < 5
 
 
-def stage(folder, server, *words):
+def stage(folder, server, **patience):
     """The stage in a process of its own, as the rule runs it, for a dataset of one table."""
     part = [{"table": "f", "columns": {"de": 0, "en": 0}}]
     dataset = {"name": "d", "languages": ["de", "en"], "train": part, "dev": part, "test": part}
     settings = dataset | {"files": {"f": {"url": server.url, "sha256": SUM}}}
-    command = python_module("workflow_src.stages.download", "--settings", json.dumps(settings))
-    command += ["--languages", "de", "en", "--output-folder", str(folder / "raw"), "--first-wait", "0.01", *words]
-    command += ["--downloads", str(folder / "downloads")]
+    content = {
+        "settings": settings,
+        "languages": ["de", "en"],
+        "patience": {"first_wait": 0.01} | patience,
+        "output_folder": str(folder / "raw"),
+        "downloads": str(folder / "downloads"),
+    }
+    document = Document(folder / "jobs", content)
+    document.write()
+    command = python_module("workflow_src.stages.download", "--job", str(document.path))
     project = Path(__file__).resolve().parents[3]
     return subprocess.Popen(command, cwd=project, env=os.environ, stderr=subprocess.PIPE, text=True)
 
 
 def test_the_stage_gives_up_with_one_sentence(tmp_path, server):
     server.answers = ["stalled"] * 2
-    done = stage(tmp_path, server, "--attempts", "2", "--timeout", "0.5")
+    done = stage(tmp_path, server, attempts=2, timeout=0.5)
     lines = done.communicate(timeout=60)[1].splitlines()
     assert done.returncode == 1 and len(server.requests) == 2
     (error,) = [line for line in lines if line.startswith("error: ")]

@@ -1,5 +1,6 @@
 """GPUs for jobs side by side: real processes contend for made-up devices, and are killed."""
 
+import json
 import os
 import re
 import shutil
@@ -296,7 +297,8 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     auto = "None" if torch.version.cuda is None else "GPU-bbbb"
     for device, shown in (("auto", auto), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
         fresh = {name: value for name, value in environment.items() if name not in (gpus.VISIBLE, gpus.LEASED)}
-        words = python_code(code, "--device", device)
+        (tmp_path / "job.json").write_text(json.dumps({"device": device}))
+        words = python_code(code, "--job", str(tmp_path / "job.json"))
         done = subprocess.run(words, env=fresh, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == shown, done.stderr
     holder.release()

@@ -25,7 +25,7 @@ def run(inputs):
         for _ in range(600):
             time.sleep(0.1)
 
-jobs.start(run, jobs.JobInputs, words=[])
+jobs.start(run, jobs.JobInputs, words=["--job", sys.argv[2]])
 """
 
 
@@ -34,7 +34,8 @@ def start(tmp_path):
     def start(identity: str | None) -> subprocess.Popen:
         environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
         environment |= {guard.VARIABLE: identity} if identity else {}
-        command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt")]
+        (tmp_path / "job.json").write_text("{}")
+        command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt"), str(tmp_path / "job.json")]
         return subprocess.Popen(
             command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -147,14 +148,15 @@ def run(inputs):
             time.sleep(0.1)
         Path(sys.argv[1]).touch()
 
-jobs.start(run, jobs.JobInputs, words=[])
+jobs.start(run, jobs.JobInputs, words=["--job", sys.argv[2]])
 """
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_does_not_interrupt_the_clean_up(first, tmp_path):
     """A group of processes and Snakemake may both send one."""
-    words = [sys.executable, "-c", CLEANING, str(tmp_path / "clean")]
+    (tmp_path / "job.json").write_text("{}")
+    words = [sys.executable, "-c", CLEANING, str(tmp_path / "clean"), str(tmp_path / "job.json")]
     running = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout.readline() == "writing\n"
     running.send_signal(first)

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage_words import start_stage
 from titles import DELTA, GREEDY, SCORE
 
-from workflow_src import jobs
 from workflow_src.evaluation.analyses.inputs import count_changes, pick
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.serving.translator import Translator
@@ -39,7 +39,7 @@ def run(tiny, tiny_bundles, tmp_path):
         words = ["--settings", json.dumps(settings), "--bundles", *(f"{name}={folders[name]}" for name in systems)]
         words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / reference)]
         words += ["--output", str(tmp_path / "traces.json"), "--device", "cpu", "--threads", "1"]
-        jobs.start(analyse.run, analyse.Inputs, words=words)
+        start_stage(analyse, words)
         return json.loads((tmp_path / "traces.json").read_text(encoding="utf-8"))
 
     return start
@@ -95,7 +95,7 @@ def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):
     settings = {"examples": 2, "searches": [{"system": "lvm", "search": "delta", "steps": 2}], "teacher": None}
     words = ["--settings", json.dumps(settings), "--bundles", f"lvm={bundle}", "--device", "cpu"]
     words += ["--source", str(tmp_path / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
-    jobs.start(analyse.run, analyse.Inputs, words=[*words, "--output", str(tmp_path / "traces.json")])
+    start_stage(analyse, [*words, "--output", str(tmp_path / "traces.json")])
     examples = json.loads((tmp_path / "traces.json").read_text())["examples"]
     assert [example["source"] for example in examples] == [f"{lines[example['index']]}." for example in examples] != []
 

@@ -10,8 +10,8 @@ import pytest
 import reports
 import torch
 from refusals import fields_of
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.decoding.masked import mask_predict
@@ -77,7 +77,7 @@ def run(tiny, tiny_bundles, tmp_path):
             words += [f"--{side}", str(tiny.corpus / name)]
         output = tmp_path / f"{name}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
-        jobs.start(measure_analysis.run, measure_analysis.Inputs, words=words)
+        start_stage(measure_analysis, words)
         analysis = json.loads(output.read_text(encoding="utf-8"))
         _check_whole(analysis)
         return analysis
@@ -313,7 +313,7 @@ def one_pass_bundle(training_words, export_words, run_stage, tmp_path_factory):
     model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
     run_stage("train", training_words("nat", folder, model=model, max_steps=2))
     words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
+    start_stage(export_bundle, words)
     return folder / "bundle"
 
 
@@ -510,7 +510,7 @@ def more_bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path
         folder = tmp_path_factory.mktemp(family)
         run_stage("train", training_words(family, folder, max_steps=8))
         words = export_words(folder / "model.safetensors", None, folder / "bundle")
-        jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
+        start_stage(export_bundle, words)
         bundles[family] = folder / "bundle"
     return bundles
 

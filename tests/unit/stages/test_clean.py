@@ -6,8 +6,8 @@ import json
 import tracemalloc
 
 import pytest
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetFiles, RemoteFile
 from workflow_src.data.download import present
@@ -28,7 +28,7 @@ FILTERS = [["garbled", {}], ["copies", {}], ["numbers", {}], ["repeated", {}]]
 
 
 def start(stage, words):
-    jobs.start(stage.run, stage.Inputs, words=words)
+    start_stage(stage, words)
 
 
 @pytest.fixture

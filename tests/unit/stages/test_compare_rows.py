@@ -186,10 +186,10 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"name": None}, "--settings.rows[1].name"),
-        ({"baseline": ["teacher"]}, "--settings.rows[1].baseline"),
-        ({"repetitions_removed": "all"}, "--settings.rows[1].repetitions_removed"),
-        ({"delta": "delta-1"}, "--settings.rows[1].delta"),
+        ({"name": None}, "settings.rows[1].name"),
+        ({"baseline": ["teacher"]}, "settings.rows[1].baseline"),
+        ({"repetitions_removed": "all"}, "settings.rows[1].repetitions_removed"),
+        ({"delta": "delta-1"}, "settings.rows[1].delta"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, change, setting):

@@ -173,7 +173,7 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
 @pytest.mark.parametrize("shard", [-1, 2])
 def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
     error = refused("decode", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
-    assert (error.setting, error.value, error.allowed) == ("--shard", shard, "0 to 1")
+    assert (error.setting, error.value, error.allowed) == ("shard", shard, "0 to 1")
 
 
 def test_records_say_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 from stage_server import python_module
+from stage_words import stage_line
 
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.errors import ArtifactError
@@ -31,8 +33,8 @@ class Disk:
         subprocess.run(["mount", *words, str(self.folder)], check=True, capture_output=True)
 
     def files(self) -> list[str]:
-        """Files with content; a log may be there, as far as it went."""
-        paths = (path for path in self.folder.rglob("*") if path.is_file() and path.suffix != ".log")
+        """Files with content; a log and the document beside it may be there, as far as they went."""
+        paths = (path for path in self.folder.rglob("*") if path.is_file() and not path.with_suffix(".log").exists())
         return sorted(path.relative_to(self.folder).as_posix() for path in paths)
 
 
@@ -51,9 +53,11 @@ def disk(tmp_path):
 
 def ran(stage: str, words: list[str], log: Path) -> tuple[int, list[str]]:
     """Exit code and lines on stderr of a stage in a process of its own, as a rule runs it."""
-    command = python_module(f"workflow_src.stages.{stage}", *words, "--log", str(log))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
+    with tempfile.TemporaryDirectory() as folder:
+        line = stage_line(stage, [*words, "--log", str(log)], Path(folder))
+        command = python_module(f"workflow_src.stages.{stage}", *line)
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
     assert process.stdout == ""
     return process.returncode, process.stderr.splitlines()
 

@@ -6,8 +6,8 @@ import json
 import zipfile
 
 import pytest
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.data.drops import left_out
 from workflow_src.stages import download as stage
 
@@ -16,7 +16,7 @@ PAIRS = [(f"Satz {n}.", f"Sentence {n}.") for n in range(50)]
 
 
 def start(words):
-    jobs.start(stage.run, stage.Inputs, words=words)
+    start_stage(stage, words)
 
 
 def archive() -> bytes:

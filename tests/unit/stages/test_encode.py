@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.config import sizes
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
@@ -40,10 +40,10 @@ def run(models, folder, split, max_length=22, code=0, capsys=None, more=(), **se
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
     words += ["--output-prefix", str(folder / "out" / split), *more]
     if not code:
-        jobs.start(encode.run, encode.Inputs, words=words)
+        start_stage(encode, words)
         return EncodedCorpus.open(folder / "out" / split)
     with pytest.raises(SystemExit) as exit_info:
-        jobs.start(encode.run, encode.Inputs, words=words)
+        start_stage(encode, words)
     assert exit_info.value.code == code
     assert not (folder / "out").exists() or list((folder / "out").iterdir()) == []
     error = capsys.readouterr().err

@@ -4,15 +4,15 @@ import json
 import random
 
 import pytest
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.data import learn_subwords
 from workflow_src.data.subwords import Subwords
 from workflow_src.stages import learn_subwords as stage
 
 
 def start(words):
-    jobs.start(stage.run, stage.Inputs, words=words)
+    start_stage(stage, words)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 import torch
 from pretended_cuda import environment
 from refusals import fields_of
+from stage_words import stage_line, start_stage
 
-from workflow_src import jobs
 from workflow_src.errors import ArtifactError, TimingFailed
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
@@ -83,7 +83,7 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **se
     settings = {"speed": SPEED | settings, "rows": rows, "reference": ["teacher", "beam-4"]}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
     words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
-    jobs.start(measure_speed.run, measure_speed.Inputs, words=words)
+    start_stage(measure_speed, words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
 
 
@@ -222,7 +222,7 @@ def test_protocols_follow_the_machine():
     ("text", "bundle", "fields"),
     [
         ("a\n", "teacher", {"subject": '"teacher"', "mentions": ("NAME=PATH",)}),
-        ("a\n", "teacher=t", {"setting": "--bundles", "mentions": ('system "lvm"', "lvm=FOLDER")}),
+        ("a\n", "teacher=t", {"setting": "bundles", "mentions": ('system "lvm"',)}),
         ("", "teacher=t", {"mentions": ("no sentences",)}),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path
     settings = {"speed": SPEED | {"protocols": ["gpu"], "repeats": 1, "batch": 4}, "rows": ROWS}
     words = ["--settings", json.dumps(settings), "--source", "test.de", "--output", "speed.json", "--device", "cuda"]
     words += ["--bundles", f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
-    command = [sys.executable, "-m", "workflow_src.stages.measure_speed", *words]
+    command = [sys.executable, "-m", "workflow_src.stages.measure_speed", *stage_line("measure_speed", words, tmp_path)]
     variables = os.environ | environment(1, 2**16) | {"CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr

@@ -7,8 +7,8 @@ import re
 import tracemalloc
 
 import pytest
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.stages import normalise as stage
 
 RAW = {
@@ -22,7 +22,7 @@ RAW = {
 
 
 def start(words):
-    jobs.start(stage.run, stage.Inputs, words=words)
+    start_stage(stage, words)
 
 
 def write_raw(folder, texts, dropped=None):

@@ -12,7 +12,7 @@ from pathlib import Path
 import fake_comet
 import pytest
 
-from workflow_src.jobs import Machine
+from workflow_src.jobs import Document
 from workflow_src.records.atomic import read_json
 from workflow_src.spec import sentence_key
 from workflow_src.stages import score_sentences
@@ -46,11 +46,11 @@ def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_pa
     inputs = score_sentences.Inputs(
         metric="comet",
         settings=score_sentences.RuleSettings(checkpoint=str(real["checkpoint"])),
-        python=str(PYTHON),
+        pythons={"comet": str(PYTHON)},
         cache=tmp_path / "cache",
-        batch=3,
+        scoring_batch=3,
         output=tmp_path / "test.json",
-        machine=Machine(device="cpu", threads=1),
+        device="cpu",
         **{name: tmp_path / name for name in texts},
     )
     score_sentences.run(inputs)
@@ -60,16 +60,12 @@ def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_pa
     assert content["figures"] == {key: pytest.approx(figure, abs=1e-5) for key, figure in expected.items()}
     assert content["provenance"]["program"]["versions"]["unbabel-comet"] in content["signature"]
     # As under Conda, where the stage itself runs in COMET's environment; all figures are known.
-    command = [str(PYTHON), "-m", "workflow_src.stages.score_sentences", "--metric", "comet", "--device", "cpu"]
-    command += ["--settings", json.dumps({"checkpoint": str(real["checkpoint"])}), "--cache", str(inputs.cache)]
-    command += [word for name in texts for word in (f"--{name}", str(tmp_path / name))]
+    again = inputs.model_copy(update={"output": tmp_path / "again.json"}).model_dump(mode="json")
+    document = Document(tmp_path / "jobs", again)
+    document.write()
+    command = [str(PYTHON), "-m", "workflow_src.stages.score_sentences", "--job", str(document.path)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}
-    process = subprocess.run(
-        [*command, "--python", str(PYTHON), "--output", str(tmp_path / "again.json")],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    process = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert (
         "0 sentences scored" in process.stderr and read_json(tmp_path / "again.json")["figures"] == content["figures"]

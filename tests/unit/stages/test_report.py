@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from refusals import fields_of
 from reports import assert_tables_fit, squeezed
+from stage_words import start_stage
 from titles import BLEU, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
-from workflow_src import jobs
 from workflow_src.evaluation.quality.significance import FORMAT
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.figures_latencies import latencies
@@ -28,7 +28,7 @@ PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time
 
 
 def _build(words):
-    jobs.start(report.run, report.Inputs, words=words)
+    start_stage(report, words)
     return Path(words[words.index("--output-folder") + 1])
 
 

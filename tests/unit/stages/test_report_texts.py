@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.evaluation.report import figures
 from workflow_src.stages import report
 
@@ -83,7 +83,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, components)]
     for path, content in zip(paths, (mapped, ordered, components), strict=True):
         path.write_text(json.dumps(content))
-    jobs.start(report.run, report.Inputs, words=[*words, "--analyses", *map(str, paths)])
+    start_stage(report, [*words, "--analyses", *map(str, paths)])
     folder = tmp_path / "report"
 
     page = Texts((folder / "index.html").read_text(encoding="utf-8"))

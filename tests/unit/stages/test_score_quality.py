@@ -6,8 +6,8 @@ from itertools import groupby
 
 import pytest
 import sacrebleu
+from stage_words import start_stage
 
-from workflow_src import jobs
 from workflow_src.data.lines import EMPTY
 from workflow_src.stages import score_quality
 
@@ -34,7 +34,7 @@ def _words(files, hypotheses, references, sources, details=None, settings=SETTIN
 
 
 def _run(words):
-    jobs.start(score_quality.run, score_quality.Inputs, words=words)
+    start_stage(score_quality, words)
     return json.loads(open(words[-1], encoding="utf-8").read())
 
 

@@ -17,7 +17,6 @@ from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, In
 from workflow_src.evaluation.quality import computed
 from workflow_src.evaluation.quality.computed import FigureCache, read_computed
 from workflow_src.evaluation.quality.significance import bootstrap_interval, randomisation_test
-from workflow_src.jobs import Machine
 from workflow_src.records.atomic import read_json, sha256
 from workflow_src.runtime import gpus
 from workflow_src.spec import sentence_key
@@ -48,10 +47,15 @@ def stage(tmp_path, python):
         for part, lines in texts.items():
             (folder / part).write_text("".join(f"{line}\n" for line in lines))
         rule_settings = score_sentences.RuleSettings(**(settings or {"checkpoint": str(model)}))
-        options = {"python": str(python), "cache": tmp_path / "cache", "batch": 2, "output": folder / "test.json"}
+        options = {
+            "pythons": {"comet": str(python)},
+            "cache": tmp_path / "cache",
+            "scoring_batch": 2,
+            "output": folder / "test.json",
+        }
         inputs = score_sentences.Inputs(
             settings=rule_settings,
-            machine=Machine(device=device, threads=1),
+            device=device,
             **{part: folder / part for part in texts},
             **({"metric": "comet"} | options | more),
         )
@@ -221,7 +225,7 @@ def test_pythons_and_files_that_are_missing_are_named(stage, tmp_path):
     )
     with pytest.raises(ConfigError) as metric_error:
         stage(metric="chrf")
-    assert metric_error.value.setting == "--metric" and metric_error.value.allowed == ("comet",)
+    assert metric_error.value.setting == "metric" and metric_error.value.allowed == ("comet",)
 
 
 @pytest.mark.parametrize(
@@ -353,9 +357,9 @@ def test_the_stage_imports_what_its_environment_has():
         pending |= {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in plain} - allowed
     code = (
         "import contextlib, sys\nfrom workflow_src.stages import score_sentences as stage\n"
-        "from workflow_src.jobs import parse_options\n"
+        "from workflow_src.jobs import start\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): "
-        "parse_options(stage.Inputs, ['--help'])\n"
+        "start(stage.run, stage.Inputs, words=['--help'])\n"
         "print(*{name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
@@ -364,5 +368,5 @@ def test_the_stage_imports_what_its_environment_has():
     imported = {
         distributions[name][0].lower().replace("_", "-") for name in process.stdout.split() if name in distributions
     } - {"continuum"}
-    assert "tyro" in imported and not imported - allowed
+    assert "pydantic" in imported and not imported - allowed
     assert not {"torch", "numpy"} & imported

@@ -14,6 +14,7 @@ import pytest
 import torch
 from refusals import fields_of
 from stage_server import python_module
+from stage_words import stage_line
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
@@ -230,7 +231,7 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     schedule = {"max_steps": 150, "save_every": 20, "validate_every": 30}
     words = training_words("transformer", tmp_path / "killed", **schedule)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    command = python_module("workflow_src.stages.train", *words)
+    command = python_module("workflow_src.stages.train", *stage_line("train", words, tmp_path))
     job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     state = tmp_path / "killed/state"
     deadline = time.monotonic() + 120
@@ -309,7 +310,7 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
 
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
-    fields = {"setting": "--base", "mentions": ("family score", "latent")}
+    fields = {"setting": "base", "mentions": ("family score", "latent")}
     assert fields_of(refused("train", training_words("score", out)), fields) == fields
     fields = {"path": str(systems["transformer"]), "mentions": ("family transformer; ", "lvm or nat or lanmt")}
     error = refused("train", training_words("score", out, base=systems["transformer"]))
@@ -521,7 +522,7 @@ def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, ref
 
 def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
-    fields = {"setting": "--shard", "value": 2, "allowed": "0 to 1"}
+    fields = {"setting": "shard", "value": 2, "allowed": "0 to 1"}
     assert fields_of(refused("distill", distill_words(tiny, systems, out, 2, 2)), fields) == fields
     error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
     fields = {"path": str(systems["lvm"]), "mentions": ("family lvm; ", "transformer or seq2seq ")}

@@ -11,11 +11,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 from stage_server import python_module
+from stage_words import stage_line
 
 from workflow_src.records.atomic import load_tensors, write_json
 
@@ -45,7 +47,8 @@ class Job:
     def __init__(self, family, words, script=None, **environment):
         program = [sys.executable, "-c", script] if script else python_module("workflow_src.stages.train")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), **environment}
-        command = [*program, *words, "--log-every", "1"]
+        line = stage_line("train", [*words, "--log-every", "1"], Path(tempfile.mkdtemp()))
+        command = [*program, *line]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
 

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from pretended_cuda import environment, pretended
 from stage_server import pytest_command
+from stage_words import stage_line
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
@@ -313,7 +314,7 @@ def started(tmp_path, stage, words, processes=1, script=None, **environment):
         Path(program).write_text(script)
         # The last of them says that a module follows.
         del start[len(start) - 1 - start[::-1].index("-m")]
-    command = [*start, program, *words]
+    command = [*start, program, *stage_line(stage, words, tmp_path)]
     return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
 
 

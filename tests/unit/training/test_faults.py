@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from refusals import fields_of
+from stage_words import stage_line
 
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.errors import InputError, OutOfMemory
@@ -338,7 +339,8 @@ def test_a_real_limit_of_memory(training_words, tmp_path, split):
     model = {"feed_forward": 8_000}
     words = training_words("transformer", tmp_path, model=model, batch_tokens=2000, max_steps=2, keep="last")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-c", LIMITED, "90", *words, "--split-batches", split]
+    line = stage_line("train", [*words, "--split-batches", split], tmp_path)
+    command = [sys.executable, "-c", LIMITED, "90", *line]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert re.search("memory.* update [12] .* 40 pairs", done.stderr), done.stderr
     if split == "True":

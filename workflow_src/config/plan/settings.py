@@ -69,6 +69,21 @@ class Settings(Graph):
         beside = {name: decode.settings[name] for name in ("engine", "compute_type") if name in decode.settings}
         return {"search": decode.search} | self._dump(decode.values) | beside
 
+    def run_settings(self) -> dict[str, Any]:
+        """Settings of the machine, which change no result, by the names of the stages' inputs."""
+        runtime = self.config.runtime
+        names = "device precision compile log_every save_minutes split_batches pythons scoring_batch"
+        return {
+            **runtime.model_dump(mode="json", include=set(names.split())),
+            "patience": {
+                "attempts": runtime.download_attempts,
+                "first_wait": runtime.download_wait,
+                "timeout": runtime.download_timeout,
+            },
+            "mirrors": list(self.config.mirrors),
+            "allow_unpinned": self.config.allow_unpinned,
+        }
+
     def settings_download(self) -> str:
         fields = set(DatasetFiles.model_fields)
         files = self._dump(self.loaded.dataset, include=fields)

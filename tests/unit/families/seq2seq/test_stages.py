@@ -86,5 +86,5 @@ def test_it_teaches_with_the_engine_that_computes_it(tiny, weights, run_stage, r
         made[engine] = output.read_text(encoding="utf-8")
     assert made["auto"] == made["continuum"] and made["auto"].count("\n") == 40
     error = refused("distill", [*words, "--output", str(tmp_path / "other.jsonl"), "--engine", "ctranslate2"])
-    assert (error.setting, error.value) == ("--engine", "ctranslate2")
+    assert (error.setting, error.value) == ("engine", "ctranslate2")
     assert "transformer only" in error.problem and "seq2seq" in error.problem
