@@ -236,12 +236,12 @@ def test_rules_hand_over_the_weights_in_a_role(package):
         "bundles", "--dry-run", "--configfile", "roles.yaml", snakefile=package / "written.smk", folder=package
     )
     assert process.returncode == 0, process.stderr + process.stdout
-    critic = ["critic=results/smoke/systems/teacher/seed-1/model.safetensors"]
+    critic = {"critic": "results/smoke/systems/teacher/seed-1/model.safetensors"}
     for stage, of_led in (("train", True), ("export_bundle", False)):
         options = {}
         for path in (package / "work/jobs" / stage).iterdir():
             document = read_json(path)
-            options[Path(document["output-folder"]).parts[3]] = document
+            options[Path(document["output_folder"]).parts[3]] = document
         assert options["marked"]["roles"] == critic and "base" not in options["marked"]
         assert options["led"].get("roles") == (critic if of_led else None)
 

@@ -72,7 +72,7 @@ def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, 
     """The metrics of a rule's settings, in their order; None for the default ones. Raises ConfigError."""
     if listed is None:
         return default_measured()
-    where = "--settings.metrics"
+    where = "settings.metrics"
     entries = _parsed(listed, where)
     if main_metric().name not in listed:
         raise ConfigError(where, problem=f"{main_metric().name} is missing", hint="add it")

@@ -234,7 +234,7 @@ def stage(folder, server, **patience):
         "output_folder": str(folder / "raw"),
         "downloads": str(folder / "downloads"),
     }
-    document = Document(folder / "jobs", content)
+    document = Document(folder.parent / f"{folder.name}-jobs", content)
     document.write()
     command = python_module("workflow_src.stages.download", "--job", str(document.path))
     project = Path(__file__).resolve().parents[3]

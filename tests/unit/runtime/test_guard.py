@@ -34,8 +34,9 @@ def start(tmp_path):
     def start(identity: str | None) -> subprocess.Popen:
         environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
         environment |= {guard.VARIABLE: identity} if identity else {}
-        (tmp_path / "job.json").write_text("{}")
-        command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt"), str(tmp_path / "job.json")]
+        job = tmp_path.with_suffix(".json")
+        job.write_text("{}")
+        command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt"), str(job)]
         return subprocess.Popen(
             command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -435,7 +435,7 @@ def test_a_missing_bundle_is_reported_in_a_sentence(name, run, capsys):
         run(name, bundles=("energy",))
     assert exit_info.value.code == 1
     system = "score" if name in ("samples", "latent_space") else "lvm"
-    assert f'system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
+    assert f'system "{system}"; add {system} and its folder' in capsys.readouterr().err
 
 
 @pytest.fixture

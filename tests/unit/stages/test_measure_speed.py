@@ -221,7 +221,6 @@ def test_protocols_follow_the_machine():
 @pytest.mark.parametrize(
     ("text", "bundle", "fields"),
     [
-        ("a\n", "teacher", {"subject": '"teacher"', "mentions": ("NAME=PATH",)}),
         ("a\n", "teacher=t", {"setting": "bundles", "mentions": ('system "lvm"',)}),
         ("", "teacher=t", {"mentions": ("no sentences",)}),
     ],

@@ -135,14 +135,14 @@ def test_a_program_that_closes_its_output_and_lives_is_ended(stage, tmp_path, mo
     lingering = program(tmp_path, "echo $$ > pid; echo why >&2; exec >&-; exec sleep 100")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
-        stage(python=str(lingering))
+        stage(pythons={"comet": str(lingering)})
     assert caught.value.subject == "metrics.comet:" and "why" in caught.value.problem
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_an_answer_that_is_no_utf8_is_refused(stage, tmp_path):
     with pytest.raises(DeclarationError, match="comet"):
-        stage(python=str(program(tmp_path, r"printf '\377\n'")))
+        stage(pythons={"comet": str(program(tmp_path, r"printf '\377\n'"))})
 
 
 def test_the_cache_reads_what_was_asked_for_and_no_more(tmp_path):
@@ -212,10 +212,10 @@ def test_a_figure_that_is_no_number_is_refused(stage):
 
 def test_pythons_and_files_that_are_missing_are_named(stage, tmp_path):
     with pytest.raises(InputError) as caught:
-        stage(python=sys.executable)
+        stage(pythons={"comet": sys.executable})
     assert sys.executable in caught.value.problem and "runtime.pythons.comet" in caught.value.fix
     with pytest.raises(ConfigError) as refused:
-        stage(python=str(tmp_path / "none"))
+        stage(pythons={"comet": str(tmp_path / "none")})
     assert (refused.value.setting, refused.value.value) == ("runtime.pythons.comet", str(tmp_path / "none"))
     (stage.model.parents[1] / "hparams.yaml").unlink()
     with pytest.raises(ArtifactError) as file_error:
@@ -244,7 +244,7 @@ def test_programs_that_answer_otherwise_are_refused(stage, tmp_path, answers, pr
     program.write_text(f"#!/bin/sh\n{lines}\nread line\n")
     program.chmod(0o755)
     with pytest.raises(DeclarationError) as caught:
-        stage(python=str(program))
+        stage(pythons={"comet": str(program)})
     assert problem in caught.value.problem
 
 
@@ -254,7 +254,7 @@ def test_a_program_that_does_not_end_is_ended(stage, tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho '[]'\nexec sleep 100\n")
     program.chmod(0o755)
     with pytest.raises(DeclarationError):
-        stage(python=str(program))
+        stage(pythons={"comet": str(program)})
 
 
 def test_files_by_different_models_are_not_mixed(stage, tmp_path):
