@@ -27,10 +27,13 @@ _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{_NEXT_WORD}]"
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
 _IN_WORD = rf"[^\W{_NEXT_WORD}]"
 WORD = r"\w+(?:['\u2019-]\w+)*"
-# One in so many training pairs without spans has a word that both sides share in place of one, so that models learn
-# where symbols stand: few texts have spans, and none has characters outside of its vocabulary.
+# One in so many training pairs without spans has a word that both sides share in place of one, or else a sign at the
+# end of both, so that models learn where symbols stand: few texts have spans, and none has characters outside of its
+# vocabulary.
 COPIES = 10
 SHORTEST_COPY = 4
+# A character of the private use area after the symbols, which no vocabulary has.
+SIGN = "\uf8ba"
 PATTERNS: Mapping[PlaceholderKind, str] = {
     "tags": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>",
     # Punctuation at the end belongs to the sentence around it.
@@ -87,15 +90,17 @@ class Placeholders:
             spans = {span: None for span in spans if span in partners}
         return dict(zip(spans, SYMBOLS, strict=False))
 
-    def symbols_in_training(self, source: str, target: str) -> dict[str, str]:
-        """`symbols` of a training pair. In some pairs without any, a word that both sides have is one.
+    def training_pair(self, source: str, target: str) -> tuple[str, str, dict[str, str]]:
+        """A training pair and its `symbols`. Some pairs without any get one, where characters are copied.
 
-        The word has a capital or a digit, as names and numbers do, or is long where a text has no capitals.
+        It stands for a word that both sides have, with a capital or a digit, as names and numbers do, or long where a
+        text has no capitals. Pairs of two scripts share no words: their sides get a sign at the end, as emoji stand,
+        before the closing punctuation in half of them.
         """
         symbols = self.symbols(source, target)
         number = zlib.crc32(source.encode("utf-8"))
         if symbols or not self._copies or number % COPIES:
-            return symbols
+            return source, target, symbols
         words, words_of_target = (re.findall(WORD, self._pattern.sub(" ", text)) for text in (source, target))
         shared, caseless = set(words).intersection(words_of_target), source == source.lower()
         copied = [
@@ -104,7 +109,14 @@ class Placeholders:
             if word in shared
             and (word != word.lower() or word[0].isdecimal() or (caseless and len(word) >= SHORTEST_COPY))
         ]
-        return {copied[number // COPIES % len(copied)]: SYMBOLS[0]} if copied else {}
+        number //= COPIES
+        if copied:
+            return source, target, {copied[number % len(copied)]: SYMBOLS[0]}
+        # A span of one side could become one with the sign beside it.
+        if self.spans(source) or self.spans(target):
+            return source, target, symbols
+        before_closing = number % 2 == 1
+        return _with_sign(source, before_closing), _with_sign(target, before_closing), {SIGN: SYMBOLS[0]}
 
     def replace(self, text: str, symbols: Mapping[str, str], escape: Callable[[str], str]) -> str:
         """`text` with symbols in place of their spans, and all else through `escape`."""
@@ -140,14 +152,14 @@ class Placeholders:
     def count(self, source: str, target: str) -> Counter[str]:
         """Distinct spans of a pair: `pairs` (1 if it shares any), `spans` that it shares, `without_partner`.
 
-        `without_partner` are spans of one side alone, and shared ones beyond the number of symbols. `words` is 1 for a
-        pair that has a shared word as a symbol in training.
+        `without_partner` are spans of one side alone, and shared ones beyond the number of symbols. `copies` is 1 for a
+        pair that has another symbol in training.
         """
         sides = set(self.spans(source)), set(self.spans(target))
         shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
         counts = Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
-        if not shared and self.symbols_in_training(source, target):
-            counts["words"] = 1
+        if not shared and self.training_pair(source, target)[2]:
+            counts["copies"] = 1
         return counts
 
     def outcomes(self, text: str, source: str) -> dict[str, int]:
@@ -165,6 +177,13 @@ class Placeholders:
             "surplus": (in_text - in_source).total() - dropped,
             "dropped": dropped,
         }
+
+
+def _with_sign(text: str, before_closing: bool) -> str:
+    """A text with `SIGN` at its end, or before its closing punctuation; with a space where the text has spaces."""
+    place = len(re.sub(r"\W+$", "", text)) if before_closing else len(text)
+    space = " " if " " in text else ""
+    return f"{text[:place]}{space}{SIGN}{text[place:]}"
 
 
 def put_back(text: str, spans: Iterable[str]) -> str:
@@ -212,5 +231,5 @@ def words(counts: Mapping[str, int]) -> str:
     return (
         f"{counts.get('pairs', 0):,} pairs with {counts.get('spans', 0):,} placeholders on both sides, "
         f"{counts.get('without_partner', 0):,} without partner"
-        + (f", and {count:,} pairs with a shared word as one" if (count := counts.get("words", 0)) else "")
+        + (f", and {count:,} pairs with a shared word or a sign as one" if (count := counts.get("copies", 0)) else "")
     )

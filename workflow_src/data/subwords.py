@@ -212,11 +212,12 @@ class Subwords:
     def encode_pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[list[int], list[int]]]:
         """Ids of both sides of training pairs. Placeholders that both sides have are symbols, others are text.
 
-        With the kind unknown, words of some pairs are symbols too (`Placeholders.symbols_in_training`).
+        With the kind unknown, some pairs have a further symbol (`Placeholders.training_pair`).
         """
         symbols = None
-        if self.placeholders:
-            symbols = [self.placeholders.symbols_in_training(*pair) for pair in zip(sources, targets, strict=True)]
+        if self.placeholders and sources:
+            pairs = [self.placeholders.training_pair(*pair) for pair in zip(sources, targets, strict=True)]
+            sources, targets, symbols = zip(*pairs, strict=True)
         sides = self._encoded(self._source, sources, symbols), self._encoded(self._target, targets, symbols)
         return list(zip(*sides, strict=True))
 

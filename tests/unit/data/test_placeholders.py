@@ -116,7 +116,7 @@ def test_what_is_replaced_comes_back(learned, line):
 @given(source=lines, target=lines)
 def test_pairs_come_back_and_share_symbols(learned, source, target):
     [(source_ids, target_ids)] = learned.encode_pairs([source], [target])
-    symbols = learned.placeholders.symbols_in_training(source, target)
+    source, target, symbols = learned.placeholders.training_pair(source, target)
     pieces = learned.names()
     used = [
         {piece.strip("▁@") for piece in (pieces[side][i] for i in ids)} & set(SYMBOLS)
@@ -127,7 +127,7 @@ def test_pairs_come_back_and_share_symbols(learned, source, target):
     if spans:
         assert set(symbols) <= spans and len(symbols) == min(len(spans), len(SYMBOLS))
     else:
-        # A word that both sides have, in some pairs.
+        # A word that both sides have, or a sign at the end of both, in some pairs.
         assert len(symbols) <= 1 and all(word in source and word in target for word in symbols)
     # Read with the spans that it was encoded with, and no others.
     [text] = learned._target.decode([target_ids])
@@ -184,13 +184,32 @@ def test_some_pairs_teach_to_copy_with_a_word_that_both_sides_share(learned):
             for pieces in (learned.pieces_source(source_ids), learned.pieces_target(target_ids))
         )
         assert (in_source, in_target) in ((0, 0), (2, 1))
-        assert learned.placeholders.count(source, target)["words"] == in_target
+        assert learned.placeholders.count(source, target)["copies"] == in_target
         copied += in_target
     assert 0.05 < copied / len(pairs) < 0.15
-    # Not a small word, which may be another word there, and not where text is translated.
-    small = [source for source, _ in learned.encode_pairs([f"die {name}" for name in names], ["die cat"] * len(names))]
-    for ids in [*small, *learned.encode_source([source for source, _ in pairs])]:
+    # Not where text is translated.
+    for ids in learned.encode_source([source for source, _ in pairs]):
         assert not any(SYMBOLS[0] in piece for piece in learned.pieces_source(ids))
+
+
+def test_pairs_that_share_no_word_teach_to_copy_with_a_sign_at_the_end(learned):
+    # A small word that both sides have may be another word there.
+    sources = [f"die {''.join(letters)}." for letters in itertools.product("aeinrst", repeat=3)]
+    texts = set()
+    for source, (source_ids, target_ids) in zip(
+        sources, learned.encode_pairs(sources, ["die cat."] * len(sources)), strict=True
+    ):
+        # Decoded with an emoji where the symbol is.
+        symbol = {"🍕": SYMBOLS[0]}
+        [in_source], [in_target] = learned._source.decode([source_ids]), learned._target.decode([target_ids])
+        texts.add(placeholders.restore(in_target, symbol, subwords.unescape))
+        assert placeholders.restore(in_source, symbol, subwords.unescape) in (
+            source,
+            f"{source} 🍕",
+            f"{source[:-1]} 🍕.",
+        )
+        assert (SYMBOLS[0] in in_source) == (SYMBOLS[0] in in_target)
+    assert texts == {"die cat.", "die cat. 🍕", "die cat 🍕."}
 
 
 def test_more_spans_than_symbols_stay_text(learned):
