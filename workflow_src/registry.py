@@ -19,7 +19,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import check, check_analyses, check_filters, check_metrics
+import pydantic
+
+from workflow_src.declarations import check, check_analyses, check_member, check_metrics
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.spec import (
     MODEL,
@@ -32,6 +34,7 @@ from workflow_src.spec import (
     Role,
     Search,
     SearchSettings,
+    config_error,
     parse,
     phrase,
 )
@@ -151,8 +154,8 @@ def members() -> Members:
         ):
             for member in group:
                 add(kind, member, loaded)
+                check_member(f'{kind} "{member.name}"', member)
     metrics = by_kind["metric"]
-    check_metrics(metrics, [name for name in metrics if ("metric", name) not in owners])
     declared = Members(
         families=by_kind["family"],
         searches=by_kind["search"],
@@ -164,8 +167,9 @@ def members() -> Members:
         owners=owners,
     )
     check(declared.families, declared.searches, declared.engines)
-    check_analyses(declared.analyses)
-    check_filters(declared.filters)
+    own = [metric for name, metric in declared.metrics.items() if ("metric", name) not in owners]
+    check_metrics(declared.metrics.values(), main=own[0])
+    check_analyses(declared.analyses.values())
     return declared
 
 
@@ -402,7 +406,10 @@ def _plugin(name: str) -> Loaded:
             ) from None
         raise DeclarationError(where, f"cannot be imported: {failure}") from failure
     except Exception as failure:
-        reason = " ".join(str(failure).split())
+        wrong: Exception = failure
+        if isinstance(failure, pydantic.ValidationError):
+            wrong = config_error(failure, None, failure.title, failure.title)
+        reason = " ".join(str(wrong).split()).removesuffix(".")
         raise DeclarationError(where, f"cannot be imported: {reason}") from failure
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):

@@ -21,7 +21,7 @@ from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
-from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_metrics
+from workflow_src.declarations import CODE, DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_member, check_metrics
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report.results import Row
 from workflow_src.serving import options as command_options
@@ -145,64 +145,50 @@ METRIC = """
 metric = spec.Metric(name="mine", title="mine", segments="workflow_src.evaluation.metrics.chrf.measure:segments", {})
 PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
 """
+KEYS_OF_FILES = ("seed", "ter_ci", "mine_p_value", "against_fastest", "as_published")
 
 
 @pytest.mark.parametrize(
-    ("change", "fields"),
+    ("change", "words"),
     [
-        ('name="seed"', {"subject": 'metric "seed"', "problem": "has the name of another key of files"}),
-        *(
-            (f'name="{name}"', {"subject": f'metric "{name}"', "problem": "has the name of another key of files"})
-            for name in ("ter_ci", "mine_p_value", "against_fastest", "as_published")
-        ),
-        ("order=-1", {"problem": "has the order -1, before the main metric bleu", "fix": "give it one above 0"}),
-        ('title="TER"', {"problem": 'has the title "TER", as metric "ter" has'}),
-        (
-            'convention=spec.Convention("tokenised", "x", "y")',
-            {"problem": 'has the convention "tokenised", as metric "bleu_tokenised" has'},
-        ),
-        *(
-            (f"{field}={value}", {"subject": 'metric "mine"', "problem": f"has {field} {value}"})
-            for field, value in (
-                ("better", "'less'"),
-                ("references", "'some'"),
-                ("unit", "'points'"),
-                ("bounds", "None"),
-                ("bounds", "(1, 0)"),
-                ("title", "''"),
-                ("heading", "5"),
-                ("least", "'a'"),
-                ("order", "'a'"),
-                ("conflict", "None"),
-                ("convention", "'mine'"),
-                ("program", "'mine'"),
-            )
-        ),
-        ('name="bleu"', {"subject": 'metric "bleu"', "fix": "rename one of them"}),
-        ('name="Mine"', {"subject": 'metric "Mine"', "fix": "match [a-z][a-z0-9_+-]*"}),
-        ('segments="here:there"', {"mentions": ('the segments "here:there"', "no module here")}),
-        ("segments=None, uncertainty=False", {"problem": "has neither segments nor score"}),
-        (
-            'segments=None, score="workflow_src.evaluation.metrics.chrf.measure:score"',
-            {"problem": "has no segments, which tests need"},
-        ),
-        ("settings=dict", {"subject": 'metric "mine"', "problem": "has settings <class 'dict'>"}),
-        ("settings=FAMILY.model", {"subject": 'metric "mine"', "mentions": ("without a default",)}),
+        *((f'name="{name}"', (f'metric "{name}"', "another key of files")) for name in KEYS_OF_FILES),
+        ("order=-1", ("order -1", "bleu")),
+        ('title="TER"', ('title "TER"', 'metric "ter"')),
+        ('convention=spec.Convention("tokenised", "x", "y")', ('"tokenised"', 'metric "bleu_tokenised"')),
+        ("better='less'", ("Metric.better is 'less'", "higher, lower")),
+        ("references='some'", ("Metric.references is 'some'", "all, first, none")),
+        ("unit='points'", ("Metric.unit is 'points'",)),
+        ("bounds=None", ("Metric.bounds is None",)),
+        ("bounds=(1, 0)", ('metric "mine"', "bounds (1, 0)")),
+        ("title=''", ("Metric.title is ''",)),
+        ("heading=5", ("Metric.heading is 5",)),
+        ("least='a'", ("Metric.least is 'a'",)),
+        ("order='a'", ("Metric.order is 'a'",)),
+        ("conflict=None", ("Metric.conflict is None",)),
+        ("convention='mine'", ("Metric.convention is 'mine'",)),
+        ("program='mine'", ("Metric.program is 'mine'",)),
+        ('name="bleu"', ('metric "bleu"', "rename one of them")),
+        ('name="Mine"', ("Metric.name is 'Mine'", "[a-z][a-z0-9_+-]*")),
+        ('segments="here:there"', ('the segments "here:there"', "no module here")),
+        ("segments='mine'", ("Metric.segments is 'mine'",)),
+        ("segments=None, uncertainty=False", ('metric "mine"', "neither segments nor score")),
+        ('segments=None, score="workflow_src.evaluation.metrics.chrf.measure:score"', ("no segments", "tests need")),
+        ("settings=dict", ("Metric.settings is", "Frozen")),
+        ("settings=FAMILY.model", ('metric "mine"', "without a default")),
     ],
 )
-def test_metrics_that_cannot_be_used_are_named(plugin, change, fields):
-    changed = (
-        f"metric = dataclasses.replace(metric, {change})\nPLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))\n"
-    )
+def test_metrics_that_cannot_be_used_are_named(plugin, change, words):
+    changed = f"metric = dataclasses.replace(metric, {change})\n"
+    changed += "PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))\n"
     with pytest.raises(DeclarationError) as caught:
         registry.use([plugin(METRIC.format("") + changed)])
-    assert fields_of(caught.value, fields) == fields
+    assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
 
 
 def test_the_main_metric_has_tests():
     main = dataclasses.replace(registry.main_metric(), uncertainty=False)
     with pytest.raises(DeclarationError, match="the main one without tests"):
-        check_metrics({main.name: main}, [main.name])
+        check_metrics([main], main)
 
 
 def test_no_metric_can_have_the_name_of_another_key_of_its_files():
@@ -289,128 +275,55 @@ def test_rules_hold_the_metrics_that_change_their_results():
     assert "metrics" not in json.loads(by_main[0]) and json.loads(by_another[2])["tune_by"] == "ter"
 
 
+def families(changes: str) -> str:
+    """The end of a plug-in whose family differs in these fields."""
+    return f"PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, {changes}),))"
+
+
+def searches(changes: str) -> str:
+    """The end of a plug-in whose search differs in these fields."""
+    return f"PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, {changes}),))"
+
+
 @pytest.mark.parametrize(
-    ("change", "fields"),
+    ("change", "words"),
     [
+        ("PLUGIN = 3", ('plug-in "other_package"', "no PLUGIN of type workflow_src.spec.Plugin")),
+        ("import nothing_of_that_name", ('plug-in "other_package"', "No module named 'nothing_of_that_name'")),
+        ('PLUGIN = spec.Plugin("other", "1", searches=(SEARCH,))', ('search "greedy"', "Continuum", "plug-in other")),
+        (families('build="nowhere:x"'), ('family "other-family"', 'build "nowhere:x"', "no module nowhere")),
         (
-            "PLUGIN = 3",
-            {"subject": 'plug-in "other_package"', "problem": "has no PLUGIN of type workflow_src.spec.Plugin"},
+            families('loss="workflow_src.losses.common:no_such_loss"'),
+            ('family "other-family"', "workflow_src.losses.common", "no_such_loss"),
         ),
-        (
-            "import nothing_of_that_name",
-            {
-                "subject": 'plug-in "other_package"',
-                "problem": "cannot be imported: No module named 'nothing_of_that_name'",
-            },
-        ),
-        (
-            'PLUGIN = spec.Plugin("other", "1", searches=(SEARCH,))',
-            {"subject": 'search "greedy"', "problem": "is declared by Continuum itself and by plug-in other"},
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, build="nowhere:x"),))',
-            {
-                "subject": 'family "other-family"',
-                "problem": 'has the build "nowhere:x", which cannot be found: there is no module nowhere',
-            },
-        ),
-        (
-            "PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, "
-            'loss="workflow_src.losses.common:nothing"),))',
-            {
-                "subject": 'family "other-family"',
-                "problem": 'has the loss "workflow_src.losses.common:nothing", which cannot be found: '
-                "workflow_src.losses.common defines no nothing",
-            },
-        ),
-        (
-            'role = {"model": spec.Role("telepathic")}\n'
-            "PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, needs=role),))",
-            {
-                "subject": 'search "other-search"',
-                "problem": 'has the role "model" of trait "telepathic", which no family has',
-            },
-        ),
-        (
-            "one = dataclasses.replace(search, traceable=True, series=None)\n"
-            "PLUGIN = dataclasses.replace(PLUGIN, searches=(one,))",
-            {"subject": 'search "other-search"', "problem": "is traceable and has no series to trace"},
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, needs={"x": spec.Role()}),))',
-            {"subject": 'search "other-search"', "problem": 'needs no role "model", which the system itself fills'},
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, families="lvm"),))',
-            {"subject": 'search "other-search"', "problem": "has families 'lvm'"},
-        ),
-        (
-            "PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, families=(family,)),))",
-            {
-                "subject": 'search "other-search"',
-                "problem": "has families (Family(name='other-family', title='Autoregressive Transformer', "
-                "model=<class 'workflow_src.fami ...",
-            },
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, name="other/search"),))',
-            {"subject": 'search "other/search"', "problem": "has a name that cannot be part of a file's"},
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, name="Other"),))',
-            {"subject": 'family "Other"'},
-        ),
-        (
-            "PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, traits={spec.MASKED}),))",
-            {
-                "subject": 'family "other-family"',
-                "problem": 'predicts masked words and lacks the trait "lengths": its searches begin with a length',
-            },
-        ),
-        (
-            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, searches=("delta",)),))',
-            {
-                "subject": 'family "other-family"',
-                "problem": 'names the search "delta", whose role "model" needs the trait "latent"',
-            },
-        ),
-        (
-            ANALYSIS + "PLUGIN = change(name='mar-ginal')",
-            {"subject": 'analysis "mar-ginal"'},
-        ),
-        (
-            ANALYSIS + "PLUGIN = change(name='marginal')",
-            {"subject": 'analysis "marginal"', "fix": "rename one of them"},
-        ),
-        (
-            ANALYSIS + "PLUGIN = change()",
-            {"problem": 'has the rule "estimate_marginal", which is that of analysis "marginal"'},
-        ),
-        (
-            ANALYSIS + "PLUGIN = change(name='speed', rule=None)",
-            {"problem": 'has the rule "measure_speed", which is that of stage measure_speed'},
-        ),
-        (ANALYSIS + "PLUGIN = change(rule='a b')", {"problem": 'has the rule "a b"'}),
-        (
-            ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)",
-            {"subject": 'analysis "other"', "mentions": ("settings", "sections.Frozen", "AnalysisSettings")},
-        ),
+        (searches('needs={"model": spec.Role("telepathic")}'), ('search "other-search"', '"model"', '"telepathic"')),
+        (searches("traceable=True, series=None"), ('search "other-search"', "traceable", "no series")),
+        (searches('needs={"x": spec.Role()}'), ('search "other-search"', 'no role "model"')),
+        (searches('families="lvm"'), ("Search.families is 'lvm'",)),
+        (searches("families=(family,)"), ("Search.families[0] is",)),
+        (searches('name="other/search"'), ("Search.name is 'other/search'",)),
+        (families('name="Other"'), ("Family.name is 'Other'",)),
+        (families("traits={spec.MASKED}"), ('family "other-family"', "masked words", 'the trait "lengths"')),
+        (families('searches=("delta",)'), ('family "other-family"', '"delta"', '"model"', '"latent"')),
+        (ANALYSIS + "PLUGIN = change(name='mar-ginal')", ("Analysis.name is 'mar-ginal'",)),
+        (ANALYSIS + "PLUGIN = change(name='marginal')", ('analysis "marginal"', "rename one of them")),
+        (ANALYSIS + "PLUGIN = change()", ('rule "estimate_marginal"', 'analysis "marginal"')),
+        (ANALYSIS + "PLUGIN = change(name='speed', rule=None)", ('rule "measure_speed"', "stage measure_speed")),
+        (ANALYSIS + "PLUGIN = change(rule='a b')", ("Analysis.rule is 'a b'",)),
+        (ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)", ("Analysis.settings is", "AnalysisSettings")),
         (
             ANALYSIS + "class Open(spec.AnalysisSettings):\n    count: int\nPLUGIN = change(rule='r', settings=Open)",
-            {"subject": 'analysis "other"', "problem": "has a setting without a default"},
+            ('analysis "other"', "without a default"),
         ),
-        (ANALYSIS + "PLUGIN = change(rule='r', split='train')", {"problem": 'has the split "train"'}),
-        (
-            ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')",
-            {"subject": 'analysis "other"', "mentions": ('the show "nowhere:x"',)},
-        ),
+        (ANALYSIS + "PLUGIN = change(rule='r', split='train')", ("Analysis.split is 'train'", "dev, test")),
+        (ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')", ('analysis "other"', 'the show "nowhere:x"')),
     ],
 )
-def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, change, fields):
+def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, change, words):
     name = plugin(change)
     with pytest.raises(DeclarationError) as caught:
         registry.use([name])
-    assert fields_of(caught.value, fields) == fields
+    assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
     # What was there before is there again.
     assert "other-family" not in registry.families() and registry.used_modules() == ()
 
@@ -500,9 +413,8 @@ def test_the_part_of_a_name_is_a_format_of_one_value(part):
 
 
 def test_the_name_of_an_engine_ends_where_its_compute_type_begins():
-    engine = dataclasses.replace(registry.engines()["onnxruntime"], name="my-engine")
-    with pytest.raises(DeclarationError, match=r'engine "my-engine" .*; match '):
-        check(registry.families(), registry.searches(), {**registry.engines(), "my-engine": engine})
+    with pytest.raises(pydantic.ValidationError, match="my-engine"):
+        dataclasses.replace(registry.engines()["onnxruntime"], name="my-engine")
 
 
 def test_an_installed_package_is_found_by_its_entry_point(plugin, tmp_path):
@@ -535,37 +447,40 @@ def test_a_search_with_the_settings_of_another_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("exports", "export", "fields"),
+    ("exports", "export", "words"),
     [
-        ("mine", None, {"subject": 'engine "wrong"', "problem": "has only one of exports and export"}),
-        (
-            "bundle",
-            "workflow_src.engines.ctranslate2_spec:export",
-            {"subject": 'engine "wrong"', "problem": 'has the exports "bundle"'},
-        ),
-        (
-            "two words",
-            "workflow_src.engines.ctranslate2_spec:export",
-            {"subject": 'engine "wrong"', "problem": 'has the exports "two words"'},
-        ),
-        (
-            "mine",
-            "workflow_src.engines:nothing",
-            {
-                "subject": 'engine "wrong"',
-                "problem": 'has the export "workflow_src.engines:nothing", which cannot be found: '
-                "workflow_src.engines defines no nothing",
-            },
-        ),
+        ("mine", None, ('engine "wrong"', "only one of exports and export")),
+        ("bundle", "workflow_src.engines.ctranslate2_spec:export", ('engine "wrong"', '"bundle"')),
+        ("two words", "workflow_src.engines.ctranslate2_spec:export", ("Engine.exports is 'two words'",)),
+        ("mine", "workflow_src.engines:nothing", ('engine "wrong"', "workflow_src.engines", "nothing")),
     ],
 )
-def test_an_engine_whose_export_cannot_have_a_rule_is_refused(exports, export, fields):
-    engines = registry.engines()
-    first = registry.default_engine()
-    wrong = dataclasses.replace(first, name="wrong", exports=exports, export=export)
+def test_an_engine_whose_export_cannot_have_a_rule_is_refused(plugin, exports, export, words):
+    engine = f"dataclasses.replace(ENGINES[0], name='wrong', exports={exports!r}, export={export!r})"
+    change = f"from workflow_src.engines import ENGINES\nPLUGIN = dataclasses.replace(PLUGIN, engines=({engine},))"
     with pytest.raises(DeclarationError) as refused:
-        check(registry.families(), registry.searches(), {**engines, "wrong": wrong})
-    assert fields_of(refused.value, fields) == fields
+        registry.use([plugin(change)])
+    assert fields_of(refused.value, {"mentions": words}) == {"mentions": words}
+
+
+def test_everything_that_members_name_can_be_imported_and_has_defaults():
+    """Members of the project are not looked up where a plan is made."""
+    members = registry.members()
+    names = set()
+    for kind in (
+        members.families,
+        members.searches,
+        members.engines,
+        members.metrics,
+        members.analyses,
+        members.filters,
+    ):
+        for member in kind.values():
+            check_member(member.name, member)
+            names |= {value for name, value in vars(member).items() if name in CODE and isinstance(value, str)}
+    assert len(names) > 60
+    for name in sorted(names):
+        assert callable(registry.import_object(name)), name
 
 
 def test_a_family_whose_rule_has_no_name_of_a_training_is_refused():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pydantic
 import pytest
 import torch
 import wordbag
@@ -384,20 +385,16 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
 
 
 @pytest.mark.parametrize(
-    ("change", "fields"),
+    ("change", "words"),
     [
-        ({"symbols": ("mask", "mask")}, {"subject": 'family "marked"', "problem": "has the symbols ('mask', 'mask')"}),
-        ({"symbols": ("a mask",)}, {"subject": 'family "marked"', "problem": "has the symbols ('a mask',)"}),
-        ({"needs": {"model": registry.Role()}}, {"subject": 'family "marked"', "problem": 'has the role "model"'}),
-        (
-            {"continues": ("width",)},
-            {"subject": 'family "marked"', "problem": "continues width, which is no model setting"},
-        ),
+        ({"symbols": ("mask", "mask")}, "the symbols ('mask', 'mask')"),
+        ({"symbols": ("a mask",)}, "'a mask'"),
+        ({"needs": {"model": registry.Role()}}, 'the role "model"'),
+        ({"continues": ("width",)}, "continues width, which is no model setting"),
     ],
 )
-def test_declarations_that_cannot_be_used_are_refused(package, change, fields):
+def test_declarations_that_cannot_be_used_are_refused(package, change, words):
     members = registry.members()
-    wrong = dataclasses.replace(members.families["marked"], **change)
-    with pytest.raises(DeclarationError) as refused:
+    with pytest.raises((DeclarationError, pydantic.ValidationError), match=re.escape(words)):
+        wrong = dataclasses.replace(members.families["marked"], **change)
         check({**members.families, "marked": wrong}, members.searches, members.engines)
-    assert fields_of(refused.value, fields) == fields

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
+from pydantic.dataclasses import dataclass
+
+from workflow_src.spec.fields import CHECKED, Code, RuleName, Title
 from workflow_src.spec.sections import Frozen
 
 # auto: where the experiment has something that fits; true: something must fit.
@@ -78,7 +81,7 @@ class Selection:
         return bool(self.systems or self.translations)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Analysis:
     """A measurement beside the rows of the tables, with a file, a rule and a section of the report.
 
@@ -97,16 +100,16 @@ class Analysis:
     order     place in the report
     """
 
-    name: str
-    title: str
+    name: RuleName
+    title: Title
     settings: type[AnalysisSettings]
     select: Callable[[Any, Any], Selection]
     needs: str
-    measure: str
+    measure: Code
     content: type[Any]
-    show: str
+    show: Code
     split: Literal["dev", "test"] | None = None
-    rule: str | None = None
+    rule: RuleName | None = None
     message: str | None = None
     float32: bool = False
     hours: int = 1

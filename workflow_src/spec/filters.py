@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from pydantic.dataclasses import dataclass
+
+from workflow_src.spec.fields import CHECKED, Code, EngineName, Title
 from workflow_src.spec.sections import Frozen
 
 # An input of filters beside the two texts: the pair's score, a column of the corpus.
-SCORES = "scores"
+SCORES: Literal["scores"] = "scores"
 
 
 class Pair(NamedTuple):
@@ -27,7 +29,7 @@ Verdict = None | Pair | str
 CAUSE = ": "
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Filter:
     """A step of cleaning the training text, which keeps, repairs or leaves out each pair.
 
@@ -43,11 +45,11 @@ class Filter:
                 it as it is: the end of a sentence that begins with its name
     """
 
-    name: str
-    title: str
+    name: EngineName
+    title: Title
     settings: type[Frozen]
-    check: str
+    check: Code
     each_side: bool = False
     looks_back: bool = False
-    needs: tuple[str, ...] = ()
+    needs: tuple[Literal["scores"], ...] = ()
     conflict: Callable[[Any, tuple[str, str]], str | None] = lambda _settings, _languages: None

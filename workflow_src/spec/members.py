@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import FilePath
+from pydantic.dataclasses import dataclass
+
 from workflow_src.spec.analyses import Analysis
+from workflow_src.spec.fields import CHECKED, Code, EngineName, Identifier, Name, RuleName, Title
 from workflow_src.spec.filters import Filter
 from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
@@ -51,6 +55,107 @@ Weights = Mapping[str, Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
+    of the model, and sentences that are decoded together."""
+
+    vocabulary: int
+    length: int
+    dim: int
+    sentences: int = 1
+
+
+def single(_settings: SearchSettings) -> int:
+    """One hypothesis for a sentence."""
+    return 1
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Search:
+    """A way to decode: its settings, its code, its part in tables and curves.
+
+    settings    a class of its own
+    run         (networks by role, source (B, S), settings, scored, trace) -> Hypotheses
+    cost        (settings, Weights by role, length) -> operations for a sentence
+    needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
+                settings with `Option(role=…)` name systems for others
+    step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
+    program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
+                source ids, which engines can compile; None: it has none
+    graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
+                reads its outputs may then work with other systems, such as a language model
+    batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
+    logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU: its
+                `Pass` has `read_tensors`, which may work with other systems there
+    varies      (settings) -> None, or why they have no program: "with stop_threshold"
+    at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
+                analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
+    origins     (networks by role, source (B, S), settings, outputs of each sentence) -> for each of these outputs the
+                source position that each subword was read off; None: it does not know
+    step_cost   (Weights by role) -> operations of such a step for one position
+    traceable   it can give the translation after every step of its series
+    families    families that it decodes beside those which name it
+    series      the setting that curves run over
+    first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
+    width       (settings) -> hypotheses that are held for a sentence; with one, `Hypotheses.ranked` has all of them
+    held        (settings, Sizes) -> bytes that are held at once, at least, beside the network; None: the scores of the
+                vocabulary at every position of all hypotheses, and some states
+    baseline    the search of the same model that its rows are compared with; None: the reference
+    reference   (settings) -> a key: others are compared with the row whose key is the largest
+    control     the search of the base that differs from this one only in how it refines
+    label       (settings) -> the name of a row in tables; None: the title with its series
+    details     (settings) -> words in brackets behind the label; None: the decode's name where it says more than
+                the label
+    look        its marker; its colour, where it differs from that of the family
+    """
+
+    name: Name
+    title: Title
+    settings: type[SearchSettings]
+    run: Code
+    cost: Callable[[Any, Weights, float], float]
+    needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
+    step: Code | None = None
+    program: Code | None = None
+    graph: Callable[[Any], Any] | None = None
+    batches: bool = True
+    logits: bool = False
+    varies: Callable[[Any], str | None] = lambda _settings: None
+    at_lengths: Code | None = None
+    origins: Code | None = None
+    step_cost: Callable[[Weights], float] | None = None
+    traceable: bool = False
+    families: tuple[str, ...] = ()
+    series: str | None = None
+    first_value: int = 0
+    width: Callable[[Any], int] = single
+    held: Callable[[Any, Sizes], float] | None = None
+    baseline: str | None = None
+    reference: Callable[[Any], tuple] | None = None
+    control: str | None = None
+    label: Callable[[Any], str] | None = None
+    details: Callable[[Any], list[str]] | None = None
+    look: Look = Look()
+
+    @property
+    def several(self) -> bool:
+        """Whether it can hold several hypotheses for a sentence."""
+        return self.width is not single
+
+    def bytes_held(self, settings: SearchSettings, sizes: Sizes) -> float:
+        """Memory that is held at once, at least, beside the network."""
+        if self.held:
+            return self.held(settings, sizes)
+        return sizes.sentences * self.width(settings) * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
+
+    def row_label(self, settings: SearchSettings) -> str:
+        """The label of a row in tables."""
+        if self.label:
+            return self.label(settings)
+        return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"
+
+
+@dataclass(frozen=True, config=CHECKED)
 class Family:
     """A kind of model: its configuration, construction, training, validation and searches.
 
@@ -94,16 +199,16 @@ class Family:
                     on the CPU: a requirement of CUDA graphs
     """
 
-    name: str
-    title: str
+    name: Name
+    title: Title
     model: type[Frozen]
     objective: type[Frozen]
     weights: Callable[[Any, int], dict[str, int]]
-    presets: Path | None = None
-    build: str | None = None
-    loss: str | None = None
-    validation: str | None = None
-    fit: str | None = None
+    presets: FilePath | None = None
+    build: Code | None = None
+    loss: Code | None = None
+    validation: Code | None = None
+    fit: Code | None = None
     files: Callable[[Any], Mapping[str, Path]] | None = None
     engine: str | None = None
     searches: tuple[str, ...] = ()
@@ -112,13 +217,13 @@ class Family:
     training_cost: Callable[[Any, Weights], float] | None = None
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[Identifier, ...] = ()
     conflict: Callable[[Any, Any], str | None] = lambda _model, _objective: None
     lacks: Callable[[Any], frozenset[str]] = lambda _model: frozenset()
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda _model, _search, _settings: None
-    start: str | None = None
+    start: Code | None = None
     continues: tuple[str, ...] | None = None
-    rule: str | None = None
+    rule: RuleName | None = None
     look: Look = Look()
     order: int = 100
     loss_title: str = "Training loss"
@@ -143,108 +248,7 @@ class Family:
         return AUTOREGRESSIVE in self.traits
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
-    of the model, and sentences that are decoded together."""
-
-    vocabulary: int
-    length: int
-    dim: int
-    sentences: int = 1
-
-
-def single(_settings: SearchSettings) -> int:
-    """One hypothesis for a sentence."""
-    return 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """A way to decode: its settings, its code, its part in tables and curves.
-
-    settings    a class of its own
-    run         (networks by role, source (B, S), settings, scored, trace) -> Hypotheses
-    cost        (settings, Weights by role, length) -> operations for a sentence
-    needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
-                settings with `Option(role=…)` name systems for others
-    step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
-    program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
-                source ids, which engines can compile; None: it has none
-    graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
-                reads its outputs may then work with other systems, such as a language model
-    batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
-    logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU: its
-                `Pass` has `read_tensors`, which may work with other systems there
-    varies      (settings) -> None, or why they have no program: "with stop_threshold"
-    at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
-                analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
-    origins     (networks by role, source (B, S), settings, outputs of each sentence) -> for each of these outputs the
-                source position that each subword was read off; None: it does not know
-    step_cost   (Weights by role) -> operations of such a step for one position
-    traceable   it can give the translation after every step of its series
-    families    families that it decodes beside those which name it
-    series      the setting that curves run over
-    first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
-    width       (settings) -> hypotheses that are held for a sentence; with one, `Hypotheses.ranked` has all of them
-    held        (settings, Sizes) -> bytes that are held at once, at least, beside the network; None: the scores of the
-                vocabulary at every position of all hypotheses, and some states
-    baseline    the search of the same model that its rows are compared with; None: the reference
-    reference   (settings) -> a key: others are compared with the row whose key is the largest
-    control     the search of the base that differs from this one only in how it refines
-    label       (settings) -> the name of a row in tables; None: the title with its series
-    details     (settings) -> words in brackets behind the label; None: the decode's name where it says more than
-                the label
-    look        its marker; its colour, where it differs from that of the family
-    """
-
-    name: str
-    title: str
-    settings: type[SearchSettings]
-    run: str
-    cost: Callable[[Any, Weights, float], float]
-    needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
-    step: str | None = None
-    program: str | None = None
-    graph: Callable[[Any], Any] | None = None
-    batches: bool = True
-    logits: bool = False
-    varies: Callable[[Any], str | None] = lambda _settings: None
-    at_lengths: str | None = None
-    origins: str | None = None
-    step_cost: Callable[[Weights], float] | None = None
-    traceable: bool = False
-    families: tuple[str, ...] = ()
-    series: str | None = None
-    first_value: int = 0
-    width: Callable[[Any], int] = single
-    held: Callable[[Any, Sizes], float] | None = None
-    baseline: str | None = None
-    reference: Callable[[Any], tuple] | None = None
-    control: str | None = None
-    label: Callable[[Any], str] | None = None
-    details: Callable[[Any], list[str]] | None = None
-    look: Look = Look()
-
-    @property
-    def several(self) -> bool:
-        """Whether it can hold several hypotheses for a sentence."""
-        return self.width is not single
-
-    def bytes_held(self, settings: SearchSettings, sizes: Sizes) -> float:
-        """Memory that is held at once, at least, beside the network."""
-        if self.held:
-            return self.held(settings, sizes)
-        return sizes.sentences * self.width(settings) * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
-
-    def row_label(self, settings: SearchSettings) -> str:
-        """The label of a row in tables."""
-        if self.label:
-            return self.label(settings)
-        return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Engine:
     """A library, or our own code, that computes decodes.
 
@@ -259,17 +263,17 @@ class Engine:
                     the places of sentences that it leaves to our own code; for engines that distil text
     """
 
-    name: str
-    title: str
+    name: EngineName
+    title: Title
     serves: Callable[[Family, Search, SearchSettings], str | None]
-    open: str
+    open: Code
     compute_types: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     modes: Mapping[str | None, str] = dataclasses.field(default_factory=dict)
     packages: tuple[str, ...] = ()
-    exports: str | None = None
-    export: str | None = None
-    distil: str | None = None
+    exports: Identifier | None = None
+    export: Code | None = None
+    distil: Code | None = None
     look: Look = Look()
 
     @property
@@ -289,7 +293,7 @@ class Export:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Plugin:
     """Members that a package adds: a module named in `plugins`, or behind an entry point, has one as `PLUGIN`."""
 

@@ -8,10 +8,13 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from pydantic import FilePath
+from pydantic.dataclasses import dataclass
+
 from workflow_src.errors import InputError
+from workflow_src.spec.fields import CHECKED, Code, MetricName, Title
 from workflow_src.spec.sections import Frozen
 
 if TYPE_CHECKING:
@@ -124,7 +127,7 @@ class NoSettings(Frozen):
     """Settings of a metric that has none."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Program:
     """A program that computes figures of sentences in an environment of its own, whose packages need other versions.
 
@@ -138,14 +141,14 @@ class Program:
     minutes      that a job requests
     """
 
-    file: Path
-    environment: Path
+    file: FilePath
+    environment: FilePath
     files: Callable[[Any], Mapping[str, str]] = lambda _settings: {}
     memory: int = 8000
     minutes: int = 240
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Metric:
     """A measure of translations. It has `segments`, or `score`, or both.
 
@@ -174,15 +177,15 @@ class Metric:
     leaderboard  whether leaderboard.csv has a column of it; for metrics of the project
     """
 
-    name: str
-    title: str
-    heading: str | None = None
-    segments: str | None = None
-    score: str | None = None
+    name: MetricName
+    title: Title
+    heading: Title | None = None
+    segments: Code | None = None
+    score: Code | None = None
     settings: type[Frozen] = NoSettings
     unit: Literal["", "%"] = ""
     better: Literal["higher", "lower"] = "higher"
-    bounds: tuple[float | None, float | None] = (None, None)
+    bounds: tuple[int | float | None, int | float | None] = (None, None)
     references: Literal["all", "first", "none"] = "first"
     packages: tuple[str, ...] = ()
     program: Program | None = None

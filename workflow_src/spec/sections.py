@@ -130,7 +130,12 @@ def _printable(part: Any) -> str:
 
 
 def _written(error: Mapping[str, Any], raw: Any) -> list[str | int]:
-    """The place of an error as `raw` has it: pydantic names the alternatives of unions that it tried, too."""
+    """The place of an error as `raw` has it: pydantic names the alternatives of unions that it tried, too.
+
+    With None for `raw` it is pydantic's.
+    """
+    if raw is None:
+        return list(error["loc"])
     location = []
     for part in error["loc"]:
         if (isinstance(raw, Mapping) and part in raw) or (
