@@ -10,7 +10,6 @@ from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
-from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
@@ -38,7 +37,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
         f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
     )
 
-from workflow_src.runtime import garbage, guard
+from workflow_src.runtime import garbage, guard, snakemake_parts
 from workflow_src.runtime import gpus as gpu_locks
 
 garbage.collect_rarely()
@@ -62,18 +61,15 @@ from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import analyses, engines, families, metrics, roles
 from workflow_src.spec import BASE
 
-# Nodes of `snakemake --dag` show all wildcards of a job. By default Snakemake leaves out those that earlier jobs have
-# too, so that an export would not name its system, nor a score its search.
-DAG.new_wildcards = lambda dag, job: set(job.wildcards.items())
+snakemake_parts.show_all_wildcards()
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()
 
 try:
     # Snakemake takes the last of two equal keys without a word. A workflow that includes this one may have other files.
-    if not workflow.modifier.skip_configfile:
-        for configuration in workflow.overwrite_configfiles:
-            read_yaml(Path(configuration))
+    for configuration in snakemake_parts.configuration_files(workflow):
+        read_yaml(configuration)
     check_own_name(config)
     plan = Plan(load(config))
     costs.check(plan)
@@ -87,7 +83,7 @@ except InputError as error:
 CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolve().parent != CONFIG_FOLDER]
 if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
-if workflow.is_main_process:
+if snakemake_parts.is_main(workflow):
     os.environ[FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
     if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
         logger.warning(f"warning: {warning}")
@@ -101,7 +97,7 @@ onstart:
     except InputError as error:
         raise WorkflowError(str(error)) from None
     # Not before, because Snakemake sets its own handlers after it has read the rules. On a cluster it cancels jobs.
-    if workflow.local_exec:
+    if snakemake_parts.is_local(workflow):
         guard.stop_jobs_at_signals(logger)
 
 
@@ -111,10 +107,7 @@ RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
 # Where Snakemake counts the GPUs of this machine (`--resources gpu=…`), it counts places of jobs on them.
 os.environ[gpu_locks.SHARING] = str(RUNTIME.jobs_per_gpu)
-PLACES = 1
-if "gpu" in workflow.global_resources:
-    PLACES = RUNTIME.jobs_per_gpu
-    workflow.register_resource("gpu", PLACES * workflow.global_resources["gpu"].value)
+PLACES = snakemake_parts.places_on_gpus(workflow, RUNTIME.jobs_per_gpu)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
 # What trainings wait for goes first.
@@ -215,7 +208,7 @@ def stage(name, settings, **options):
         values = {option: plain(value) for option, value in values.items() if value or value == 0}
         document = Document(f"{JOBS}/{name}", {"settings": json.loads(settings(plan, wildcards))} | values)
         # Not where jobs are only planned.
-        if workflow.executor_plugin and not workflow.dryrun:
+        if snakemake_parts.runs_jobs(workflow):
             document.write()
             RUN_DOCUMENT.write()
         return str(document.path)
@@ -350,10 +343,7 @@ def computed_figures(wildcards):
 
 def all_cores(wildcards):
     """The cores that Snakemake was given; those of the setting where it was given none, as on a cluster."""
-    try:
-        return workflow.cores
-    except WorkflowError:
-        return RUNTIME.speed_threads
+    return snakemake_parts.cores(workflow, RUNTIME.speed_threads)
 
 
 def bundle_folders(job):
@@ -409,14 +399,8 @@ FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 # A bundle has weights and subwords whose names differ by system, so that no rule declares them as outputs. Where one is
 # lost, its bundle is made anew.
 LOST = [file for file in [*(plan.exported_file(*bundle) for bundle in plan.finished), *FINISHED] if lost_files(file)]
-if LOST and workflow.is_main_process:
-    initialise = DAG.init
-
-    async def forcing_lost_bundles(dag, *arguments, **options):
-        dag.forcefiles.update(LOST)
-        await initialise(dag, *arguments, **options)
-
-    DAG.init = forcing_lost_bundles
+if LOST and snakemake_parts.is_main(workflow):
+    snakemake_parts.force(LOST)
 TRAINED = plan.trained
 IMPORTS = [plan.bundle_file(*bundle) for bundle in plan.imports]
 # Systems that learn from a teacher's outputs are not teachers.

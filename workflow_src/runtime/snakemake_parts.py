@@ -1,0 +1,92 @@
+"""The parts of Snakemake that no documentation promises; a test names those that a version lacks.
+
+Everything else of the workflow uses Snakemake's documented interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+# Attributes that this module uses, by class.
+PARTS = {
+    "snakemake.dag:DAG": ("init", "new_wildcards"),
+    "snakemake.workflow:Workflow": (
+        "cores",
+        "dryrun",
+        "executor_plugin",
+        "global_resources",
+        "is_main_process",
+        "local_exec",
+        "modifier",
+        "register_resource",
+    ),
+}
+
+
+def show_all_wildcards() -> None:
+    """Make nodes of `snakemake --dag` show all wildcards of a job.
+
+    By default Snakemake leaves out those that earlier jobs have too, so that an export would not name its system.
+    """
+    from snakemake.dag import DAG
+
+    def all_wildcards(_dag: Any, job: Any) -> set[Any]:
+        return set(job.wildcards.items())
+
+    DAG.new_wildcards = all_wildcards
+
+
+def force(files: Iterable[str]) -> None:
+    """Make Snakemake run the jobs of these files, as if `--force` named them."""
+    from snakemake.dag import DAG
+
+    initialise, forced = DAG.init, list(files)
+
+    async def initialise_forced(dag: Any, *arguments: Any, **options: Any) -> None:
+        dag.forcefiles.update(forced)
+        await initialise(dag, *arguments, **options)
+
+    DAG.init = initialise_forced
+
+
+def configuration_files(workflow: Any) -> list[Path]:
+    """Configuration files of the command line; none where another workflow includes this one with its own."""
+    return [] if workflow.modifier.skip_configfile else [Path(path) for path in workflow.overwrite_configfiles]
+
+
+def runs_jobs(workflow: Any) -> bool:
+    """Whether jobs are run, not only planned."""
+    return bool(workflow.executor_plugin) and not workflow.dryrun
+
+
+def is_main(workflow: Any) -> bool:
+    """Whether this process is the user's Snakemake, not one that runs a job on another machine."""
+    return bool(workflow.is_main_process)
+
+
+def is_local(workflow: Any) -> bool:
+    """Whether jobs run on this machine."""
+    return bool(workflow.local_exec)
+
+
+def places_on_gpus(workflow: Any, jobs_per_gpu: int) -> int:
+    """Places of jobs on a GPU where Snakemake counts the GPUs of this machine (`--resources gpu=…`), else 1.
+
+    It counts places from then on.
+    """
+    if "gpu" not in workflow.global_resources:
+        return 1
+    workflow.register_resource("gpu", jobs_per_gpu * workflow.global_resources["gpu"].value)
+    return jobs_per_gpu
+
+
+def cores(workflow: Any, otherwise: int) -> int:
+    """The cores that Snakemake was given; `otherwise` where it was given none, as on a cluster."""
+    from snakemake.exceptions import WorkflowError
+
+    try:
+        return int(workflow.cores)
+    except WorkflowError:
+        return otherwise
