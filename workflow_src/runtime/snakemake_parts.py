@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# Attributes that this module uses, by class.
+# Attributes that this module uses, by class. Dry runs test `global_resources`, which objects alone have.
 PARTS = {
     "snakemake.dag:DAG": ("init", "new_wildcards"),
     "snakemake.workflow:Workflow": (
         "cores",
         "dryrun",
         "executor_plugin",
-        "global_resources",
         "is_main_process",
         "local_exec",
         "modifier",
