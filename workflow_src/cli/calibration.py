@@ -152,7 +152,7 @@ def _described(plan: Plan, system: System) -> dict[str, Any]:
         "batch": decode.batch,
     }
     return {
-        "family": system.family_name,
+        "family": system.family.name,
         "model": system.model.model_dump(mode="json"),
         "objective": system.objective.model_dump(mode="json"),
         "training": system.training.model_dump(mode="json"),

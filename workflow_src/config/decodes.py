@@ -95,7 +95,7 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
     for name, fields in system.search_defaults.items():
         where = f"systems.{system.name}.search_defaults"
         if name not in allowed:
-            raise ConfigError(f"{where}.{name}", problem=f"no search of family {system.family_name}", allowed=allowed)
+            raise ConfigError(f"{where}.{name}", problem=f"no search of family {system.family.name}", allowed=allowed)
         search = searches()[name]
         where = f"{where}.{name}"
         for field in search.settings.named("role"):
@@ -254,7 +254,7 @@ def _engine(
     if engine is None:
         raise ConfigError(f"{where}.engine", section.engine, allowed=engines())
     if only and engine.name != only:
-        problem = f"it computes no models of family {system.family_name}"
+        problem = f"it computes no models of family {system.family.name}"
         raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
     if not engine.compute_types:
         if compute_type is not None:

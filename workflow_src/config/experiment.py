@@ -23,9 +23,10 @@ from workflow_src.config.sizes import (
     Steps,
     share,
 )
+from workflow_src.config.texts import RAW, system_behind, weights_of
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import Frozen, SearchSettings, parse
+from workflow_src.spec import BASE, Frozen, SearchSettings, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -109,7 +110,7 @@ class TrainingConfig(Frozen):
             )
         return self
 
-    def sized(self, tokens: int) -> SizedTrainingConfig:
+    def sized(self, tokens: int) -> TrainingConfig:
         """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted."""
         steps = self.max_steps
         if not isinstance(steps, int):
@@ -120,32 +121,20 @@ class TrainingConfig(Frozen):
             "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
         }
         auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
-        return SizedTrainingConfig.model_validate(
-            self.model_dump() | {"max_steps": steps, "augment": self.augment} | auto
-        )
-
-
-class SizedTrainingConfig(TrainingConfig):
-    """Settings of a training with numbers in place of auto."""
-
-    max_steps: int
-    warmup_steps: int
-    validate_every: int
-    save_every: int
+        return self.model_copy(update={"max_steps": steps} | auto)
 
 
 # The share of a text's pairs that an epoch has.
 TextWeight = Annotated[float, Field(gt=0, le=100)]
 
 
-class SystemConfig(Frozen):
-    """One trained model.
+class SystemFields(Frozen):
+    """Settings of one trained model, beside its family.
 
     A text is raw, distilled-by-SYSTEM, monolingual-by-SYSTEM, likely-by-SYSTEM, or the name of the user's own distilled
     text.
     """
 
-    family: str
     preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")
     data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
         None,
@@ -183,6 +172,32 @@ class SystemConfig(Frozen):
                 "init_from", self.init_from, problem="initial_weights is set too", hint="remove one of the two"
             )
         return self
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """Systems that this one is built on and that it works with, by role, the base first."""
+        return ({BASE: self.base} if self.base else {}) | self.roles
+
+    @property
+    def teachers(self) -> list[str]:
+        """Systems that make its training texts."""
+        return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data or RAW)))))
+
+    @property
+    def built_on(self) -> list[str]:
+        """Systems that are trained before this one."""
+        return [name for name in (*self.filled.values(), self.init_from, *self.teachers) if name]
+
+    @property
+    def needs(self) -> list[str]:
+        """Systems that this one cannot do without: those that it is built on, and those that its bundle carries."""
+        return [*self.built_on, *self.carries.values()]
+
+
+class SystemConfig(SystemFields):
+    """A system as a configuration describes it."""
+
+    family: str
 
 
 class DistillationConfig(Frozen):

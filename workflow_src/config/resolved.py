@@ -6,54 +6,52 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Annotated, Any
+
+from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.experiment import Removal, TrainingConfig, WorkflowConfig, removal
+from workflow_src.config.experiment import Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
-from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, system_behind, weights_of
+from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
+from workflow_src.errors import ConfigError
 from workflow_src.registry import decoded, default_engine, families, filters
-from workflow_src.spec import ALIGNED, BASE, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings
+from workflow_src.spec import ALIGNED, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings, parse
 
 
-@dataclasses.dataclass(frozen=True)
-class System:
-    """A system with its preset applied and its relations followed."""
+class System(SystemFields):
+    """A system with its preset applied and its relations followed. Jobs read it as it is written here."""
 
     name: str
-    family_name: str
-    preset: str
+    family: Annotated[InstanceOf[Family], PlainSerializer(attrgetter("name"), str)]
+    preset: str = ""
     data: Data
-    base: str | None
-    init_from: str | None
-    initial_weights: str | None
     # Of the classes that the family declares.
     model: Any
-    objective: Frozen
-    training: TrainingConfig
-    # Systems in the roles that the family needs beside a base.
-    roles: dict[str, str] = dataclasses.field(default_factory=dict)
-    # Systems that its bundle carries for its searches, by role.
-    carries: dict[str, str] = dataclasses.field(default_factory=dict)
-    # It reads targets and writes sources.
-    reversed: bool = False
-    # Settings by search that its finished bundle has in place of those that dev chose.
-    search_defaults: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    objective: Any = None
+    training: TrainingConfig = TrainingConfig(max_steps=0)
+    bleu_tokeniser: str = Field("13a", description="sacreBLEU's, of the language that it writes")
 
-    @property
-    def filled(self) -> dict[str, str]:
-        """Systems that this one is built on and that it works with, by role, the base first."""
-        return ({BASE: self.base} if self.base else {}) | self.roles
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_family(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        family = content.get("family")
+        if not isinstance(family, Family):
+            if not isinstance(family, str) or family not in families():
+                raise ConfigError("family", family, allowed=families())
+            family = families()[family]
+        sections = [section for section in ("model", "objective") if section in content]
+        parsed = {section: parse(getattr(family, section), content[section], section) for section in sections}
+        return content | {"family": family} | parsed
 
     @property
     def served_with(self) -> dict[str, str]:
         """Entries of `filled` that its bundle has: all but those that only training works with."""
         return {role: name for role, name in self.filled.items() if not self.family.needs[role].training}
-
-    @property
-    def family(self) -> Family:
-        return families()[self.family_name]
 
     @property
     def traits(self) -> frozenset[str]:
@@ -71,10 +69,10 @@ class System:
         """`data` with the names of augmented texts, for descriptions."""
         return canonical(self.texts)
 
-    @property
-    def teachers(self) -> list[str]:
-        """Systems that make its training texts."""
-        return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data)))))
+    def sized(self, tokens: int, monolingual: int | None = None) -> System:
+        """The system with numbers in place of auto, for texts of so many target tokens (see `epoch_tokens`)."""
+        training = self.training.sized(self.epoch_tokens(tokens, monolingual))
+        return self.model_copy(update={"training": training})
 
     def epoch_tokens(self, tokens: int, monolingual: int | None = None) -> int:
         """Target tokens of an epoch: texts have `tokens` each, and monolingual ones `monolingual`, if that is known."""
@@ -84,10 +82,6 @@ class System:
             return monolingual or tokens if origin and origin.kind == MONOLINGUAL else tokens
 
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
-
-    @property
-    def built_on(self) -> list[str]:
-        return [name for name in (*self.filled.values(), self.init_from, *self.teachers) if name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,10 +182,7 @@ class Loaded:
         """
         recipe = self.config.recipe
         recipe = recipe.model_copy(update={"subwords": recipe.copied_subwords() or recipe.subwords.sized(pairs)})
-        systems = {
-            name: dataclasses.replace(system, training=system.training.sized(system.epoch_tokens(tokens, monolingual)))
-            for name, system in self.systems.items()
-        }
+        systems = {name: system.sized(tokens, monolingual) for name, system in self.systems.items()}
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
 
     def aligned(self, decode: Decode) -> bool:

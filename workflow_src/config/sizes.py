@@ -84,6 +84,13 @@ def _steps(value: Any) -> Any:
 Steps = Annotated[Annotated[int, Field(ge=0)] | AutoStepsConfig, BeforeValidator(_steps)]
 
 
+def sized_number(value: object) -> int:
+    """A size of `TrainingConfig.sized`, which has numbers alone."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number: call sized() before")
+    return value
+
+
 def share(steps: int, parts: int) -> int:
     """Updates between events of which a training has `parts`, at least 1."""
     return max(1, math.ceil(steps / parts))

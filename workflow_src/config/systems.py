@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import graphlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workflow_src.config import texts
 from workflow_src.config.compose import merge, read_preset
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
+from workflow_src.config.experiment import (
+    DistillationConfig,
+    SystemConfig,
+    SystemFields,
+    TrainingConfig,
+    WorkflowConfig,
+)
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
 from workflow_src.registry import (
     carried,
@@ -66,7 +74,7 @@ def resolve_systems(config: WorkflowConfig) -> dict[str, System]:
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}.engine", declared.name, problem=f"it {reason}")
     _check_likelihood(config)
-    _refuse_cycles(config)
+    _refuse_cycles(config.systems)
     return {name: _resolve(name, config) for name in names}
 
 
@@ -162,22 +170,13 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
             raise ConfigError(f"{where}.{role}", other, problem=f"no system that {phrase(trait)}", allowed=fits)
 
 
-def _refuse_cycles(config: WorkflowConfig) -> None:
-    def needs(name: str) -> list[str]:
-        system = config.systems[name]
-        makers = map(texts.system_behind, texts.weights_of(system.data or texts.RAW))
-        return [other for other in (system.base, *system.roles.values(), system.init_from, *makers) if other]
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            raise ConfigError(
-                "systems", problem=f"a circle, {' -> '.join([*path[path.index(name) :], name])}", hint="break it"
-            )
-        for other in needs(name):
-            visit(other, (*path, name))
-
-    for name in config.systems:
-        visit(name, ())
+def _refuse_cycles(systems: Mapping[str, SystemFields]) -> None:
+    try:
+        graphlib.TopologicalSorter({name: system.built_on for name, system in systems.items()}).prepare()
+    except graphlib.CycleError as failure:
+        # From what is built on to what it is built on.
+        circle = " -> ".join(reversed(failure.args[1]))
+        raise ConfigError("systems", problem=f"a circle, {circle}", hint="break it") from None
 
 
 def _check_continued(system: System, config: WorkflowConfig, where: str) -> None:
@@ -259,15 +258,15 @@ def check_reversed(systems: dict[str, System], decodes: Iterable[Decode]) -> Non
     fits = _families_with(AUTOREGRESSIVE, SCORER, imported=False)
     for system in reversed_systems:
         where = f"systems.{system.name}"
-        if system.family_name not in fits:
-            raise ConfigError(f"{where}.family", system.family_name, problem="reversed is true", allowed=fits)
+        if system.family.name not in fits:
+            raise ConfigError(f"{where}.family", system.family.name, problem="reversed is true", allowed=fits)
         if system.learnt_data != texts.RAW:
             data = texts.words(system.learnt_data)
             raise ConfigError(f"{where}.data", data, problem="reversed is true", allowed=[texts.RAW])
         if system.init_from:
             problem = "reversed is true, and that system reads the other language"
             raise ConfigError(f"{where}.init_from", system.init_from, problem=problem, hint="remove it")
-    uses = {f"systems.{system.name}": [*system.built_on, *system.carries.values()] for system in systems.values()}
+    uses = {f"systems.{system.name}": system.needs for system in systems.values()}
     uses |= {f"decode {d.system}/{d.name}": [d.system, *named_systems(d.values).values()] for d in decodes}
     for where, names in uses.items():
         for name in names:
@@ -292,6 +291,12 @@ def check_augmented(systems: dict[str, System], normalisation: NormalisationConf
                 raise ConfigError(f"{where}.{name}", value, problem=problem, hint="remove one of the two")
 
 
+def _bleu_tokeniser(system: SystemConfig, config: WorkflowConfig) -> str:
+    """sacreBLEU's tokeniser of the language that a system writes."""
+    recipe = config.recipe
+    return bleu_tokeniser(recipe.source) if system.reversed else bleu_tokeniser(recipe.target, recipe.bleu_tokeniser)
+
+
 def _model_name(family: Family, model: Frozen) -> str:
     """The name of the folder of a model that was made elsewhere: tables show it in place of a preset."""
     return next(iter(family.files(model).values())).absolute().parent.name if family.files else ""
@@ -312,21 +317,17 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         raise ConfigError(f"{where}.preset", problem="missing", hint="add it")
     preset = read_preset(family.presets, system.preset, f"systems.{name}") if family.presets else {}
     model = parse(family.model, merge(preset, system.model), f"{where}.model")
-    resolved = System(
-        name=name,
-        family_name=system.family,
-        preset=system.preset or _model_name(family, model),
-        data={} if family.imported else texts.canonical(data),
-        base=system.base,
-        init_from=system.init_from,
-        initial_weights=system.initial_weights,
-        model=model,
-        objective=parse(family.objective, system.objective, f"{where}.objective"),
-        training=_training(system, base, family, where),
-        roles=system.roles,
-        carries=system.carries,
-        reversed=system.reversed,
-        search_defaults=system.search_defaults,
+    resolved = System.model_validate(
+        dict(system)
+        | {
+            "name": name,
+            "preset": system.preset or _model_name(family, model),
+            "data": {} if family.imported else texts.canonical(data),
+            "model": model,
+            "objective": parse(family.objective, system.objective, f"{where}.objective"),
+            "training": _training(system, base, family, where),
+            "bleu_tokeniser": _bleu_tokeniser(system, config),
+        }
     )
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(where, problem=reason)

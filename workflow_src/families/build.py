@@ -10,11 +10,11 @@ from torch import nn
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
-from workflow_src.spec import parse
+from workflow_src.spec import Frozen, parse
 from workflow_src.types import DevSet, Objective, Symbols, Validation
 
 
-def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
+def build(family: str, model: Frozen | dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
 
     The family's symbols are added to the sizes; `symbols` of the model has their ids. `sizes["symbols"]`, those that a
@@ -46,7 +46,7 @@ def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:
     return sizes | ({"symbols": symbols} if symbols else {})
 
 
-def build_objective(family: str, settings: dict[str, Any]) -> Objective:
+def build_objective(family: str, settings: Frozen | dict[str, Any]) -> Objective:
     """The objective of `family`. Raises ConfigError for settings that are not the family's."""
     declared = families()[family]
     if declared.loss is None:
@@ -56,7 +56,7 @@ def build_objective(family: str, settings: dict[str, Any]) -> Objective:
 
 def build_validation(
     family: str,
-    settings: dict[str, Any],
+    settings: Frozen | dict[str, Any],
     dev: DevSet,
     frozen: nn.Module | None = None,
     roles: Mapping[str, nn.Module] | None = None,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
-from workflow_src.config.texts import Data, weights_of
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.resolved import System
+from workflow_src.config.texts import weights_of
 from workflow_src.data.drops import notable, warn_of_losses
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.mixture import Mixture
@@ -20,10 +21,10 @@ from workflow_src.errors import ArtifactError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import families, import_object
+from workflow_src.registry import import_object
 from workflow_src.runtime import torchrun
 from workflow_src.runtime.signals import die_with_parent
-from workflow_src.spec import Family, Frozen, parse
+from workflow_src.spec import Family
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,22 +36,8 @@ if TYPE_CHECKING:
     from workflow_src.types import Validation
 
 
-class TrainingSettings(Frozen):
-    """All settings that change the weights of a system, beside its seed and its input files."""
-
-    system: str
-    family: str
-    preset: str
-    data: Data
-    model: dict[str, Any] = Field(description="of the family's own class")
-    objective: dict[str, Any] = Field({}, description="of the family's own class")
-    training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
-    bleu_tokeniser: str = "13a"
-    reversed: bool = Field(False, description="the system translates targets into sources")
-
-
 class Inputs(DeviceJobInputs):
-    settings: TrainingSettings = Field(description="the system: family, model, objective, training")
+    settings: System = Field(description="all that changes its weights, beside its seed and the files below")
     seed: int
     train: tuple[Path, ...] = Field(min_length=1, description="prefixes of the encoded texts, in the order of names")
     dev: Path = Field(description="prefix of the encoded dev pairs")
@@ -71,12 +58,12 @@ class Inputs(DeviceJobInputs):
 
     @property
     def title(self) -> str:
-        return f"{self.settings.system}, seed {self.seed}"
+        return f"{self.settings.name}, seed {self.seed}"
 
     @property
     def computes(self) -> bool:
         """Families that are counted need no device."""
-        return not families()[self.settings.family].fit
+        return not self.settings.family.fit
 
     @property
     def files(self) -> dict[str, Path]:
@@ -110,7 +97,7 @@ def run(inputs: Inputs) -> str | None:
     from workflow_src.training.devices import own_device
 
     keep_memory()
-    family = families()[inputs.settings.family]
+    family = inputs.settings.family
     if not torchrun.started():
         return _count(family, inputs) if family.fit else _train(family, inputs, inputs.machine.device, Group())
     die_with_parent()
@@ -140,7 +127,8 @@ def _count(family: Family, inputs: Inputs) -> str:
     assert family.fit
     figures = import_object(family.fit)(model, corpus, dev, subwords, inputs.initial)
     description = {
-        **settings.model_dump(mode="json", include={"system", "family", "preset", "data", "model"}),
+        "system": settings.name,
+        **settings.model_dump(mode="json", include={"family", "preset", "data", "model"}),
         "seed": inputs.seed,
         "subwords": subwords.digest,
         "steps": 0,
@@ -178,7 +166,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes)
     check_positions(max_positions(model), dev_corpus)
-    texts, whole_texts = _readable(texts, max_positions(model), settings.system), texts
+    texts, whole_texts = _readable(texts, max_positions(model), settings.name), texts
     weights = weights_of(settings.data)
     mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
     mixture.verify()
@@ -202,7 +190,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
         "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
-        *(settings.system, family.name, parameters, len(corpus)),
+        *(settings.name, family.name, parameters, len(corpus)),
         *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
     )
     if corpus is mixture:
@@ -276,15 +264,13 @@ def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
     return f"texts: {'; '.join(texts)}"
 
 
-def _sized(inputs: Inputs, corpus: Pairs) -> SizedTrainingConfig:
+def _sized(inputs: Inputs, corpus: Pairs) -> TrainingConfig:
     """The settings of the training, with numbers in place of auto, by the tokens of the corpus."""
     # Given as options, since they change no weights.
     options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
-    configured = inputs.settings.training.model_dump(exclude_unset=True) if inputs.settings.training else {}
-    unsized: TrainingConfig = parse(TrainingConfig, configured | options, "training")
-    tokens = corpus.epoch_tokens
-    config = unsized.sized(tokens)
-    if config.max_steps != unsized.max_steps:
+    configured, tokens = inputs.settings.training.model_copy(update=options), corpus.epoch_tokens
+    config = configured.sized(tokens)
+    if config.max_steps != configured.max_steps:
         log.info(
             "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
             *(config.max_steps, tokens, config.warmup_steps, config.validate_every),
@@ -317,40 +303,26 @@ def _readable(texts: list[EncodedCorpus], positions: int, system: str) -> list[E
     return readable
 
 
-def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
-    """Settings that determine the weights, with numbers in place of auto."""
-    training = config.model_dump(mode="json", exclude={"save_every", "max_skipped"})
-    return recorded(inputs.settings) | {"training": training}
-
-
-def _identity(settings: TrainingSettings, config: SizedTrainingConfig) -> dict[str, Any]:
+def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
     """Settings that tell a saved state from those of other trainings, as Snakemake compares them (`config/plan/`).
 
     Without values that are defaults, so that a setting that a new version adds abandons no state, and without the
     preset's name, whose values the model has.
     """
-    family = families()[settings.family]
-    model, objective = (
-        parse(family.model, settings.model, "model"),
-        parse(family.objective, settings.objective, "objective"),
+    settings = system.model_copy(update={"training": config})
+    return settings.model_dump(
+        mode="json", exclude_defaults=True, exclude={"preset": True, "training": {"save_every", "max_skipped"}}
     )
 
-    def compared(section: Frozen, *excluded: str) -> dict[str, Any]:
-        return section.model_dump(mode="json", exclude_defaults=True, exclude=set(excluded))
 
-    return compared(settings, "preset") | {
-        "model": compared(model),
-        "objective": compared(objective),
-        "training": compared(config, "save_every", "max_skipped"),
-    }
-
-
-def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
+def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> dict[str, Any]:
     """Settings, seed and progress of the training, as the system's description has them."""
-    settings = _settings(inputs, config)
-    names = ("system", "family", "preset", "data", "model", "objective", "training", "reversed")
+    system = inputs.settings
     return {
-        **{name: settings[name] for name in names if name in settings},
+        "system": system.name,
+        **system.model_dump(mode="json", include={"family", "preset", "data", "model", "objective"}),
+        "training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"}),
+        **({"reversed": True} if system.reversed else {}),
         "seed": inputs.seed,
         "steps": progress.step,
         "skipped": progress.skipped,
@@ -361,7 +333,7 @@ def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress
 
 def _states(
     inputs: Inputs,
-    config: SizedTrainingConfig,
+    config: TrainingConfig,
     group: Group,
     corpus: Pairs,
     dev: EncodedCorpus,

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from workflow_src.config.experiment import SizedTrainingConfig
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
 from workflow_src.families.build import build, build_objective
@@ -64,7 +64,7 @@ def seconds_a_position(
     """Seconds of one thread that an update takes for each target position, from about `seconds` of updates."""
     family = families()[system["family"]]
     runtime = choose("cpu", request["precision"])
-    config = parse(SizedTrainingConfig, system["training"], "training")
+    config = parse(TrainingConfig, system["training"], "training")
     length = max(1, round(request["length"]))
     full_rows = max(1, config.batch_tokens // config.accumulate // length)
     first_rows = min(full_rows, max(1, FIRST_POSITIONS // length))
@@ -82,7 +82,7 @@ def seconds_a_position(
             split_parts=False,
             roles=roles,
         )
-        middle = config.max_steps // 2
+        middle = updater.max_steps // 2
 
         def step(rows: int) -> None:
             updater.update(middle, [Part(np.arange(rows), 0, 0, 0)])

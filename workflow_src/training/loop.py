@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.experiment import SizedTrainingConfig
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.sizes import sized_number
 from workflow_src.data.batching import Pairs, epoch_batches
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.nn.layers import compile_stacks
@@ -74,7 +75,7 @@ class Trainer:
         self,
         model: nn.Module,
         objective: Objective,
-        config: SizedTrainingConfig,
+        config: TrainingConfig,
         corpus: Pairs,
         validation: Validation,
         runtime: Runtime,
@@ -92,6 +93,9 @@ class Trainer:
         frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
         roles = {role: other.to(runtime.device).eval().requires_grad_(False) for role, other in (roles or {}).items()}
         self.config = config
+        self.max_steps, self.validate_every, self.save_every = map(
+            sized_number, (config.max_steps, config.validate_every, config.save_every)
+        )
         self.corpus = corpus
         self.validation = validation
         self.runtime = runtime
@@ -150,12 +154,12 @@ class Trainer:
         parts = self._batch_parts()
         mark = self._mark()
         self.model.train()
-        if self.validate_start and config.max_steps and not (progress.step or progress.history):
+        if self.validate_start and self.max_steps and not (progress.step or progress.history):
             self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
         self._began, self._cpu_at_report = time.perf_counter(), time.thread_time()
-        while progress.step < config.max_steps and not self._out_of_patience():
+        while progress.step < self.max_steps and not self._out_of_patience():
             action = self.group.largest(self._next_action())
             if action == STOP:
                 self._stop()
@@ -166,8 +170,8 @@ class Trainer:
             batch = [next(parts) for _ in range(self.updater.parts_per_update)]
             self.pending.append((batch, self.updater.update(progress.step, batch)))
             progress.step += 1
-            last = progress.step == config.max_steps
-            reports, saves = (progress.step % interval == 0 for interval in (self.log_every, config.save_every))
+            last = progress.step == self.max_steps
+            reports, saves = (progress.step % interval == 0 for interval in (self.log_every, self.save_every))
             validates = self._validates()
             # Figures stay on the device until then: reading them waits for everything queued before.
             if not (reports or validates or saves or last):
@@ -182,7 +186,7 @@ class Trainer:
                 self._validate()
             # Neither saving nor validating counts as training.
             self._began = time.perf_counter()
-        if progress.step < config.max_steps:
+        if progress.step < self.max_steps:
             log.info("no better validation in %d: training stops after update %d", config.patience, progress.step)
             self._save()
         self._choose_weights()
@@ -218,7 +222,7 @@ class Trainer:
 
     def _validates(self) -> bool:
         step = self.progress.step
-        return step % self.config.validate_every == 0 or step == self.config.max_steps
+        return step % self.validate_every == 0 or step == self.max_steps
 
     def _batch_parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
@@ -317,11 +321,11 @@ class Trainer:
         progress = self.progress
         steps, tokens, seconds = (now - then for now, then in zip(self._mark(), mark, strict=True))
         rate = tokens / max(1e-9, seconds)
-        seconds_left = (self.config.max_steps - progress.step) * seconds / steps
+        seconds_left = (self.max_steps - progress.step) * seconds / steps
         loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            *(progress.step, self.config.max_steps, loss, rate, seconds_left / 60),
+            *(progress.step, self.max_steps, loss, rate, seconds_left / 60),
         )
         self._warn_of_busy_cores(seconds)
         return self._mark()

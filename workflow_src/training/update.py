@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.experiment import SizedTrainingConfig
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.sizes import sized_number
 from workflow_src.data.batching import Pairs, collate
 from workflow_src.errors import OutOfMemory
 from workflow_src.runtime import device_memory
@@ -82,22 +83,22 @@ class Gate:
         return skip
 
 
-def learning_rate(config: SizedTrainingConfig, step: int) -> float:
+def learning_rate(config: TrainingConfig, step: int) -> float:
     """Rate of update `step`, counted from 0.
 
     Both schedules rise linearly for `warmup_steps`. inverse-sqrt then falls as 1/sqrt(step) (Vaswani et al. 2017,
     section 5.3); polynomial is multiplied throughout by (1 - step / max_steps) ** decay_power and ends at 0.
     """
-    number = step + 1
-    rising = min(1.0, number / config.warmup_steps) if config.warmup_steps else 1.0
+    warmup_steps, update = sized_number(config.warmup_steps), step + 1
+    rising = min(1.0, update / warmup_steps) if warmup_steps else 1.0
     if config.schedule == "polynomial":
-        return config.learning_rate * rising * (1 - step / config.max_steps) ** config.decay_power
-    if number <= config.warmup_steps:
+        return config.learning_rate * rising * (1 - step / sized_number(config.max_steps)) ** config.decay_power
+    if update <= warmup_steps:
         return config.learning_rate * rising
-    return config.learning_rate * (max(1, config.warmup_steps) / number) ** 0.5
+    return config.learning_rate * (max(1, warmup_steps) / update) ** 0.5
 
 
-def make_optimiser(model: nn.Module, config: SizedTrainingConfig) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """Fused AdamW over all parameters (Adam where weight_decay is 0)."""
     return torch.optim.AdamW(
         model.parameters(),
@@ -116,7 +117,7 @@ class Updater:
         self,
         model: nn.Module,
         objective: Objective,
-        config: SizedTrainingConfig,
+        config: TrainingConfig,
         corpus: Pairs,
         runtime: Runtime,
         group: Group,
@@ -128,6 +129,7 @@ class Updater:
         self.model = model
         self.objective = objective
         self.config = config
+        self.max_steps = sized_number(config.max_steps)
         self.corpus = corpus
         self.runtime = runtime
         self.group = group
@@ -246,7 +248,7 @@ class Updater:
             torch.manual_seed(seed)
             self.generator.manual_seed(seed)
         batch = collate(self.corpus, part.rows).to(self.runtime.device)
-        context = TrainingContext(step, self.config.max_steps, self.generator, self.frozen, self.roles)
+        context = TrainingContext(step, self.max_steps, self.generator, self.frozen, self.roles)
         with self.runtime.autocast():
             terms = self.objective(self.model, batch, context)
         (terms.loss * terms.count).backward()

@@ -121,7 +121,7 @@ def test_only_leaves_every_shipped_experiment_valid(name):
         except ConfigError as refused:
             # Counted language models are decoded by no search of their own.
             assert (refused.setting, refused.value) == ("only", [system])
-            assert load_experiment(name).systems[system].family_name == "ngram"
+            assert load_experiment(name).systems[system].family.name == "ngram"
         else:
             assert system in cut.loaded.systems and {d.system for d in cut.loaded.decodes} <= set(cut.loaded.systems)
 
@@ -151,7 +151,7 @@ def test_scorers_and_analyses_of_dropped_systems_go():
 def test_grids_stay_whole_or_go():
     full = Plan(load_experiment("engine-grid"))
     assert [grid.family for grid in full.grids] == ["inference-tagger", "inference-network"]
-    taggers = [name for name, s in full.loaded.systems.items() if s.family_name == "inference-tagger"]
+    taggers = [name for name, s in full.loaded.systems.items() if s.family.name == "inference-tagger"]
     cut = Plan(load_experiment("engine-grid", only=taggers))
     assert cut.grids == full.grids[:1]
     assert not Plan(load_experiment("engine-grid", only=taggers[:-1])).grids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -136,7 +135,7 @@ def test_the_grid_has_both_tables_of_operators():
         ("tagger", "inference-tagger", "grid-tagger", "grid-seq2seq"),
         ("cmlm", "inference-network", "grid-cmlm", "teacher"),
     ):
-        grid = {n: s for n, s in experiment.systems.items() if s.family_name == family and n != "tagger-energy"}
+        grid = {n: s for n, s in experiment.systems.items() if s.family.name == family and n != "tagger-energy"}
         assert list(grid) == [f"{name}-{first}-{second}" for first in OPERATORS for second in OPERATORS]
         for system, s in grid.items():
             chosen = f"{name}-{s.objective.input_operator}-{s.objective.output_operator}".lower()
@@ -157,7 +156,7 @@ def test_the_grid_has_both_tables_of_operators():
                 assert (objective.input_operator, objective.output_operator, cell.scorers) == (row, column, (scorer,))
         assert grid.published[0][0] == best and sum(figure.count("(") for row in grid.published for figure in row) == 25
     tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
-    assert dataclasses.replace(distilled, name=tagger.name, data="raw") == tagger
+    assert distilled.model_copy(update={"name": tagger.name, "data": "raw"}) == tagger
     assert distilled.teachers == ["grid-seq2seq"] and tagger.data == "raw"
 
 

@@ -236,7 +236,7 @@ def test_the_grid_has_the_fifteen_rows_of_the_paper():
     switches = {(s.model.loss, s.model.latent, s.objective.glance, s.data) for s in grid.values()}
     assert len(grid) == len(switches) == 15
     # Equal budgets, whatever is switched; and those of `tatoeba` for some.
-    one_pass = {name: system for name, system in loaded.systems.items() if system.family_name == "nat"}
+    one_pass = {name: system for name, system in loaded.systems.items() if system.family.name == "nat"}
     longer = {name for name in one_pass if name in ("ctc", "ctc-raw") or name.endswith("-hour")}
     assert len(longer) == 8
     for names, updates in ((set(one_pass) - longer, 2000), (longer, 9000)):

@@ -16,7 +16,7 @@ from workflow_src.cli.work import numbered, sizes
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.costs import sized
 from workflow_src.config.datasets import SubwordsConfig
-from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
 from workflow_src.data.corpus import monolingual_lines
@@ -87,7 +87,7 @@ def test_what_is_tied_to_the_updates():
     sized = TrainingConfig.model_validate(settings).sized(1_600_000)
     assert (sized.warmup_steps, sized.validate_every, sized.save_every) == (3, 5, 9)
     # Numbers are settings of their own: nothing is left to size.
-    assert sized.sized(10**9) == sized == SizedTrainingConfig.model_validate(sized.model_dump())
+    assert sized.sized(10**9) == sized == TrainingConfig.model_validate(sized.model_dump())
 
 
 @pytest.mark.parametrize("unchanged", [0, 900])

@@ -171,7 +171,7 @@ class Graph(Paths):
             name = waiting.pop()
             if name not in needed:
                 needed.add(name)
-                waiting += [*systems[name].built_on, *systems[name].carries.values()]
+                waiting += systems[name].needs
         trained = [name for name in systems if not systems[name].family.imported]
         seeds = {name: self.config.seeds if name in needed else [self.likelihood_seed(name)] for name in trained}
         return [(name, seed) for name in trained for seed in seeds[name]]

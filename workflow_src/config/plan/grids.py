@@ -52,10 +52,10 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
 
 def _systems(config: GridConfig, where: str, loaded: Loaded) -> list[System]:
     """Systems of the family, or those that the grid lists."""
-    family_names = dict.fromkeys(system.family_name for system in loaded.systems.values())
+    family_names = dict.fromkeys(system.family.name for system in loaded.systems.values())
     if config.family not in family_names:
         raise ConfigError(f"{where}.family", config.family, problem="no system is of it", allowed=family_names)
-    systems = {name: system for name, system in loaded.systems.items() if system.family_name == config.family}
+    systems = {name: system for name, system in loaded.systems.items() if system.family.name == config.family}
     for name in config.systems or ():
         if name not in systems:
             raise ConfigError(f"{where}.systems", name, problem=f"no system of family {config.family}", allowed=systems)

@@ -20,7 +20,6 @@ from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
-from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen
 
@@ -186,12 +185,12 @@ class Settings(Graph):
         learning = {
             "objective": self._dump(resolved.objective),
             "training": training,
-            "bleu_tokeniser": bleu_tokeniser(self.recipe.source) if resolved.reversed else self.loaded.bleu_tokeniser,
+            "bleu_tokeniser": resolved.bleu_tokeniser,
         }
         return _json(
             {
-                "system": system,
-                "family": resolved.family_name,
+                "name": system,
+                "family": resolved.family.name,
                 # The model has the preset's values.
                 **({"preset": resolved.preset} if self.full else {}),
                 "data": resolved.learnt_data,
@@ -207,7 +206,7 @@ class Settings(Graph):
         return _json(
             {
                 "system": system,
-                "family": resolved.family_name,
+                "family": resolved.family.name,
                 "model": self._dump(resolved.model),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
@@ -383,7 +382,7 @@ class Settings(Graph):
         """The manifest of the report: every row with its files, every trained system with its training log."""
         systems = {
             name: {
-                "family": s.family_name,
+                "family": s.family.name,
                 "preset": s.preset,
                 "data": s.learnt_data,
                 "base": s.base,

@@ -84,7 +84,7 @@ def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ..
         if name not in loaded.systems:
             raise ConfigError(f"{WHERE}.scorer", name, allowed=loaded.systems)
         if name not in fits:
-            problem = f"family {loaded.systems[name].family_name} scores no outputs"
+            problem = f"family {loaded.systems[name].family.name} scores no outputs"
             raise ConfigError(f"{WHERE}.scorer", name, problem=problem, allowed=fits)
     return listed or (fits[0],)
 
