@@ -98,7 +98,7 @@ def _settings(family: str, model=None, objective=None, **training) -> dict:
     parts = families()[family]
     sizes = {name: size for name, size in MODEL.items() if name in parts.model.model_fields}
     return {
-        "system": NAMES.get(family, family),
+        "name": NAMES.get(family, family),
         "family": family,
         "preset": "miniature",
         "data": "raw",
