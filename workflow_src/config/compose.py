@@ -10,10 +10,9 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.texts import LIKELY, kind_and_system, named_in
+from workflow_src.config.only import staying, without
 from workflow_src.errors import ArtifactError, ConfigError, DeclarationError
-from workflow_src.registry import analyses, searches, use
-from workflow_src.spec import Use
+from workflow_src.registry import use
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -208,21 +207,14 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     systems = merged.get("systems")
     if only is None or not isinstance(systems, dict):
         return merged
-    if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        raise ConfigError("only", only, allowed="a list of systems of the extended experiment")
-    for name in only:
-        if name not in systems:
-            raise ConfigError("only", name, allowed=systems)
     plugins = merged.get("plugins")
     if isinstance(plugins, list) and all(isinstance(module, str) for module in plugins):
         # Their searches and analyses say which settings name systems.
         use_plugins(plugins)
-    own_systems = own.get("systems")
-    likelihood = merged.get("likelihood")
-    scored = likelihood if isinstance(likelihood, dict) else {}
-    names = _with_dependencies([*only, *(own_systems if isinstance(own_systems, dict) else ())], systems, scored)
+    own_systems, likelihood = own.get("systems") or {}, merged.get("likelihood") or {}
+    names = staying(only, own_systems, systems, likelihood)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
-    merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in names}), own)
+    merged = merge(without(parent, {name: family for name, family in families.items() if name not in names}), own)
     merged["systems"] = {name: system for name, system in systems.items() if name in names}
     if merged.get("decodes") == []:
         hint = "list decodes, or add a system that has some"
@@ -238,88 +230,6 @@ def use_plugins(modules: Sequence[str]) -> None:
         raise ConfigError(
             "plugins", list(modules), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
         ) from failure
-
-
-def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
-    """`parent` without teachers, decodes, scorers, published figures and grids of the systems of `dropped`.
-
-    `dropped` has the families of these systems by name. Switched-on analyses run where a system is left that fits them.
-    """
-    reduced = dict(parent)
-    for section in ("distillation", "likelihood"):
-        if isinstance(parent.get(section), dict):
-            reduced[section] = {name: settings for name, settings in parent[section].items() if name not in dropped}
-    if isinstance(parent.get("decodes"), list):
-        reduced["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _decode_systems(decode)]
-    if isinstance(sections := parent.get("analyses"), dict):
-        reduced["analyses"] = {name: _reduced_analysis(name, section, dropped) for name, section in sections.items()}
-    if isinstance(parent.get("report"), dict):
-        reduced["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
-    return reduced
-
-
-def _reduced_analysis(name: str, section: Any, dropped: dict[str, Any]) -> Any:
-    """The section of an analysis without the names of dropped systems."""
-    if not isinstance(section, dict):
-        return section
-    reduced, analysis = dict(section), analyses().get(name)
-    for setting in reduced.keys() & set(analysis.settings.named(Use.SYSTEMS) if analysis else ()):
-        listed = reduced[setting] if isinstance(reduced[setting], list) else [reduced[setting]]
-        remaining = [name for name in listed if not (isinstance(name, str) and name in dropped)]
-        if not remaining:
-            del reduced[setting]
-        elif remaining != listed:
-            reduced[setting] = remaining
-    return reduced | {"enabled": "auto"} if reduced.get("enabled") is True else reduced
-
-
-def _reduced_report(value: Any, dropped: dict[str, Any]) -> Any:
-    """A setting of the report: figures by `SYSTEM/DECODE`, grids, or another. Grids with a dropped system go."""
-    if isinstance(value, dict):
-        return {row: figure for row, figure in value.items() if str(row).partition("/")[0] not in dropped}
-    if isinstance(value, list):
-        return [grid for grid in value if not (isinstance(grid, dict) and _shows(grid, dropped))]
-    return value
-
-
-def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
-    """True for a grid with a cell of a dropped system: one that it lists, or else any of its family."""
-    listed = grid.get("systems")
-    if isinstance(listed, list):
-        return any(name in listed for name in dropped)
-    return grid.get("family") in dropped.values()
-
-
-def _with_dependencies(names: list[Any], systems: dict[Any, Any], likelihood: dict[Any, Any]) -> set[Any]:
-    """`names` and all systems that these are built on, carry, or have texts from; unknown ones are left out."""
-    with_dependencies: set[Any] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        section = systems.get(name)
-        if name in with_dependencies or name not in systems:
-            continue
-        with_dependencies.add(name)
-        if not isinstance(section, dict):
-            continue
-        groups = [section.get(key) for key in ("roles", "carries")]
-        dependencies = [section.get("base"), section.get("init_from")]
-        dependencies += [dependency for group in groups if isinstance(group, dict) for dependency in group.values()]
-        makers = list(filter(None, map(kind_and_system, named_in(section.get("data")))))
-        dependencies += [maker.system for maker in makers]
-        scorers = [likelihood.get(maker.system) for maker in makers if maker.kind == LIKELY]
-        dependencies += [scorer.get("backward") for scorer in scorers if isinstance(scorer, dict)]
-        waiting += [dependency for dependency in dependencies if isinstance(dependency, str)]
-    return with_dependencies
-
-
-def _decode_systems(decode: Any) -> set[str]:
-    """The systems that an entry of `decodes` names: the decoded one, and those in settings of its search."""
-    if not isinstance(decode, dict):
-        return set()
-    search = searches().get(str(decode.get("search")))
-    settings = ["system", *(search.settings.named("role") if search else ())]
-    return {decode[setting] for setting in settings if isinstance(decode.get(setting), str)}
 
 
 def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
@@ -128,35 +129,17 @@ class TrainingConfig(Frozen):
 TextWeight = Annotated[float, Field(gt=0, le=100)]
 
 
-class SystemFields(Frozen):
-    """Settings of one trained model, beside its family.
+class Relations(Frozen):
+    """What a system has to do with others."""
 
-    A text is raw, distilled-by-SYSTEM, monolingual-by-SYSTEM, likely-by-SYSTEM, or the name of the user's own distilled
-    text.
-    """
-
-    preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")
     data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
         None,
         description="a text, or texts with their weights; default: raw, or that of the base with its training.augment",
     )
-    reversed: bool = Field(
-        False, description="reads targets and writes sources: only for likelihood.SYSTEM.backward, on raw pairs"
-    )
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
-    # Not inherited through `extends`.
-    search_defaults: dict[str, dict[str, Any]] = Field(
-        {}, description="settings by search that its bundle searches with; default: those of the best row on dev"
-    )
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
-    initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
-    model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
-    objective: dict[str, Any] = {}
-    training: TrainingConfig | None = Field(
-        None, description="how long it learns; none where it is counted at once, or made elsewhere"
-    )
 
     @field_validator("data", mode="before")
     @classmethod
@@ -164,14 +147,6 @@ class SystemFields(Frozen):
         if value is not None and not isinstance(value, str | dict):
             raise ConfigError("", allowed="a text, or texts with weights, such as {raw: 1, distilled-by-teacher: 0.5}")
         return value
-
-    @model_validator(mode="after")
-    def _one_start(self):
-        if self.init_from is not None and self.initial_weights is not None:
-            raise ConfigError(
-                "init_from", self.init_from, problem="initial_weights is set too", hint="remove one of the two"
-            )
-        return self
 
     @property
     def filled(self) -> dict[str, str]:
@@ -194,8 +169,51 @@ class SystemFields(Frozen):
         return [*self.built_on, *self.carries.values()]
 
 
+def with_needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
+    """`names`, all that `needs` says of these, and so on."""
+    needed: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += needs(name)
+    return needed
+
+
+class SystemFields(Relations):
+    """Settings of a system, beside its family."""
+
+    preset: str | None = Field(None, description="settings of the family by name; none for models made elsewhere")
+    reversed: bool = Field(
+        False, description="reads targets and writes sources: only for likelihood.SYSTEM.backward, on raw pairs"
+    )
+    # Not inherited through `extends`.
+    search_defaults: dict[str, dict[str, Any]] = Field(
+        {}, description="settings by search that its bundle searches with; default: those of the best row on dev"
+    )
+    initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
+    model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
+    objective: dict[str, Any] = {}
+    training: TrainingConfig | None = Field(
+        None, description="how long it learns; none where it is counted at once, or made elsewhere"
+    )
+
+    @model_validator(mode="after")
+    def _one_start(self):
+        if self.init_from is not None and self.initial_weights is not None:
+            raise ConfigError(
+                "init_from", self.init_from, problem="initial_weights is set too", hint="remove one of the two"
+            )
+        return self
+
+
 class SystemConfig(SystemFields):
-    """A system as a configuration describes it."""
+    """One trained model.
+
+    A text is raw, distilled-by-SYSTEM, monolingual-by-SYSTEM, likely-by-SYSTEM, or the name of the user's own distilled
+    text.
+    """
 
     family: str
 

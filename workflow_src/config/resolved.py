@@ -185,10 +185,13 @@ class Loaded:
         systems = {name: system.sized(tokens, monolingual) for name, system in self.systems.items()}
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
 
+    def networks(self, system: System) -> list[System]:
+        """A system, and the base in whose latent space it works."""
+        return [system, *([self.systems[system.base]] if system.base else [])]
+
     def aligned(self, decode: Decode) -> bool:
         """True for a decode whose outputs are read off alignments: of its system, or of the base that it works in."""
-        system = self.systems[decode.system]
-        networks = [system, *([self.systems[system.base]] if system.base else [])]
+        networks = self.networks(self.systems[decode.system])
         model = decoded(decode.values, [(network, network.family) for network in networks])
         return model is not None and ALIGNED in model.traits
 

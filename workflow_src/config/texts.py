@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 RAW = "raw"
@@ -73,8 +72,3 @@ def _kind(text: str) -> str:
     origin = kind_and_system(text)
     kind = origin.kind if origin else RAW if base_of(text) == RAW else DISTILLED
     return RAW if kind == LIKELY else kind
-
-
-def named_in(data: object) -> list[str]:
-    """Names of texts in a `data` section that is not checked yet."""
-    return [str(text) for text in data] if isinstance(data, Mapping) else [str(data)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import file_and_members
-from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig, with_needed
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import BUNDLES, Paths
@@ -165,13 +165,7 @@ class Graph(Paths):
         A system without decodes, such as a model for pictures, has one seed: that which scores pairs, or the first.
         """
         systems = self.loaded.systems
-        needed: set[str] = set()
-        waiting = list(self.exported)
-        while waiting:
-            name = waiting.pop()
-            if name not in needed:
-                needed.add(name)
-                waiting += systems[name].needs
+        needed = with_needed(self.exported, lambda name: systems[name].needs)
         trained = [name for name in systems if not systems[name].family.imported]
         seeds = {name: self.config.seeds if name in needed else [self.likelihood_seed(name)] for name in trained}
         return [(name, seed) for name in trained for seed in seeds[name]]

@@ -77,8 +77,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
 
 def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
     """The system with the trait: this one or its base; None where neither has it."""
-    candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((candidate for candidate in candidates if trait in candidate.family.traits), None)
+    return next((network for network in loaded.networks(system) if trait in network.family.traits), None)
 
 
 def main_split(loaded: Loaded) -> str:
