@@ -118,7 +118,7 @@ SEVERAL_NODES = (
     {"nodes": RUNTIME.nodes, "tasks": RUNTIME.nodes, "tasks_per_gpu": 0, "mpi": "srun"} if RUNTIME.nodes > 1 else {}
 )
 
-ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, values=SearchSettings(), splits=())
+ANY_DECODE = Decode(system="{system}", search="", name="{search}", values=SearchSettings(), splits=())
 # Inputs of roles are named role_NAME, because a role may have the name of another input.
 ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]

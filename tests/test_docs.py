@@ -147,6 +147,24 @@ def settings() -> dict[str, type[Frozen]]:
     return classes
 
 
+def test_the_usual_values_that_dev_chooses_from_are_those_of_the_searches():
+    text = (PROJECT / "docs/methods.md").read_text(encoding="utf-8")
+    section = text.split("## Settings chosen on dev")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)`(?: of (.*?))? \| ([\d., ]+) \|$", section, re.MULTILINE)
+    described = {}
+    for setting, of, values in rows:
+        owners = re.findall("`(.*?)`", of) or [
+            n for n, s in registry.searches().items() if setting in s.settings.model_fields
+        ]
+        described |= {(name, setting): tuple(map(float, values.split(", "))) for name in owners}
+    declared = {
+        (n, s): search.settings.option(s).tune
+        for n, search in registry.searches().items()
+        for s in search.settings.named("tune")
+    }
+    assert described == declared and declared
+
+
 def test_every_setting_is_described():
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert len(settings()) > 25

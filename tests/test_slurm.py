@@ -226,7 +226,7 @@ SAVING = {"systems": {"teacher": {"training": {"save_every": 10}}}}
 # Each job costs two starts of Snakemake beside its own: one of every kind after the encoded corpus.
 FEW = {
     "decodes": [
-        {"system": "teacher", "search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": "int8"},
+        {"system": "teacher", "search": "beam", "beam": 2, "engine": "ctranslate2-int8"},
         {"system": "score", "search": "score", "steps": 1},
         {"system": "ctc", "search": "ctc-greedy", "shards": 2},
         {"system": "ctc", "search": "ctc-beam", "beam": 3, "language_model": "lm", "tune": {"word_bonus": [0.5, 1.0]}},

@@ -550,15 +550,15 @@ CHANGES = {
     "sentences decoded together": (
         "distillation: {teacher: {batch: 7}}\ndecodes: [{system: teacher, search: greedy, batch: 3}, "
         "{system: teacher, search: beam, beam: 2}, "
-        "{system: teacher, search: beam, beam: 2, engine: ctranslate2, compute_type: int8}, "
+        "{system: teacher, search: beam, beam: 2, engine: ctranslate2-int8}, "
         "{system: lvm, search: prior-mean}, "
         "{system: lvm, search: delta, steps: 1}, {system: score, search: score, steps: [1, 2]}, "
         "{system: energy, search: energy, steps: 1}, "
-        "{system: score, search: score, steps: 1, engine: onnxruntime, compute_type: int8}, "
+        "{system: score, search: score, steps: 1, engine: onnxruntime-int8}, "
         "{system: score, search: latent-search, steps: 1, lengths: 2, "
         "samples: 2, rescorer: teacher}, {system: score, search: score, steps: 3, name: adaptive, batch: 5, "
         "tune: {stop_threshold: [0.01, 0.1], step_size: [0.5, 1.0]}}, {system: ctc, search: ctc-greedy}, "
-        "{system: ctc, search: ctc-greedy, engine: onnxruntime, compute_type: int8}, "
+        "{system: ctc, search: ctc-greedy, engine: onnxruntime-int8}, "
         "{system: ctc, search: ctc-beam, beam: 3, language_model: lm, tune: {word_bonus: [0.5, 1.0]}}, "
         "{system: ctc, search: ctc-beam, beam: 3, language_model: lm, rescorer: teacher, batch: 9}]",
         {},
@@ -578,7 +578,7 @@ CHANGES = {
         {},
     ),
     "mirrors": ("mirrors: [/some/where, '/some where/else']\nallow_unpinned: true", {}),
-    "who computes the distillation": ("distillation: {teacher: {engine: continuum}}", {}),
+    "who computes the distillation": ("distillation: {teacher: {engine: eager}}", {}),
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
     "margin": ("report: {margin: 1.0}", {"report": 1}),

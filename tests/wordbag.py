@@ -30,7 +30,7 @@ class Objective(Frozen):
 
 class Settings(SearchSettings):
     passes: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(1, ge=0, description="over a line")
-    stretch: Annotated[float, Option(tune=True, part="-stretch{:g}")] = Field(1.0, gt=0, description="of lengths")
+    stretch: Annotated[float, Option(tune=(0.5, 1.0), part="-stretch{:g}")] = Field(1.0, gt=0, description="of lengths")
 
 
 def weights(model, vocabulary):

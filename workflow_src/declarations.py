@@ -26,11 +26,11 @@ from workflow_src.spec import (
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
 # Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
-DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "compute_type", "batch", "shards", "splits")
+DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "batch", "shards", "splits")
 # Names that are used beside the settings of a search, and where: settings cannot have them.
 RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
-    (("chosen",), "rows of a measurement of speed have one"),
+    (("chosen", "compute_type"), "rows of a measurement of speed have one"),
     (
         (
             *("help", "bundle", "plugins", "remove_repetitions", "device", "precision", "threads", "input", "output"),
@@ -214,6 +214,11 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
         _check_part(where, name, search.settings)
     if search.series is not None and search.series not in search.settings.model_fields:
         raise DeclarationError(where, f'has the series "{search.series}"', "name one of its settings")
+    for name in search.settings.named("tune"):
+        usual: Any = search.settings.option(name).tune
+        if not isinstance(usual, tuple):
+            problem = f'has the setting "{name}" with tune {usual!r}'
+            raise DeclarationError(where, problem, "make it a tuple of the values that dev usually chooses from")
     for name in search.settings.named("role"):
         if search.settings.option(name).role not in search.needs:
             raise DeclarationError(where, f'has the setting "{name}", which fills no role of it', "add the role")

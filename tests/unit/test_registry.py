@@ -56,7 +56,7 @@ def change(**fields):
 
 class Settings(SearchSettings):
     width: Annotated[int, Option(part="-{}", always=True)] = Field(3, ge=1)
-    slope: Annotated[float, Option(tune=True, part="-slope{:g}")] = Field(1.0, gt=0, lt=4)
+    slope: Annotated[float, Option(tune=(0.5, 1.0), part="-slope{:g}")] = Field(1.0, gt=0, lt=4)
     late: Annotated[bool, Option(part="-late")] = False
 
 
@@ -241,7 +241,7 @@ def measured_names() -> list[str]:
         ({"decodes": [TUNED | {"tune_by": "ter"}]}, {"value": "ter", "mentions": ("tune_by of decode",)}),
         (
             {"decodes": [{"system": "lvm", "search": "prior-mean", "tune_by": "chrf"}]},
-            {"setting": "decodes[0].tune_by", "problem": "tune lists no values"},
+            {"setting": "decodes[0].tune_by", "problem": "tune lists no settings"},
         ),
     ],
 )
@@ -350,7 +350,7 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
 
 def test_a_setting_goes_with_one_that_names_a_system():
     class Weighed(registry.searches()["greedy"].settings):
-        weight: Annotated[float, Option(tune=True, only_with="max_length_ratio")] = 1.0
+        weight: Annotated[float, Option(tune=(0.5, 1.0), only_with="max_length_ratio")] = 1.0
 
     wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
     with pytest.raises(DeclarationError, match='the setting "weight" only with max_length_ratio'):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -17,12 +16,14 @@ from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, p
 def resolve_decodes(
     config: WorkflowConfig, systems: dict[str, System], test_sets: tuple[str, ...] = (TEST,)
 ) -> tuple[Decode, ...]:
-    """Every decode of an experiment, one for each combination of listed settings. Raises ConfigError."""
-    decodes = [
-        dataclasses.replace(decode, splits=_splits(section, test_sets))
-        for number, section in enumerate(config.decodes)
-        for decode in _decodes(section, systems, f"decodes[{number}]")
-    ]
+    """Every decode of an experiment, one for each combination of listed values. Raises ConfigError."""
+    decodes = []
+    for number, section in enumerate(config.decodes):
+        where = f"decodes[{number}]"
+        for system in _as_tuple(section.system):
+            if system not in systems:
+                raise ConfigError(f"{where}.system", system, allowed=systems)
+            decodes += _decodes(_with_defaults(section, config), systems[system], systems, test_sets, where)
     names = [(decode.system, decode.name) for decode in decodes]
     for system, name in names:
         if names.count((system, name)) > 1:
@@ -34,55 +35,56 @@ def resolve_decodes(
     return tuple(decodes)
 
 
-def _splits(section: DecodeConfig, test_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Splits that a decode translates; test stands for all test sets."""
-    return tuple(name for split in section.splits for name in (test_sets if split == TEST else (split,)))
+def _with_defaults(section: DecodeConfig, config: WorkflowConfig) -> DecodeConfig:
+    """A decode with the fields of `decode_defaults` that it does not set; nothing is chosen where it tunes nothing."""
+    defaults = {name: getattr(config.decode_defaults, name) for name in config.decode_defaults.model_fields_set}
+    if not section.tune:
+        defaults.pop("tune_by", None)
+    return section.model_copy(update={n: v for n, v in defaults.items() if n not in section.model_fields_set})
 
 
-def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
-    if section.system not in systems:
-        raise ConfigError(f"{where}.system", section.system, allowed=systems)
-    system = systems[section.system]
+def _decodes(
+    section: DecodeConfig, system: System, systems: dict[str, System], test_sets: tuple[str, ...], where: str
+) -> list[Decode]:
+    """The decodes of one system that an entry of `decodes` stands for."""
     names = searches_of(system.family)
     if section.search not in names:
-        raise ConfigError(f"{where}.search", section.search, problem=f"not of system {section.system}", allowed=names)
+        raise ConfigError(f"{where}.search", section.search, problem=f"not of system {system.name}", allowed=names)
     search = searches()[section.search]
     fields = _search_fields(section, search, where)
     listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
-    for name in [*listed, *(["compute_type"] if isinstance(section.compute_type, tuple) else [])]:
-        if not (fields | {"compute_type": section.compute_type})[name]:
+    for name in listed:
+        if not fields[name]:
             raise ConfigError(f"{where}.{name}", [], allowed="one value or more")
     tune = _tune(section, search, where)
     if section.tune_by and not tune:
-        raise ConfigError(
-            f"{where}.tune_by", section.tune_by, problem="tune lists no values", hint="add tune, or remove it"
-        )
+        hint = "add tune, or remove it"
+        raise ConfigError(f"{where}.tune_by", section.tune_by, problem="tune lists no settings", hint=hint)
     decodes, all_tried = [], []
-    values = (fields[name] for name in listed)
-    for combination in itertools.product(*values):
+    for combination in itertools.product(*(fields[name] for name in listed)):
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(parse(search.settings, raw, where), system, systems, where)
-        tried = _tried(search, settings, tune or {}, where)
+        tried = _tried(search, settings, tune, where)
         _check_served(search, tried, system, systems, where)
-        settings.check_used(tune or {}, where)
+        settings.check_used(tune, where)
         all_tried += tried
-        for compute_type in _as_tuple(section.compute_type):
-            engine = _engine(section, compute_type, system, search, tried, where)
-            content = {"search": search.name} | settings.model_dump(mode="json")
-            is_default = engine is default_engine()
-            kind = compute_type or next(iter(engine.compute_types), None)
+        for word in _as_tuple(section.engine or system.family.engine or default_engine().name):
+            engine, compute_type = _engine(word, system, search, tried, f"{where}.engine")
+            part = "" if engine is default_engine() else f"-{engine.word(compute_type)}"
             decodes.append(
                 Decode(
-                    system=section.system,
+                    system=system.name,
                     search=search.name,
-                    name=_name(section, settings, listed, None if is_default else f"-{engine.name}-{kind}"),
-                    settings=content if is_default else content | {"engine": engine.name, "compute_type": kind},
-                    splits=section.splits,
-                    batch=section.batch,
-                    tune=tune,
-                    tune_by=section.tune_by,
-                    shards=section.shards,
+                    name=_name(section, settings, listed, part),
                     values=settings,
+                    engine=engine.name,
+                    compute_type=compute_type,
+                    # `test` stands for all test sets.
+                    splits=tuple(name for s in section.splits for name in (test_sets if s == TEST else (s,))),
+                    batch=section.batch,
+                    shards=section.shards,
+                    tune={name: list(dict.fromkeys(getattr(s, name) for s in tried[1:])) for name in tune},
+                    tune_by=section.tune_by,
                 )
             )
     _check_candidates(search, all_tried, where)
@@ -112,7 +114,9 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
         _check_served(search, [settings], system, systems, where)
 
 
-def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> list[SearchSettings]:
+def _tried(
+    search: Search, settings: SearchSettings, tune: dict[str, tuple[Any, ...]], where: str
+) -> list[SearchSettings]:
     """Settings as they are, and with every combination of the values that dev chooses from."""
     fields = settings.model_dump()
     combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
@@ -207,66 +211,48 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
     return settings
 
 
-def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[Any]] | None:
-    """Values to choose from on dev, each within the limits of its setting."""
+def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, tuple[Any, ...]]:
+    """Values to choose from on dev by setting: those that the decode lists, or the usual ones of the setting."""
     allowed = search.settings.named("tune")
-    for name, values in section.tune.items():
+    for name in section.tune:
         if name not in allowed:
             if any(name in owner.settings.named("tune") for owner in _searches_with(name)):
                 raise _foreign(search, name, where)
             raise ConfigError(f"{where}.tune.{name}", problem=UNKNOWN, allowed=allowed)
-        if not values:
-            raise ConfigError(f"{where}.tune.{name}", [], allowed="one value or more")
         if (value := (section.model_extra or {}).get(name)) is not None:
-            raise ConfigError(
-                f"{where}.{name}", value, problem=f"tune.{name} lists its values", hint="remove one of the two"
-            )
-    tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
-    return tune or None
+            raise ConfigError(f"{where}.{name}", value, problem="dev chooses it (tune)", hint="remove one of the two")
+    if isinstance(section.tune, dict):
+        return section.tune
+    return {name: search.settings.option(name).tune for name in section.tune}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], engine: str | None) -> str:
+def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], engine: str) -> str:
     """The name of a decode in files: its `name`, or that of the search with the parts of its settings."""
     if section.name:
         several = "".join(settings.name_part(name) for name in listed)
-        # A list of compute types gives several decodes too.
-        return section.name + several + (engine if engine and isinstance(section.compute_type, tuple) else "")
+        return section.name + several + (engine if isinstance(section.engine, tuple) else "")
     parts = settings.name_parts()
     parts += "".join(settings.name_part(name) for name in listed if settings.option(name).part is None)
-    return section.search + parts + ("-tuned" if section.tune else "") + (engine or "")
+    return section.search + parts + ("-tuned" if section.tune else "") + engine
 
 
 def _engine(
-    section: DecodeConfig,
-    compute_type: str | None,
-    system: System,
-    search: Search,
-    tried: list[SearchSettings],
-    where: str,
-) -> Engine:
-    """The engine of a decode. Raises ConfigError where it cannot run the decode."""
+    word: str, system: System, search: Search, tried: list[SearchSettings], where: str
+) -> tuple[Engine, str | None]:
+    """The engine and the precision that a word such as `ctranslate2-int8` names; its first where it names none.
+
+    Raises ConfigError where the engine cannot run the decode.
+    """
+    words = {word: (engine, kind) for engine in engines().values() for word, kind in engine.words.items()}
+    if word not in words:
+        raise ConfigError(where, word, allowed=words)
+    engine, compute_type = words[word]
     only = system.family.engine
-    engine = engines().get(section.engine or only or default_engine().name)
-    if engine is None:
-        raise ConfigError(f"{where}.engine", section.engine, allowed=engines())
     if only and engine.name != only:
         problem = f"it computes no models of family {system.family.name}"
-        raise ConfigError(f"{where}.engine", engine.name, problem=problem, allowed=[only])
-    if not engine.compute_types:
-        if compute_type is not None:
-            names = " or ".join(name for name, other in engines().items() if other.compute_types)
-            hint = f"remove it, or add engine: {names}"
-            raise ConfigError(
-                f"{where}.compute_type", compute_type, problem=f"engine {engine.name} has none", hint=hint
-            )
-    elif compute_type is not None and compute_type not in engine.compute_types:
-        raise ConfigError(f"{where}.compute_type", compute_type, allowed=engine.compute_types)
+        raise ConfigError(where, word, problem=problem, allowed=engines()[only].words)
     for settings in tried:
         reason = engine.serves(system.family, search, settings)
         if reason:
-            raise ConfigError(f"{where}.engine", engine.name, problem=f"it {reason}")
-    return engine
+            raise ConfigError(where, word, problem=f"it {reason}")
+    return engine, compute_type

@@ -40,10 +40,9 @@ ReadChosen = Callable[[str], Mapping[str, Any]]
 
 
 def engine_of(settings: Mapping[str, Any]) -> str:
-    """Key of the engine of a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
-    default = default_engine().name
-    engine = settings.get("engine") or default
-    return engine if engine == default else f"{engine}-{settings['compute_type']}"
+    """The word for the engine of a decode with its precision, such as `ctranslate2-int8`."""
+    name = settings.get("engine") or default_engine().name
+    return f"{name}-{kind}" if (kind := settings.get("compute_type")) else name
 
 
 def engine_info(key: str) -> EngineInfo:

@@ -264,28 +264,41 @@ class LikelihoodConfig(Frozen):
         return self.keep or (0.9 if self.maximum is None else 1.0)
 
 
-class DecodeConfig(Frozen):
+class DecodeOptions(Frozen):
+    """How a decode is computed and chosen: what a decode of a file and a resolved one have alike."""
+
+    batch: int = Field(64, gt=0, description="sentences decoded together")
+    shards: int = Field(1, gt=0, description="jobs that each split is spread over")
+    tune_by: str | None = Field(None, description="the metric that decides on dev; default: the main one, BLEU")
+
+
+Values = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1), AfterValidator(distinct)]
+Words = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)]
+
+
+class DecodeDefaults(DecodeOptions):
+    """Fields that all decodes of an experiment may have in common."""
+
+    engine: str | Words | None = Field(
+        None,
+        description="what computes, with its precision, such as ctranslate2-int8; a list gives a decode for each; "
+        "none: eager, our own code; cuda_graphs: on a GPU; others: extra fast",
+    )
+    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(
+        ("test",), min_length=1, description="test: every test set"
+    )
+
+
+class DecodeConfig(DecodeDefaults):
     """A system and a search; the settings of the search stand beside these. A list gives a decode for each value."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
-    system: str
+    system: str | Words
     search: str
     name: DecodeName | None = Field(None, description="default: made from the settings")
-    tune_by: str | None = Field(None, description="the metric that decides on dev; default: the main one, BLEU")
-    tune: dict[str, Annotated[tuple[bool | int | float | str, ...], AfterValidator(distinct)]] = Field(
-        {}, description="values to choose from on dev, all combinations"
-    )
-    engine: str | None = Field(
-        None, description="what computes; none: our own code; cuda_graphs: on a GPU; others: extra fast"
-    )
-    compute_type: str | tuple[str, ...] | None = Field(
-        None, description="its precision, where it is not our own engine"
-    )
-    batch: int = Field(64, gt=0, description="sentences decoded together")
-    shards: int = Field(1, gt=0, description="jobs that each split is spread over")
-    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(
-        ("test",), min_length=1, description="test: every test set"
+    tune: dict[str, Values] | Words = Field(
+        {}, description="settings that dev chooses, all combinations of their usual values, or of values listed here"
     )
 
 
@@ -430,6 +443,7 @@ class WorkflowConfig(Frozen):
     distillation: dict[str, DistillationConfig] = {}
     likelihood: dict[str, LikelihoodConfig] = {}
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
+    decode_defaults: DecodeDefaults = Field(DecodeDefaults(), description="fields of all decodes; their own ones win")
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     metrics: dict[str, dict[str, Any]] | None = Field(
         None, description="metrics that translations are scored with, a list of names or settings by name; BLEU always"

@@ -46,7 +46,8 @@ def without(parent: dict[str, Any], dropped: Mapping[str, Any]) -> dict[str, Any
     for section in {"distillation", "likelihood"} & reduced.keys():
         reduced[section] = _without_rows(reduced[section], dropped)
     if isinstance(decodes := parent.get("decodes"), list):
-        reduced["decodes"] = [decode for decode in decodes if not dropped.keys() & _systems_of(decode)]
+        remaining = [_decode_without(decode, dropped) for decode in decodes]
+        reduced["decodes"] = [decode for decode in remaining if decode is not None]
     if isinstance(sections := parent.get("analyses"), dict):
         reduced["analyses"] = {name: _analysis_without(name, section, dropped) for name, section in sections.items()}
     if isinstance(report := parent.get("report"), dict):
@@ -72,12 +73,17 @@ def _without_rows(section: Any, dropped: Mapping[str, Any]) -> Any:
     return {row: value for row, value in section.items() if str(row).partition("/")[0] not in dropped}
 
 
-def _systems_of(decode: Any) -> set[str]:
-    """The systems that an entry of `decodes` names: the decoded one, and those in settings of its search."""
-    section = _section(decode)
-    search = searches().get(str(section.get("search")))
-    settings = ["system", *(search.settings.named("role") if search else ())]
-    return {name for setting in settings for name in _listed(section.get(setting)) if isinstance(name, str)}
+def _decode_without(decode: Any, dropped: Mapping[str, Any]) -> Any:
+    """An entry of `decodes` without dropped systems in its lists; None where no system is left to a setting."""
+    reduced = dict(_section(decode))
+    search = searches().get(str(reduced.get("search")))
+    for setting in reduced.keys() & {"system", *(search.settings.named("role") if search else ())}:
+        remaining = [name for name in _listed(reduced[setting]) if not (isinstance(name, str) and name in dropped)]
+        if not remaining:
+            return None
+        if isinstance(reduced[setting], list):
+            reduced[setting] = remaining
+    return reduced or decode
 
 
 def _analysis_without(name: str, section: Any, dropped: Mapping[str, Any]) -> Any:

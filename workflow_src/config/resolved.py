@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.experiment import Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
+from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
@@ -84,42 +84,38 @@ class System(SystemFields):
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
 
 
-@dataclasses.dataclass(frozen=True)
-class Decode:
-    """One decode: a system, a search, its settings, and the name that its files carry.
+class Decode(DecodeOptions):
+    """One decode: a system, a search with its settings (`values`), an engine, and the name that its files carry.
 
-    `settings` are all settings that change translations, as rules have them; `values` are those of the search. The
-    number of sentences decoded together (`batch`) and that of jobs (`shards`) change no translation.
+    The number of sentences decoded together (`batch`) and that of jobs (`shards`) change no translation.
     """
 
     system: str
     search: str
     name: str
-    settings: dict[str, Any]
     values: SearchSettings
     splits: tuple[str, ...]
-    batch: int = 64
+    # What computes it, our own code or another library, and in which of its precisions, where it has several.
+    engine: str = Field(default_factory=lambda: default_engine().name)
+    compute_type: str | None = None
     # Values of settings to choose from on dev.
-    tune: dict[str, list[Any]] | None = None
-    # The metric that chooses, None for the main one.
-    tune_by: str | None = None
-    shards: int = 1
-
-    @property
-    def engine(self) -> str:
-        """The engine that computes it: our own code or another library."""
-        return self.settings.get("engine") or default_engine().name
+    tune: dict[str, list[Any]] = {}
 
     @property
     def own_engine(self) -> bool:
-        return "engine" not in self.settings
+        return self.engine == default_engine().name
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """All settings that change translations, as rules have them."""
+        content = {"search": self.search} | self.values.model_dump(mode="json")
+        return content if self.own_engine else content | {"engine": self.engine, "compute_type": self.compute_type}
 
     def combinations(self) -> list[SearchSettings]:
         """The settings with every combination of the values that dev chooses from, the last varying fastest."""
-        tune = self.tune or {}
         return [
-            self.values.model_validate(self.values.model_dump() | dict(zip(tune, chosen, strict=True)))
-            for chosen in itertools.product(*tune.values())
+            self.values.model_validate(self.values.model_dump() | dict(zip(self.tune, chosen, strict=True)))
+            for chosen in itertools.product(*self.tune.values())
         ]
 
 

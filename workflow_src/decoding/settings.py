@@ -24,12 +24,12 @@ Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(re
 StepSize = Annotated[
     float,
     Field(1.0, gt=0, allow_inf_nan=False, description="factor of the direction that is added to the latents"),
-    Option(tune=True, part="-size{:g}", follow=True),
+    Option(tune=(0.5, 0.75, 1.0, 1.25, 1.5), part="-size{:g}", follow=True),
 ]
 LengthQuantile = Annotated[
     float | None,
     Field(None, gt=0, lt=1, description="quantile of the predicted target lengths; none: the most probable length"),
-    Option(tune=True, part="-quantile{:g}", length=True),
+    Option(tune=(0.5, 0.6, 0.7, 0.8), part="-quantile{:g}", length=True),
 ]
 Lengthening = Annotated[
     float,
@@ -39,7 +39,7 @@ Lengthening = Annotated[
         allow_inf_nan=False,
         description="this times |x| + 2, truncated, is added to predicted target lengths",
     ),
-    Option(tune=True, part="-longer{:g}", length=True),
+    Option(tune=(0.0, 0.1, 0.2, 0.3), part="-longer{:g}", length=True),
 ]
 LengthPenalty = Annotated[
     float,
@@ -49,12 +49,12 @@ LengthPenalty = Annotated[
         allow_inf_nan=False,
         description="exponent of the length that log-probabilities of outputs are divided by where lengths are ranked",
     ),
-    Option(tune=True, part="-penalty{:g}", length=True, ranks=True),
+    Option(tune=(1.0, 1.5, 2.0), part="-penalty{:g}", length=True, ranks=True),
 ]
 StopThreshold = Annotated[
     float | None,
     Field(None, gt=0, allow_inf_nan=False, description="a sentence stops after a step shorter than this"),
-    Option(tune=True, part="-stop{:g}", stop=True),
+    Option(tune=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8), part="-stop{:g}", stop=True),
 ]
 
 StopUnchanged = Annotated[

@@ -50,7 +50,7 @@ def _beams(family: Family, search: Search, settings: SearchSettings) -> str | No
 
 
 CONTINUUM = Engine(
-    name="continuum",
+    name="eager",
     title="Continuum",
     serves=_everything,
     open="workflow_src.serving.translator:Translator",

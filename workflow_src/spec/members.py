@@ -276,6 +276,16 @@ class Engine:
     distil: Code | None = None
     look: Look = Look()
 
+    def word(self, compute_type: str | None) -> str:
+        """What decodes call the engine with one of its precisions, such as `ctranslate2-int8`."""
+        return f"{self.name}-{compute_type}" if compute_type else self.name
+
+    @property
+    def words(self) -> dict[str, str | None]:
+        """Precisions by their words; the name alone stands for the first, or for that of the machine."""
+        first = next(iter(self.compute_types), None)
+        return {self.name: first} | {self.word(compute_type): compute_type for compute_type in self.compute_types}
+
     @property
     def export_rule(self) -> str | None:
         return f"export_{self.exports}" if self.exports else None

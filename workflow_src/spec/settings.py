@@ -17,7 +17,7 @@ class Option:
     """Meaning of a field of a search's settings outside of the search; goes into the field's `Annotated`.
 
     required  every decode of a configuration must have it
-    tune      dev may choose it
+    tune      dev may choose it, usually from these values
     part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
     always    the part also stands there when the value is the field's default
     role      the value names a system that fills this role of the search
@@ -33,7 +33,7 @@ class Option:
     """
 
     required: bool = False
-    tune: bool = False
+    tune: tuple[bool | int | float | str, ...] = ()
     part: str | Callable[[Any], str] | None = None
     always: bool = False
     role: str | None = None

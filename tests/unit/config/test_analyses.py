@@ -392,7 +392,7 @@ def test_searches_that_translate_at_given_lengths_are_measured_at_the_references
         {"system": "tagger", "search": "argmax", "lengths": 3, "rescorer": "teacher"},
         # The same at given lengths as the one before.
         {"system": "tagger", "search": "argmax"},
-        {"system": "tagger", "search": "argmax", "engine": "onnxruntime", "compute_type": "float32"},
+        {"system": "tagger", "search": "argmax", "engine": "onnxruntime-float32"},
         {"system": "ctc", "search": "ctc-greedy"},
     ]
     plan = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses=AT_LENGTHS)

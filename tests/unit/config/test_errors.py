@@ -240,8 +240,8 @@ MISTAKES = [
         {"setting": "decodes[0].engine", "value": "ctranslate2"},
     ),
     (
-        {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},
-        {"setting": "decodes[0].compute_type", "value": "int8"},
+        {"decodes": [{"system": "teacher", "search": "greedy", "engine": "eager-int8"}]},
+        {"setting": "decodes[0].engine", "value": "eager-int8", "nearest": "eager"},
     ),
     (
         {"decodes": [{"system": "lvm", "search": "delta", "steps": 8, "engine": "onnxruntime", "stop_threshold": 0.1}]},
@@ -252,7 +252,7 @@ MISTAKES = [
         {
             "setting": "decodes[0].engine",
             "value": "onnx",
-            "allowed": ("continuum", "ctranslate2", "cuda_graphs", "onnxruntime"),
+            "mentions": ("eager", "ctranslate2-int8", "cuda_graphs-bfloat16"),
         },
     ),
     (
@@ -276,12 +276,12 @@ MISTAKES = [
     ({"decodes": [TEACHER | {"splits": []}]}, {"setting": "decodes[0].splits", "value": []}),
     ({"decodes": [TEACHER | {"beam": []}]}, {"setting": "decodes[0].beam", "value": []}),
     (
-        {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": []}]},
-        {"setting": "decodes[0].compute_type", "value": []},
+        {"decodes": [TEACHER | {"engine": []}]},
+        {"setting": "decodes[0].engine", "value": []},
     ),
     (
-        {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": "int4"}]},
-        {"setting": "decodes[0].compute_type", "value": "int4", "nearest": "int8"},
+        {"decodes": [TEACHER | {"engine": "ctranslate2-int4"}]},
+        {"setting": "decodes[0].engine", "value": "ctranslate2-int4", "nearest": "ctranslate2-int8"},
     ),
     (
         {"decodes": [TEACHER | {"length_penalty": 1.0, "tune": {"length_penalty": [0.8, 1.0]}}]},
@@ -580,14 +580,8 @@ def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refus
 
 def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
     rows = [
-        {"system": "teacher", "search": "beam", "beam": [1, 4]},
-        {
-            "system": "teacher",
-            "search": "beam",
-            "beam": 4,
-            "engine": "ctranslate2",
-            "compute_type": ["float32", "int8"],
-        },
+        {"system": "teacher", "search": "beam", "beam": 1},
+        {"system": "teacher", "search": "beam", "beam": 4, "engine": ["eager", "ctranslate2", "ctranslate2-int8"]},
         {"system": "teacher", "search": "greedy", "engine": "ctranslate2"},
         {"system": "teacher", "search": "beam", "beam": 2, "name": "fast", "engine": "ctranslate2"},
     ]
@@ -604,7 +598,7 @@ def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
     pytorch, other = plan.loaded.decodes[1], plan.loaded.decodes[3]
     assert pytorch.settings == {"search": "beam"} | pytorch.values.model_dump(mode="json")
     assert other.settings == pytorch.settings | {"engine": "ctranslate2", "compute_type": "int8"}
-    assert (pytorch.engine, other.engine) == ("continuum", "ctranslate2")
+    assert (pytorch.engine, other.engine) == ("eager", "ctranslate2")
     assert plan.decoded_with(pytorch, 1).endswith("teacher/seed-1/bundle/bundle.json")
     assert plan.decoded_with(other, 1).endswith("teacher/seed-1/ctranslate2/bundle.json")
     assert plan.exported_to("ctranslate2") == ["teacher"]

@@ -25,7 +25,7 @@ STUDENT = {
     "training": {"max_steps": 2, "batch_tokens": 100},
 }
 DECODES = [
-    {"system": "outside", "search": "beam", "beam": 4, "compute_type": ["float32", "int8"]},
+    {"system": "outside", "search": "beam", "beam": 4, "engine": ["ctranslate2", "ctranslate2-int8"]},
     {"system": "outside", "search": "beam", "beam": 2, "tune": {"length_penalty": [0.5, 1.0]}},
     {"system": "student", "search": "ctc-beam", "beam": 2, "rescorer": "outside"},
 ]
@@ -152,15 +152,15 @@ TRAINED = {"family": "transformer", "preset": "miniature", "training": STUDENT["
         ),
         ({"student": {k: v for k, v in STUDENT.items() if k != "preset"}}, {"setting": "systems.student.preset"}),
         (
-            {"decodes": [{"system": "outside", "search": "greedy", "engine": "continuum"}]},
-            {"setting": "decodes[0].engine", "allowed": ("ctranslate2",)},
+            {"decodes": [{"system": "outside", "search": "greedy", "engine": "eager"}]},
+            {"setting": "decodes[0].engine", "mentions": ("ctranslate2-int8",)},
         ),
         (
             {"decodes": [{"system": "outside", "search": "beam", "beam": 2, "rescorer": "outside"}]},
             {"setting": "decodes[0].engine", "mentions": ("takes no rescorer",)},
         ),
         (
-            {"distillation": {"outside": {"engine": "continuum"}}},
+            {"distillation": {"outside": {"engine": "eager"}}},
             {"setting": "distillation.outside.engine", "allowed": ("auto", "ctranslate2")},
         ),
     ],

@@ -127,7 +127,7 @@ def test_decodes_have_names_of_their_own():
             {"passes": 8, "stop": "adaptive"},
             {"passes": 8, "stop": "adaptive", "patience": 2},
             {"passes": 4, "lengths": 3, "rescorer": "teacher"},
-            {"passes": 4, "engine": "onnxruntime", "compute_type": ["float32", "int8"]},
+            {"passes": 4, "engine": ["onnxruntime", "onnxruntime-int8"]},
         )
     )
     assert [decode.name for decode in loaded.decodes] == [

@@ -40,7 +40,7 @@ def loaded(decode: dict[str, Any] = ENGINE, **changes: Any):
         ENGINE,
         {"system": "engine", "search": "mask-predict", "iterations": [1, 4], "length_beam": 3},
         {"system": "tagged", "search": "argmax", "lengths": 3, "rescorer": "teacher"},
-        {"system": "engine", "search": "argmax", "engine": "onnxruntime", "compute_type": "int8"},
+        {"system": "engine", "search": "argmax", "engine": "onnxruntime-int8"},
     ],
 )
 def test_they_are_decoded_as_the_networks_that_they_start_from(decode):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.config.display import build
-from workflow_src.config.load import load_experiment
+from workflow_src.config.load import load, load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation.quality.choosing import typed_value
 
 
 def decodes(*rows: dict) -> list:
@@ -205,7 +207,7 @@ def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():
 
 def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
     row = {"system": "score", "search": "score", "steps": 1, "tune": {"length_quantile": [0.5, 0.7]}}
-    pytorch, onnx = decodes(row, row | {"engine": "onnxruntime", "compute_type": "int8"})
+    pytorch, onnx = decodes(row, row | {"engine": "onnxruntime-int8"})
     assert (pytorch.name, onnx.name) == ("score-1-tuned", "score-1-tuned-onnxruntime-int8")
     assert onnx.tune == pytorch.tune
     assert onnx.settings == pytorch.settings | {"engine": "onnxruntime", "compute_type": "int8"}
@@ -213,7 +215,7 @@ def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
 
 def test_other_engines_take_a_lengthening():
     row = {"system": "score", "search": "score", "steps": 1, "lengthening": 0.11}
-    (decode,) = decodes(row | {"engine": "onnxruntime", "compute_type": "float32"})
+    (decode,) = decodes(row | {"engine": "onnxruntime"})
     assert decode.name == "score-1-longer0.11-onnxruntime-float32" and decode.settings["lengthening"] == 0.11
 
 
@@ -232,7 +234,7 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
 
 
 BEAM = {"system": "teacher", "search": "beam"}
-CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
+CT2 = {"engine": "ctranslate2-int8"}
 
 
 @pytest.mark.parametrize(
@@ -364,3 +366,120 @@ def test_more_lengths_than_the_head_has_classes_are_refused(family, search, name
         assert "needs model.latent: vae" in reason
     else:
         assert "takes at most 5 lengths" in reason and f"and {name} is 6; say 5 or fewer" in reason
+
+
+def test_every_usual_value_that_dev_chooses_from_is_one_that_its_setting_allows():
+    for search in registry.searches().values():
+        for name in search.settings.named("tune"):
+            usual = search.settings.option(name).tune
+            typed = [typed_value(search.settings, name, value) for value in usual]
+            assert len(usual) > 1 and typed == list(usual) == sorted(set(usual))
+
+
+CTC_BEAM = {"system": "ctc", "search": "ctc-beam", "beam": 5, "language_model": "lm"}
+
+
+def test_settings_named_alone_are_chosen_from_their_usual_values():
+    named, listed = decodes(
+        CTC_BEAM | {"tune": ["word_bonus", "lm_weight"]},
+        CTC_BEAM | {"name": "listed", "tune": {"word_bonus": [0.5], "lm_weight": [0.1, 0.3]}},
+    )
+    option = registry.searches()["ctc-beam"].settings.option
+    assert list(named.tune) == ["word_bonus", "lm_weight"]
+    assert all(named.tune[name] == list(option(name).tune) for name in named.tune)
+    assert len(named.combinations()) == len(option("word_bonus").tune) * len(option("lm_weight").tune)
+    assert (named.name, named.settings) == ("ctc-beam-5-with-lm-tuned", listed.settings)
+    assert [(s.word_bonus, s.lm_weight) for s in listed.combinations()] == [(0.5, 0.1), (0.5, 0.3)]
+
+
+def test_lists_give_a_row_for_each_combination_of_their_values():
+    rows = decodes(
+        {
+            "system": ["teacher"],
+            "search": "beam",
+            "beam": [2, 4],
+            "engine": ["eager", "ctranslate2", "ctranslate2-int8"],
+        },
+        {"system": ["score", "energy"], "search": "latent-search", "steps": 1, "rescorer": [None, "teacher"]},
+        {"system": "ctc", "search": "ctc-greedy", "name": "mine", "engine": ["eager", "onnxruntime-int8"]},
+    )
+    assert [f"{row.system}/{row.name}" for row in rows] == [
+        *(
+            f"teacher/beam-{beam}{engine}"
+            for beam in (2, 4)
+            for engine in ("", "-ctranslate2-float32", "-ctranslate2-int8")
+        ),
+        *(f"{system}/latent-search-5x5-1{end}" for system in ("score", "energy") for end in ("-own", "")),
+        "ctc/mine",
+        "ctc/mine-onnxruntime-int8",
+    ]
+    assert [(row.engine, row.compute_type) for row in rows[:3]] == [
+        ("eager", None),
+        ("ctranslate2", "float32"),
+        ("ctranslate2", "int8"),
+    ]
+
+
+def test_fields_of_all_decodes_are_set_once_and_a_decodes_own_win():
+    rows = [
+        {"system": "teacher", "search": "greedy"},
+        {"system": "teacher", "search": "beam", "beam": 2, "splits": ["test"], "shards": 1},
+        CTC_BEAM | {"tune": ["word_bonus"], "batch": 7},
+    ]
+    defaults = {"splits": ["dev", "test"], "shards": 3, "tune_by": "chrf", "engine": ["eager"]}
+    plain, own, tuned = load_experiment("demo", decodes=rows, decode_defaults=defaults).decodes
+    assert (plain.splits, plain.shards, plain.tune_by, plain.batch) == (("dev", "test"), 3, None, 64)
+    assert (own.splits, own.shards) == (("test",), 1)
+    assert (tuned.splits, tuned.shards, tuned.tune_by, tuned.batch) == (("dev", "test"), 3, "chrf", 7)
+
+
+def test_an_experiment_inherits_the_fields_of_all_decodes(tmp_path):
+    (tmp_path / "below.yaml").write_text(
+        "experiment: below\nextends: demo\ndecode_defaults: {shards: 3, batch: 5}\n", encoding="utf-8"
+    )
+    rows = {"decodes": [{"system": "teacher", "search": "greedy"}], "decode_defaults": {"batch": 6}}
+    (decode,) = load({"experiment": "above", "extends": str(tmp_path / "below.yaml")} | rows).decodes
+    assert (decode.shards, decode.batch) == (3, 6)
+
+
+def test_systems_that_an_experiment_leaves_out_go_from_lists(tmp_path):
+    rows = [
+        {"system": ["lvm", "teacher"], "search": "greedy"},
+        {"system": "score", "search": "latent-search", "steps": 1, "rescorer": [None, "teacher"]},
+        {"system": "ctc", "search": "ctc-beam", "beam": 2, "rescorer": "lvm"},
+        {"system": ["lvm"], "search": "prior-mean"},
+    ]
+    (tmp_path / "below.yaml").write_text(yaml.safe_dump({"extends": "demo", "decodes": rows}), encoding="utf-8")
+    left = load({"experiment": "above", "extends": str(tmp_path / "below.yaml"), "only": ["teacher"]})
+    assert [(decode.system, decode.name) for decode in left.decodes] == [("teacher", "greedy")]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        (CTC_BEAM | {"tune": ["word_bonnus"]}, {"setting": "decodes[0].tune.word_bonnus", "nearest": "word_bonus"}),
+        (CTC_BEAM | {"tune": []}, {"setting": "decodes[0].tune"}),
+        (CTC_BEAM | {"tune": ["word_bonus", "word_bonus"]}, {"setting": "decodes[0].tune"}),
+        (CTC_BEAM | {"tune": "word_bonus"}, {"setting": "decodes[0].tune"}),
+        (CTC_BEAM | {"word_bonus": 1, "tune": ["word_bonus"]}, {"setting": "decodes[0].word_bonus", "value": 1}),
+        (CTC_BEAM | {"language_model": None, "tune": ["lm_weight"]}, {"setting": "decodes[0].tune.lm_weight"}),
+        (CTC_BEAM | {"system": ["ctc", "ctcc"]}, {"setting": "decodes[0].system", "value": "ctcc", "nearest": "ctc"}),
+        (CTC_BEAM | {"system": []}, {"setting": "decodes[0].system"}),
+        (
+            CTC_BEAM | {"engine": ["eager", "onnxruntime-int9"]},
+            {"value": "onnxruntime-int9", "nearest": "onnxruntime-int8"},
+        ),
+        (CTC_BEAM | {"engine": ["onnxruntime", "onnxruntime-float32"]}, {"setting": "decodes"}),
+    ],
+)
+def test_wrong_lists_are_refused_in_one_sentence(row, fields):
+    with pytest.raises(ConfigError) as caught:
+        decodes(row)
+    assert fields_of(caught.value, fields) == fields
+
+
+def test_fields_of_one_decode_are_no_fields_of_all():
+    for name, value in {"beam": 4, "name": "mine", "system": "teacher"}.items():
+        with pytest.raises(ConfigError) as caught:
+            load_experiment("demo", decode_defaults={name: value})
+        assert caught.value.setting == f"decode_defaults.{name}"

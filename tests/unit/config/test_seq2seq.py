@@ -79,7 +79,7 @@ def test_it_distils_with_the_settings_of_the_search(distillation):
     )
 
 
-@pytest.mark.parametrize("engine, refused", [("auto", False), ("continuum", False), ("ctranslate2", True)])
+@pytest.mark.parametrize("engine, refused", [("auto", False), ("eager", False), ("ctranslate2", True)])
 def test_it_distils_with_the_engine_that_computes_it(engine, refused):
     content = experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": {"engine": engine}}}
     if not refused:

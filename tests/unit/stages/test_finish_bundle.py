@@ -98,7 +98,7 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
         "experiment": "e",
         "rows": 3,
         "row": "p",
-        "engine": "continuum",
+        "engine": "eager",
         "dev_bleu": 22.5,
     }
     plain = opened(tiny_bundles["transformer"])

@@ -124,7 +124,7 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
         for order in in_process
     ]
-    by_engine = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
+    by_engine = [("eager", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
     # float16 is for GPUs and has no row here.
     assert orders == [(*entry, threads) for threads in (1, 3) for entry in by_engine]
     assert {str(order.folders["teacher"]) for order in in_process} == {"t", "c"}
@@ -172,7 +172,7 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
     (left_out,) = speed["protocol"]["not_timed"]
     assert "libcublas.so.12" in left_out.pop("reason")
     assert left_out == {"system": "teacher", "name": INT8["name"], "engine": "ctranslate2-int8", "batch": None}
-    refusing = "continuum"
+    refusing = "eager"
     speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **options)
     assert [row["name"] for row in speed["rows"]] == [INT8["name"]] and speed["protocol"]["baseline"] is None
     assert [row["name"] for row in speed["protocol"]["not_timed"]] == ["beam-4", "prior-mean"]
@@ -200,9 +200,9 @@ def test_a_row_that_fails_is_said_and_the_others_are_timed(tmp_path, in_process,
     assert [row["name"] for row in speed["rows"]] == ["prior-mean"]
     (row,) = speed["protocol"]["not_timed"]
     reason = "KeyError: 'a fault'"
-    assert row == {"system": "teacher", "name": "beam-4", "engine": "continuum", "batch": 1, "reason": reason}
+    assert row == {"system": "teacher", "name": "beam-4", "engine": "eager", "batch": 1, "reason": reason}
     log = capsys.readouterr().err
-    assert f"continuum, teacher beam-4, batch 1: {reason}" in log and 'raise KeyError("a fault")' in log
+    assert f"eager, teacher beam-4, batch 1: {reason}" in log and 'raise KeyError("a fault")' in log
 
 
 def test_protocols_follow_the_machine():
@@ -243,7 +243,7 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     speed = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])
     assert [row["name"] for row in speed["rows"]] == ["beam-4", "beam-4-ctranslate2-int8", "delta-1", "delta-2"]
     assert all(row["latency_ms"] > 0 for row in speed["rows"])
-    assert speed["protocol"]["engines"] == {"continuum": "float32", "ctranslate2-int8": "int8"}
+    assert speed["protocol"]["engines"] == {"eager": "float32", "ctranslate2-int8": "int8"}
     (cost,) = speed["step_costs"]["costs"]
     assert cost["search"] == "delta" and cost["operations_a_position"] > 0
 
@@ -274,7 +274,7 @@ def test_a_worker_that_refuses_or_dies_says_so():
     assert refused.value.path == "/nowhere/at/all"
     with pytest.raises(TimingFailed) as ended:
         Worker(ends, _order("x")).wait()
-    assert ended.value.engine == "continuum" and "exit code 1" in ended.value.reason
+    assert ended.value.engine == "eager" and "exit code 1" in ended.value.reason
 
 
 class Faulty:
@@ -326,7 +326,7 @@ def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
     timing_worker, row = Worker(growing, _order("x")), SpeedRow.of(ROWS[1])
     try:
         timing_worker.wait()
-        measured = measure({"continuum": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
+        measured = measure({"eager": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
     finally:
         timing_worker.close()
     times = measured.times[row.key]
@@ -421,4 +421,4 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
 
 
 def _order(folder):
-    return Order("continuum", "cpu", "auto", 1, {}, {"a": folder})
+    return Order("eager", "cpu", "auto", 1, {}, {"a": folder})

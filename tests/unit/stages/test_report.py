@@ -90,7 +90,7 @@ def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_pa
     words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
     content = json.loads((tmp_path / "speed.json").read_text())
     failed = [
-        {"system": row["system"], "name": row["name"], "engine": "continuum", "batch": 64, "reason": "a fault"}
+        {"system": row["system"], "name": row["name"], "engine": "eager", "batch": 64, "reason": "a fault"}
         for row in content["rows"]
     ]
     nothing = {
@@ -101,8 +101,8 @@ def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_pa
     (tmp_path / "speed.json").write_text(json.dumps(content | nothing | {"protocols": [nothing]}))
     folder = _build(words)
     markdown = (folder / "results.md").read_text(encoding="utf-8")
-    assert "No row could be timed." in markdown and "continuum, batch 64: a fault" in markdown
-    assert "continuum, batch 64: a fault" in (folder / "index.html").read_text(encoding="utf-8")
+    assert "No row could be timed." in markdown and "eager, batch 64: a fault" in markdown
+    assert "eager, batch 64: a fault" in (folder / "index.html").read_text(encoding="utf-8")
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
 
 

@@ -417,7 +417,7 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
 
     monkeypatch.setattr(batches, "search_all", spelling_line_breaks)
     words = distill_words(tiny, systems, tmp_path / "s.jsonl", source=source)
-    summary = run_stage("distill", [*words, "--engine", "continuum"])
+    summary = run_stage("distill", [*words, "--engine", "eager"])
     assert summary.endswith("4 sentences, 1 too long and left empty")
     run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
     lines = (tmp_path / "train.en").read_text().split("\n")

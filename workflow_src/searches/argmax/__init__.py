@@ -21,7 +21,7 @@ from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search
 class ArgmaxSettings(SearchSettings):
     """Symbols for skipped positions are dropped; runs of the same subword go where reports remove them."""
 
-    lengths: Annotated[int, Option(tune=True, part="-{}", length=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", length=True, holds=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
     length_quantile: LengthQuantile

@@ -24,23 +24,25 @@ class BeamSettings(SearchSettings):
     beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
         4, ge=1, description="hypotheses a sentence"
     )
-    length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(
+    length_penalty: Annotated[float, Option(tune=(0.6, 0.8, 1.0, 1.2, 1.4), part="-penalty{:g}")] = Field(
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
     )
     language_model: Annotated[str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "")] = (
         Field(None, description="the system whose probabilities of words are added; none: no language model")
     )
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
-        0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"
+    lm_weight: Annotated[float, Option(tune=(0.05, 0.1, 0.2, 0.3), part="-weight{:g}", only_with="language_model")] = (
+        Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability")
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "")] = (
         Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
     )
-    rescorer_weight: Annotated[float | None, Option(tune=True, part="-mix{:g}", only_with="rescorer")] = Field(
-        None,
-        ge=0,
-        allow_inf_nan=False,
-        description="weight of the rescorer's score, added to a hypothesis's own; none: the rescorer's alone",
+    rescorer_weight: Annotated[float | None, Option(tune=(0.25, 0.5, 1.0), part="-mix{:g}", only_with="rescorer")] = (
+        Field(
+            None,
+            ge=0,
+            allow_inf_nan=False,
+            description="weight of the rescorer's score, added to a hypothesis's own; none: the rescorer's alone",
+        )
     )
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 

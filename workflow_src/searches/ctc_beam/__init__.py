@@ -37,16 +37,16 @@ class CtcBeamSettings(SearchSettings):
     language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
         None, description="the system whose probabilities of words are added; none: no language model"
     )
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
-        0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"
-    )
-    word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(
+    lm_weight: Annotated[
+        float, Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5), part="-weight{:g}", only_with="language_model")
+    ] = Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability")
+    word_bonus: Annotated[float, Option(tune=(0.0, 1.0, 1.5, 2.0, 2.5, 3.0), part="-bonus{:g}")] = Field(
         0.0, allow_inf_nan=False, description="added for each subword; larger values make outputs longer"
     )
-    min_ratio: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
+    min_ratio: Annotated[float, Option(tune=(0.02, 0.05, 0.1), part="-above{:g}")] = Field(
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
     )
-    beam_threshold: Annotated[float | None, Option(tune=True, part="-within{:g}")] = Field(
+    beam_threshold: Annotated[float | None, Option(tune=(2.0, 3.0, 5.0), part="-within{:g}")] = Field(
         None, gt=0, allow_inf_nan=False, description="continuations whose score is this far below the best are dropped"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
@@ -58,7 +58,7 @@ class CtcBeamSettings(SearchSettings):
         ge=0,
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
     )
-    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", only_with="draws")] = Field(
+    temperature: Annotated[float, Option(tune=(0.1, 0.5, 1.0), part="-temperature{:g}", only_with="draws")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
     search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="seed of the draws")

@@ -8,7 +8,7 @@ from workflow_src.spec import ALIGNED, MODEL, Look, Option, Role, Search, Search
 
 
 class CtcGreedySettings(SearchSettings):
-    blank_penalty: Annotated[float, Option(tune=True, part="-blank{:g}")] = Field(
+    blank_penalty: Annotated[float, Option(tune=(0.0, 0.5, 1.0, 1.5, 2.0), part="-blank{:g}")] = Field(
         0.0,
         allow_inf_nan=False,
         description="subtracted from the logit of the blank; larger values make outputs longer",

@@ -32,7 +32,7 @@ class IterativeRefinementSettings(SearchSettings):
     patience: Annotated[int, Option(part="-patience{}")] = Field(
         1, ge=1, description="adaptive: passes in a row that must repeat the output"
     )
-    lengths: Annotated[int, Option(tune=True, part="-lengths{}", length=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-lengths{}", length=True, holds=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
     length_quantile: LengthQuantile

@@ -10,10 +10,10 @@ from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search,
 
 
 class LatentSearchSettings(SearchSettings):
-    lengths: Annotated[int, Option(tune=True, part="-{}", always=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", always=True, holds=True)] = Field(
         5, ge=1, description="most probable target lengths tried"
     )
-    samples: Annotated[int, Option(tune=True, part="x{}", always=True, holds=True)] = Field(
+    samples: Annotated[int, Option(tune=(1, 5), part="x{}", always=True, holds=True)] = Field(
         5, ge=1, description="samples of z for each length"
     )
     mean_first: Annotated[bool, Option(part="-mean")] = Field(False, description="the first sample is the prior mean")

@@ -22,7 +22,7 @@ class MaskPredictSettings(SearchSettings):
     iterations: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
         10, ge=1, description="passes of the decoder; before pass t + 1 of T, N (T - t) / T of N subwords are masked"
     )
-    length_beam: Annotated[int, Option(tune=True, part="-lengths{}", length=True, follow=True, holds=True)] = Field(
+    length_beam: Annotated[int, Option(tune=(3, 5), part="-lengths{}", length=True, follow=True, holds=True)] = Field(
         5, ge=1, description="most probable target lengths that are decoded side by side"
     )
     length_quantile: LengthQuantile

@@ -12,7 +12,7 @@ class NpdSettings(SearchSettings):
     draws: Annotated[int, Option(required=True, part="-{}", always=True, holds=True)] = Field(
         5, ge=1, description="draws of the latents from the prior"
     )
-    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}")] = Field(
+    temperature: Annotated[float, Option(tune=(0.1, 0.5, 1.0), part="-temperature{:g}")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
     search_seed: int = Field(1, ge=0, lt=2**31, description="seed of the draws")

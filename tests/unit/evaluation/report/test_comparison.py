@@ -25,7 +25,7 @@ def row(system, family, search, seed, bleu, removed="none", name="", **fields):
     data = "raw" if system == "teacher" else "distilled"
     content = {"system": system, "family": family, "preset": "tiny", "data": data, "seed": seed, "aligned": False}
     name = name or (f"{search}-{settings['beam']}" if "beam" in settings else "")
-    content |= {"name": name, "title": search, "search": search, "settings": settings, "engine": "continuum"}
+    content |= {"name": name, "title": search, "search": search, "settings": settings, "engine": "eager"}
     content |= {"autoregressive": family == "transformer", "repetitions_removed": removed, "bleu": bleu, "chrf": 50.0}
     unmeasured = "candidates bleu_ci p_value validity latency_ms latency_std latency_rounds sentences_per_second"
     return dict.fromkeys([*unmeasured.split(), "speedup", "device", "threads", "batch"]) | content | fields

@@ -143,7 +143,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
     many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
     drawn = [row.decode for row in figures_speed.rows_to_draw(many)]
     assert [(decode.system.name, decode.engine.key) for decode in drawn] == [
-        (f"lvm{i}", engine) for i in range(7) for engine in ("continuum", "onnxruntime-int8")
+        (f"lvm{i}", engine) for i in range(7) for engine in ("eager", "onnxruntime-int8")
     ]
 
 

@@ -143,7 +143,7 @@ def test_a_step_that_costs_less_than_the_noise_is_described_as_such():
 
 
 def test_engines_predictions_and_protocols_are_reported():
-    engines = {"continuum": "float32", "ctranslate2-int8": "int8"}
+    engines = {"eager": "float32", "ctranslate2-int8": "int8"}
     bins = [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]
     figures = {"latency_mean": 8.0, "latency_std": 3.0, "sentences_per_second": 836.2, "by_length": bins}
     row = reports.timed("teacher", "greedy", 7.4, latency_rounds=[7.5, 7.1, 7.3], **figures)
@@ -170,7 +170,7 @@ def test_engines_predictions_and_protocols_are_reported():
 
 def test_what_was_not_timed_is_said_with_its_reason():
     lost = [
-        {"system": "teacher", "name": name, "engine": "continuum", "batch": 1, "reason": "no memory."}
+        {"system": "teacher", "name": name, "engine": "eager", "batch": 1, "reason": "no memory."}
         for name in ("greedy", "gone")
     ]
     failed_batch = {"size": 16384, "reason": "memory ran out"}
@@ -179,9 +179,9 @@ def test_what_was_not_timed_is_said_with_its_reason():
     on_cpu = reports.measurement(not_timed=lost)
     sentences = speed_page.failure_sentences(reports.speed(row, protocols=(on_gpu, on_cpu)), MANIFEST)
     assert sentences == [
-        f"Not timed on A GPU: teacher: {GREEDY} (continuum, batch 1: no memory).",
+        f"Not timed on A GPU: teacher: {GREEDY} (eager, batch 1: no memory).",
         f"Batches on A GPU stayed below 16,384 for score: {SCORE_1} (memory ran out).",
-        f"Not timed on 1 CPU thread: teacher: {GREEDY}; teacher: gone (continuum, batch 1: no memory).",
+        f"Not timed on 1 CPU thread: teacher: {GREEDY}; teacher: gone (eager, batch 1: no memory).",
     ]
     assert speed_page.failure_sentences(None, MANIFEST) == []
     assert "No row" in page.protocol_words(reports.speed())

@@ -70,7 +70,7 @@ ROW = {
     "settings": {"steps": 2, "step_size": 1.0, "length_quantile": None},
     "series": "steps",
     "value": 2.0,
-    "engine": "continuum",
+    "engine": "eager",
     "mean_steps": None,
     "candidates": None,
     "repetitions_removed": "subwords",
@@ -235,7 +235,7 @@ def test_tables_are_of_test_unless_there_is_only_dev():
 
 
 def test_engines_are_named_in_one_word():
-    assert engine_of({"search": "beam"}) == engine_of({"engine": "continuum"}) == "continuum"
+    assert engine_of({"search": "beam"}) == engine_of({"engine": "eager"}) == "eager"
     assert engine_of(reports.INT8) == "ctranslate2-int8"
     manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
     (row,) = results.build_rows(manifest, {row.quality: VARIANTS for row in manifest.rows}, None, "test")

@@ -30,7 +30,7 @@ SPEED = Timing(warmup=2, repeats=4, batch=2)
 
 def own(translators):
     """Translators of our own engine, timed in this process."""
-    return {"continuum": timing.Local(translators)}
+    return {"eager": timing.Local(translators)}
 
 
 CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
@@ -327,7 +327,7 @@ def test_processes_that_were_started_are_no_load():
 def test_each_row_is_timed_by_its_engine(clock):
     ours, theirs = [], []
     timers = {
-        "continuum": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
+        "eager": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
         "ctranslate2-int8": timing.Local({"teacher": Recorder(theirs, clock)}),
     }
     row = SpeedRow.of(BEAM | CT2 | {"name": "beam-4-ctranslate2-int8"})
@@ -358,7 +358,7 @@ def test_batches_are_doubled_while_that_is_faster(fits, saturated_at, gain, most
     def run(batch):
         tried.append(batch)
         if batch > fits:
-            raise TimingFailed("continuum", "CUDA error: out of memory", batch=batch)
+            raise TimingFailed("eager", "CUDA error: out of memory", batch=batch)
         doublings = max(0.0, math.log2(batch / saturated_at))
         return (2.0 if batch == 128 else 1.0) * max(1.0, batch / saturated_at) / (1 + gain) ** doublings
 
@@ -370,7 +370,7 @@ def test_batches_are_doubled_while_that_is_faster(fits, saturated_at, gain, most
 def test_other_faults_are_no_lack_of_memory():
     def run(batch):
         if batch > 64:
-            raise TimingFailed("continuum", "device-side assert", batch=batch)
+            raise TimingFailed("eager", "device-side assert", batch=batch)
         return 1.0
 
     with pytest.raises(TimingFailed, match="batch 128: device-side assert"):
@@ -416,7 +416,7 @@ def test_a_size_of_batch_that_fails_ends_its_growth_and_is_said(error, lasting, 
     """A GPU may compute nothing more for the process in which a kernel failed."""
     monkeypatch.setattr(timing, "GAIN", 0.0)
     timer = Restarted({"lvm": Fails(most=20, error=error, lasting=lasting)}, grow_batch=True)
-    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["1", "2"], SPEED)
+    measured = timing.measure({"eager": timer}, ROWS[1:2], ["1", "2"], SPEED)
     assert measured.failures == {}
     times = measured.times[("lvm", "delta-1")]
     assert times.batch == 16 and times.failed_batch.size == 32 and len(times.batches) == SPEED.repeats
@@ -424,7 +424,7 @@ def test_a_size_of_batch_that_fails_ends_its_growth_and_is_said(error, lasting, 
     assert figures["failed_batch"]["size"] == 32
     if error is INVALID:
         assert "invalid argument" in figures["failed_batch"]["reason"]
-        assert "continuum, lvm delta-1, batch 32" in caplog.text and "raise self.error" in caplog.text
+        assert "eager, lvm delta-1, batch 32" in caplog.text and "raise self.error" in caplog.text
 
 
 @pytest.mark.parametrize("lasting", [False, True])
@@ -432,12 +432,12 @@ def test_a_size_of_batch_that_fails_ends_its_growth_and_is_said(error, lasting, 
 def test_a_row_that_fails_is_left_out_and_the_others_are_timed(clock, lasting, caplog):
     failing = Fails(most=1, error=KeyError("words"), lasting=lasting)
     timer = Restarted({"teacher": Recorder([], clock), "lvm": failing})
-    measured = timing.measure({"continuum": timer}, ROWS, ["1", "2"], SPEED)
+    measured = timing.measure({"eager": timer}, ROWS, ["1", "2"], SPEED)
     assert list(measured.times) == [("teacher", "beam-4")] and measured.alternating == {}
     assert {key: (failure.row, failure.batch) for key, failure in measured.failures.items()} == {
         row.key: (row.key, SPEED.batch) for row in ROWS[1:]
     }
-    assert "continuum, lvm delta-2, batch 2: KeyError: 'words'" in caplog.text and "raise self.error" in caplog.text
+    assert "eager, lvm delta-2, batch 2: KeyError: 'words'" in caplog.text and "raise self.error" in caplog.text
     results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
     assert [row["name"] for row in results["rows"]] == ["beam-4"] and results["step_costs"]["costs"] == []
 
@@ -463,10 +463,10 @@ def test_rows_in_turns_that_fail_leave_the_rounds_as_they_are(clock, monkeypatch
     timer = timing.Local({name: Recorder([], clock) for name in ("teacher", "lvm")})
 
     def failing(*_):
-        raise TimingFailed("continuum", "a fault")
+        raise TimingFailed("eager", "a fault")
 
     monkeypatch.setattr(timer, "time_alternating", failing)
-    measured = timing.measure({"continuum": timer}, ROWS, ["1", "2"], SPEED)
+    measured = timing.measure({"eager": timer}, ROWS, ["1", "2"], SPEED)
     results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
     assert len(results["rows"]) == 3 and results["step_costs"]["costs"] == []
     assert "a fault" in results["step_costs"]["failure"]
@@ -477,7 +477,7 @@ def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
     monkeypatch.setattr(timing, "best_batch", lambda run, start, most: (5, None))
     calls = []
     timer = timing.Local({"lvm": Recorder(calls)}, grow_batch=True)
-    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SPEED)
+    measured = timing.measure({"eager": timer}, ROWS[1:2], ["a", "b"], SPEED)
     times = measured.times[("lvm", "delta-1")]
     assert (times.batch, times.batched) == (5, 5)
     assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5

@@ -80,11 +80,11 @@ def test_it_teaches_with_the_engine_that_computes_it(tiny, weights, run_stage, r
     words += ["--model", str(weights), "--subwords", str(tiny.folder), "--shard", "0", "--shards", "1"]
     words += ["--source", str(tiny.corpus / "train.de")]
     made = {}
-    for engine in ("auto", "continuum"):
+    for engine in ("auto", "eager"):
         output = tmp_path / engine / "0-of-1.jsonl"
         run_stage("distill", [*words, "--output", str(output), "--engine", engine])
         made[engine] = output.read_text(encoding="utf-8")
-    assert made["auto"] == made["continuum"] and made["auto"].count("\n") == 40
+    assert made["auto"] == made["eager"] and made["auto"].count("\n") == 40
     error = refused("distill", [*words, "--output", str(tmp_path / "other.jsonl"), "--engine", "ctranslate2"])
     assert (error.setting, error.value) == ("engine", "ctranslate2")
     assert "transformer only" in error.problem and "seq2seq" in error.problem
