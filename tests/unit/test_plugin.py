@@ -129,7 +129,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bag")
     training = {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000}
     training |= {"warmup_steps": 5, "learning_rate": 0.02}
-    settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
+    settings = {"name": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
     settings |= {"bleu_tokeniser": "13a", "objective": {}, "training": training}
     words = training_words("wordbag", folder, settings=settings)
     run_stage("train", words)

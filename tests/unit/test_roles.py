@@ -252,7 +252,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
     run_stage("train", training_words("transformer", folder / "teacher", max_steps=6))
     critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
-    settings = {"system": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
+    settings = {"name": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
     settings |= {"objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10}}
     settings |= {"bleu_tokeniser": "13a"}
     words = training_words("marked", folder, settings=settings)
@@ -277,7 +277,7 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     bundle, tiny, training_words, run_stage, tmp_path, refused
 ):
     teacher, marked = (bundle.parent / place / "model.safetensors" for place in ("teacher", ""))
-    settings = {"system": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
+    settings = {"name": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
     settings |= {"objective": {}, "training": {"max_steps": 0, "batch_tokens": 300, "validate_every": 10}}
     settings |= {"bleu_tokeniser": "13a"}
     words = training_words("led", tmp_path, settings=settings, initial=marked)

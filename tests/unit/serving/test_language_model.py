@@ -37,7 +37,7 @@ BEAM = ALONE | {"lm_weight": 2.0}
 
 def settings(family: str, model: dict, **fields) -> dict:
     return {
-        "system": fields.pop("system", family),
+        "name": fields.pop("system", family),
         "family": family,
         "preset": "miniature",
         "data": "raw",
