@@ -14,12 +14,13 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from conftest import PROJECT, scheduled, snakemake
+from counted_jobs import jobs
 from stage_server import python_module
 from test_workflow import own_text
 
 from workflow_src.cli import drawing
-from workflow_src.cli.estimate import jobs
 from workflow_src.cli.plan import Node, Overview, Reason
+from workflow_src.cli.work import Sizes
 from workflow_src.config import Plan, load_experiment
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -97,6 +98,29 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
     for key, (name, old, new) in changed.items():
         assert result[key][0] == name and result[key][2] == new
         assert result[key][1] == old if old else result[key][1] not in (new, "(none)")
+
+
+def test_hours_of_jobs_that_ran_before_are_those_that_they_took(finished, hollow_project):
+    """Also of other seeds; but not where their settings are others."""
+    benchmark = next(finished.glob("benchmarks/*/train_refiner/score/**/*.tsv"))
+    content = benchmark.read_text()
+    head, row, *_ = content.splitlines()
+    fields = dict(zip(head.split("\t"), row.split("\t"), strict=True)) | {"s": "3600", "cpu_time": "7200"}
+    words = ("--config", "experiment=smoke")
+
+    def score(*more: str) -> float | None:
+        plan = planned(*words, *more, folder=finished, project=hollow_project)
+        (node,) = (node for node in plan["nodes"] if (node["stage"], node["system"]) == ("train", "score"))
+        return node["core_hours"]
+
+    try:
+        benchmark.write_text(f"{head}\n" + "\t".join(fields.values()) + "\n")
+        assert score("seeds=[1]", "--forcerun", "train_refiner") == 2
+        assert score("seeds=[1, 2]") == 2
+        assert score("systems={score: {training: {learning_rate: 0.25}}}") is None
+        assert score("seeds=[1]", "--forcerun", "train_refiner", "--pairs", "90") is None
+    finally:
+        benchmark.write_text(content)
 
 
 def test_a_changed_text_is_reported_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
@@ -180,8 +204,9 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
             ["smoke", "--config", "seeds=[0.5]"],
             "error: seeds[0] is '0.5'; allowed: a whole number",
         ),
-        (["smoke", "--config", "seeds"], "error: --config: Invalid config definition"),
-        (["smoke", "--target", "nothing"], "error: No rule to produce nothing"),
+        (["smoke", "--config", "seeds"], "error: --config is 'seeds'; allowed: NAME=VALUE"),
+        (["smoke", "--target", "techers"], "error: --target is 'techers': "),
+        (["smoke", "--target", "report", "none.txt"], "error: --target is 'none.txt': "),
         (["smoke", "--output", "plan.png"], "error: --output is 'plan.png'; "),
     ],
 )
@@ -215,7 +240,7 @@ def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tm
 def overview_of(edges: list[tuple[tuple[str, str], tuple[str, str]]], systems: tuple[str, ...]) -> Overview:
     graph = nx.DiGraph(edges)
     nodes = {key: Node(*key, rules={"rule": (1, 2)}, reasons=[Reason("new", "<&>")]) for key in graph}
-    return Overview("one", "two", systems, graph, nodes, device="cpu", measured=False)
+    return Overview("one", "two", systems, graph, nodes, device="cpu", measured=False, sizes=Sizes(None, 9.0, {}))
 
 
 def test_boxes_do_not_overlap_and_follow_what_they_read():

@@ -12,9 +12,9 @@ import pytest
 import sacrebleu
 import smoke_check
 from conftest import PROJECT, copy_of_run, scheduled, snakemake
+from counted_jobs import jobs
 
 from workflow_src.cli.configuration import read_configuration
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file
 from workflow_src.data.toy import grammar

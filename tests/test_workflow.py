@@ -20,13 +20,13 @@ import networkx as nx
 import pytest
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, WRITING, counted, dry_run, scheduled, snakemake
+from counted_jobs import jobs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from stage_server import python_module
 
 from workflow_src import registry
 from workflow_src.cli.configuration import read_configuration
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_names
 from workflow_src.jobs import RUN, read_inputs

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import reports
 import wordbag
+from counted_jobs import jobs
 from stage_server import python_module
 from titles import DELTA
 
 from workflow_src import registry
-from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.costs import operations_a_position, parameters
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
@@ -74,8 +75,8 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     rows = {(r["system"], r["name"]): r["baseline"] for r in json.loads(plan.settings_significance())["rows"]}
     assert rows["bag", "unrepeat-2"] == ["teacher", "beam-4"]
     assert jobs(plan)["train_wordbag"] == 1
-    work = {row["work"]: row for row in estimate(plan)["work"]}
-    assert work["train bag"]["parameters"] > 0 and work["train bag"]["operations"] > 0
+    bag = plan.system("bag")
+    assert parameters(bag, 100, True) > 0 and operations_a_position(bag, plan) > 0
     requests = Requests(plan, gpu=False)
     for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
         wildcards = type("Wildcards", (), {"system": "bag", "search": search})()

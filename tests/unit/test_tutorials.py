@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import reports
 from conftest import PROJECT, dry_run
+from counted_jobs import jobs
 
 from workflow_src import registry
 from workflow_src.cli.configuration import read_configuration
-from workflow_src.cli.estimate import estimate, jobs
-from workflow_src.config import Plan, load_experiment
+from workflow_src.config import Plan, costs, load_experiment
+from workflow_src.config.costs import operations_a_position
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
@@ -97,7 +98,7 @@ def test_the_family_is_planned(parallel):
     names = [decode.name for decode in plan.loaded.decodes if decode.system == "parallel"]
     assert names == ["all-at-once", "all-at-once-longer0.1", "chosen"]
     assert jobs(plan)["train_parallel"] == 1 and jobs(plan)["choose_settings"] == 1
-    assert {row["work"]: row["operations"] > 0 for row in estimate(plan)["work"]}["train parallel"]
+    assert operations_a_position(plan.system("parallel"), plan) > 0
     process = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
     assert process.returncode == 0 and re.search(r"^train_parallel +1$", process.stdout + process.stderr, re.MULTILINE)
 
@@ -158,7 +159,8 @@ def test_the_search_is_planned(momentum):
     plan, _ = momentum
     names = [decode.name for decode in plan.loaded.decodes if decode.search == "momentum"]
     assert names == ["momentum-1", "momentum-2", "momentum-4", "chosen"]
-    assert estimate(plan) and jobs(plan)["choose_settings"] == 1
+    costs.check(plan)
+    assert jobs(plan)["choose_settings"] == 1
     rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance())["rows"]}
     assert {("lvm", name) for name in names} <= rows
     process = dry_run("--configfile", "momentum.yaml", "--quiet", "rules", folder=Path.cwd())

@@ -10,12 +10,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Literal
 
 import rich.console
 import rich.table
 
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
-from workflow_src.cli.calibration import calibrate
 from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
@@ -34,41 +34,43 @@ def check(arguments: argparse.Namespace) -> None:
     console.write(sys.stdout, check_configuration(Plan(configuration_of(arguments))))
 
 
-def estimate_experiment(arguments: argparse.Namespace) -> None:
-    from workflow_src.cli.estimate import as_text, estimate
-    from workflow_src.cli.work import numbered, sizes
+def estimate(arguments: argparse.Namespace) -> None:
+    """The plan of an experiment as where nothing was made yet."""
+    show_plan(arguments, costs=True)
 
-    for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
+
+def show_plan(arguments: argparse.Namespace, costs: bool = False) -> None:
+    from workflow_src.cli import drawing, plan, show
+
+    for name in ("pairs", "length"):
+        value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise ConfigError(f"--{name}", value, allowed="above 0")
-    plan = Plan(configuration_of(arguments))
-    calibrating = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
-    corpus = sizes(plan, arguments.pairs, arguments.length)
-    counted = numbered(plan, corpus)
-    rates = calibrate(counted, corpus.length, measure_all=arguments.calibrate) if calibrating else None
-    result = estimate(plan, arguments.pairs, arguments.length, rates)
-    print(json.dumps(result, indent=1) if arguments.json else as_text(result))
-
-
-def show_plan(arguments: argparse.Namespace) -> None:
-    from workflow_src.cli import drawing, plan
-
     if arguments.output and arguments.output.suffix not in drawing.SUFFIXES:
         raise ConfigError(
             "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
         )
-    files = configuration_files(arguments)
-    request = plan.Request(files, setting_words(arguments), arguments.directory, arguments.target, arguments.forcerun)
-    overview = plan.overview(request, arguments.calibrate)
+    request = plan.Request(
+        configuration_files(arguments),
+        setting_words(arguments),
+        arguments.directory,
+        arguments.target,
+        arguments.forcerun,
+        pairs=arguments.pairs,
+        length=arguments.length,
+        everything=costs,
+    )
+    measure: Literal["anew", "missing"] | None
+    measure = "anew" if arguments.calibrate else "missing" if costs and not arguments.no_calibration else None
+    overview = plan.overview(request, measure)
     if arguments.output:
         drawing.write(overview, arguments.output)
     if arguments.json:
-        print(json.dumps(plan.as_json(overview), indent=1))
+        print(json.dumps(show.as_json(overview), indent=1))
         return
-    print_table(plan.as_table(overview))
-    if overview.warning:
-        print(overview.warning)
-    if not overview.measured and gpus(overview.device) == 0:
+    print_table(show.as_costs(overview) if costs else show.as_table(overview))
+    console.write(sys.stdout, show.facts(overview, costs))
+    if not costs and not overview.measured and gpus(overview.device) == 0:
         print("For hours of one core of this machine, add --calibrate: it measures for half a minute, once.")
     if arguments.output:
         print(arguments.output)
@@ -184,38 +186,40 @@ def export_arpa(arguments: argparse.Namespace) -> None:
     print(export(arguments.bundle, arguments.output), file=sys.stderr if arguments.output is None else sys.stdout)
 
 
+def add_plan_arguments(command: argparse.ArgumentParser) -> None:
+    add_arguments(command)
+    command.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
+    command.add_argument(
+        "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
+    )
+    command.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
+    command.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
+    command.add_argument(
+        "--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed"
+    )
+    command.add_argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html")
+    calibration = command.add_mutually_exclusive_group()
+    calibration.add_argument(
+        "--calibrate",
+        action="store_true",
+        help=f"measure one core of this machine anew, for half a minute; the rates are kept in {CALIBRATION_FILE}. "
+        "estimate measures once by itself where there is no GPU",
+    )
+    calibration.add_argument("--no-calibration", action="store_true", help="measure nothing")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
 def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     command.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
     commands = command.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
-    sub = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
-    add_arguments(sub)
-    sub.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
-    sub.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
-    calibration = sub.add_mutually_exclusive_group()
-    calibration.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="measure one core of this machine anew; without a GPU this is done once, for half a "
-        f"minute, and kept in {CALIBRATION_FILE}",
-    )
-    calibration.add_argument("--no-calibration", action="store_true", help="measure nothing: GPU-hours alone")
-    sub.add_argument("--json", action="store_true", help="print JSON")
-    sub.set_defaults(run=estimate_experiment)
-    sub = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and for how long")
-    add_arguments(sub)
-    sub.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
-    sub.add_argument(
-        "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
-    )
-    sub.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
-    sub.add_argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html")
-    sub.add_argument(
-        "--calibrate", action="store_true", help="measure one core of this machine where it was not, for half a minute"
-    )
-    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and what it takes")
+    add_plan_arguments(sub)
     sub.set_defaults(run=show_plan)
+    sub = commands.add_parser("estimate", help="what an experiment takes in all: its plan, before anything has run")
+    add_plan_arguments(sub)
+    sub.set_defaults(run=estimate)
     sub = commands.add_parser("check", help="check a configuration")
     add_arguments(sub)
     sub.set_defaults(run=check)

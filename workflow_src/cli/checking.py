@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workflow_src.cli.texts import looks_tokenised, own_text_counts
-from workflow_src.cli.work import length_limit, limit_in_words, sizes
+from workflow_src.cli.work import limit_in_words, sizes
 from workflow_src.config import Plan, costs
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError
@@ -27,7 +27,7 @@ def check(plan: Plan) -> Iterator[str]:
         yield f"Your texts can be read; their lines or rows: {read}."
     if sentence := tokenised_words(looks_tokenised(plan)):
         yield f"warning: {sentence}"
-    if "train" in counts and (limit := length_limit(plan, sizes(plan).sampled)):
+    if "train" in counts and (limit := sizes(plan).limit):
         yield limit_in_words(limit)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import jinja2
 import networkx as nx
 
-from workflow_src.cli.plan import Node, Overview, hours_caption, hours_text, summary
+from workflow_src.cli.plan import Node, Overview
+from workflow_src.cli.show import hours_caption, hours_text, summary
 from workflow_src.records.atomic import atomic
 
 SUFFIXES = (".svg", ".html")

@@ -1,34 +1,47 @@
-"""The plan of an experiment, the jobs that Snakemake would run: by stage and system, with reasons and hours.
+"""The plan of an experiment, the jobs that Snakemake would run: by stage and system, with reasons, hours and memory.
 
 Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and its records of files. Nothing is
-run.
+run. Hours of a job are those that the same job took before, where its settings are the same, else its operations by a
+rate (`work.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import io
 import json
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
-import rich.box
-import rich.table
-import rich.text
 
 from workflow_src.cli.calibration import Rates, calibrate, load_warning, saved_rates
 from workflow_src.cli.changes import changes
-from workflow_src.cli.estimate import duration
-from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
+from workflow_src.cli.configuration import settings_of
+from workflow_src.cli.work import (
+    Sizes,
+    Work,
+    automatic,
+    core_hours,
+    disk_bytes,
+    gpu_hours,
+    numbered,
+    read_encoded,
+    sizes,
+    total,
+    work_of,
+)
 from workflow_src.config import Plan
 from workflow_src.config.compose import PROJECT
-from workflow_src.config.texts import system_behind
-from workflow_src.errors import InputError
+from workflow_src.config.costs import parameters, updates, vocabulary_size
+from workflow_src.config.resources import gpus
+from workflow_src.config.texts import RAW, base_of, system_behind
+from workflow_src.errors import ConfigError, InputError, nearest
 from workflow_src.registry import metrics
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
@@ -56,9 +69,6 @@ RULES = {
     **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
 }
 
-# Columns of a terminal that the table fits into, and of them those of numbers and between columns.
-TERMINAL, NUMBERS = 80, 28
-
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -69,6 +79,11 @@ class Request:
     directory: Path | None = None
     targets: Sequence[str] = ()
     forcerun: Sequence[str] = ()
+    # Training pairs and mean subwords of a sentence, in place of counted ones.
+    pairs: int | None = None
+    length: float | None = None
+    # Count every job, as where nothing was made yet.
+    everything: bool = False
 
 
 @dataclasses.dataclass
@@ -96,8 +111,15 @@ class Node:
     rules: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     reasons: list[Reason] = dataclasses.field(default_factory=list)
     work: list[Work] = dataclasses.field(default_factory=list)
+    # Hours of jobs that ran before with the same settings; their work is not in `work`.
+    measured_hours: float = 0.0
     gpu_hours: tuple[float, float] | None = None
     core_hours: float | None = None
+    # Megabytes that the largest job asks for.
+    memory: int = 0
+    # Of a training: trained parameters, and updates of a job.
+    parameters: int | None = None
+    updates: int | None = None
 
     @property
     def run(self) -> int:
@@ -107,6 +129,16 @@ class Node:
     @property
     def jobs(self) -> int:
         return sum(jobs for _, jobs in self.rules.values())
+
+    @property
+    def operations(self) -> float | None:
+        """Floating-point operations of its work; None where it has none, or none that is known."""
+        return total(known) if (known := [w.operations for w in self.work if w.operations is not None]) else None
+
+    @property
+    def tokens(self) -> float | None:
+        """Target positions of trainings, distillation and scoring; None as `operations`."""
+        return total(known) if (known := [w.tokens for w in self.work if w.tokens is not None]) else None
 
     @property
     def title(self) -> str:
@@ -136,9 +168,17 @@ class Overview:
     nodes: Mapping[tuple[str, str], Node]
     device: str
     measured: bool
+    sizes: Sizes
     # About hours of a core of this machine that was busy when it was measured; else empty.
     warning: str = ""
     jobs_per_gpu: int = 1
+    # Settings that are auto; subwords of the vocabulary, where these are known.
+    auto: tuple[str, ...] = ()
+    vocabulary_size: int | None = None
+    # Bytes of the whole experiment, downloads not counted; None where the vocabulary is not known.
+    disk: float | None = None
+    # Systems that a training waits for, by the trained system.
+    after: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def run(self) -> int:
@@ -155,22 +195,43 @@ class Overview:
     @property
     def gpu_hours(self) -> tuple[float, float]:
         ranges = [node.gpu_hours for node in self.nodes.values() if node.gpu_hours]
-        return total([low for low, _ in ranges]), total([high for _, high in ranges])
+        return total(low for low, _ in ranges), total(high for _, high in ranges)
+
+    @property
+    def rules(self) -> dict[str, tuple[int, int]]:
+        """(jobs that would run, all jobs) by rule."""
+        counts: dict[str, tuple[int, int]] = {}
+        for node in self.nodes.values():
+            for rule, (run, jobs) in node.rules.items():
+                before = counts.get(rule, (0, 0))
+                counts[rule] = before[0] + run, before[1] + jobs
+        return counts
+
+    @property
+    def memory(self) -> int:
+        """Megabytes that the largest job asks for."""
+        return max((node.memory for node in self.nodes.values()), default=0)
 
 
-def overview(request: Request, calibrating: bool = False) -> Overview:
-    """The plan of an experiment from Snakemake's graph of jobs. `calibrating`: measure this machine, where it was not.
+def overview(request: Request, measure: Literal["missing", "anew"] | None = None) -> Overview:
+    """The plan of an experiment from Snakemake's graph of jobs.
 
-    Raises ConfigError with Snakemake's message for a configuration or a target that it refuses.
+    `measure` this machine: anew, or where it has no GPU and was not measured before. Raises ConfigError for a target
+    that is none, and for everything that is counted where a size is auto and pairs are not known; InputError with
+    Snakemake's message for a configuration that it refuses.
     """
     with _dag(request) as (dag, plan):
-        corpus, rates = sizes(plan), None
+        corpus = sizes(plan, request.pairs, request.length, _encoded(dag))
+        settings, rates = automatic(plan), None
         # Without the number of pairs, hours of later jobs are not known either.
-        counted = None if automatic(plan) and corpus.pairs is None else numbered(plan, corpus)
-        nodes, graph = _nodes(dag, plan, counted, corpus)
+        unknown = bool(settings) and corpus.pairs is None and not request.everything
+        counted = None if unknown else numbered(plan, corpus)
+        has_gpu = gpus(plan.config.runtime.device) > 0
+        nodes, graph = _nodes(dag, plan, counted, corpus, request, has_gpu)
         if counted:
-            rates = calibrate(counted, corpus.length) if calibrating else saved_rates(counted)
-            _add_hours(nodes.values(), counted, rates)
+            measures = measure == "anew" or (measure == "missing" and not has_gpu)
+            rates = calibrate(counted, corpus.length, measure == "anew") if measures else saved_rates(counted)
+            _add_hours(nodes.values(), counted, rates, has_gpu)
     names = (*plan.loaded.systems, *dict.fromkeys(node.system for node in nodes.values() if node.system))
     return Overview(
         plan.experiment,
@@ -180,9 +241,41 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
         nodes,
         device=plan.config.runtime.device,
         jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
-        measured=rates is not None,
+        measured=rates is not None or (not has_gpu and _all_measured(nodes.values())),
+        sizes=corpus,
         warning=load_warning(rates) if rates else "",
+        auto=tuple(settings),
+        vocabulary_size=vocabulary_size(counted) if counted else None,
+        disk=disk_bytes(counted, corpus) if counted else None,
+        after=_after(plan),
     )
+
+
+def _all_measured(nodes: Iterable[Node]) -> bool:
+    work = [work for node in nodes for work in node.work]
+    return bool(work) and all(each.measured for each in work)
+
+
+def _encoded(dag: Any) -> dict[str, Any] | None:
+    """What encoding counted of the raw training pairs; None where Snakemake would encode them again.
+
+    Augmented text has as many pairs, and a few more subwords.
+    """
+    summaries = {
+        job.wildcards.text: Path(job.output.summary)
+        for job in dag.jobs
+        if job.rule.name == "encode"
+        and job.wildcards.split == "train"
+        and base_of(job.wildcards.text) == RAW
+        and not dag.needrun(job)
+    }
+    return read_encoded(summaries[min(summaries)]) if summaries else None
+
+
+def _after(plan: Plan) -> dict[str, list[str]]:
+    systems = [system for system in plan.loaded.systems.values() if not system.family.imported]
+    waited = {system.name: [name for name in system.built_on if name not in plan.imported] for system in systems}
+    return {name: list(dict.fromkeys(names)) for name, names in waited.items() if names}
 
 
 @contextlib.contextmanager
@@ -190,8 +283,7 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
     """Snakemake's graph of jobs with their reasons to run, and the `Plan` of its rules."""
     # Importing them takes longer than the other commands do.
     from snakemake.api import SnakemakeApi
-    from snakemake.cli import parse_config
-    from snakemake.exceptions import RuleException, WorkflowError
+    from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
     from snakemake.settings.types import (
         ConfigSettings,
         DAGSettings,
@@ -204,10 +296,7 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
     output = OutputSettings(
         dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL, enable_file_logging=False
     )
-    try:
-        values = parse_config(request.config)
-    except ValueError as failure:
-        raise InputError("--config:", _message(failure)) from None
+    values, environment = settings_of(request.config), dict(os.environ)
     try:
         config = ConfigSettings(config=values, configfiles=list(request.configfiles), config_args=request.config)
         with SnakemakeApi(output) as api:
@@ -225,12 +314,27 @@ def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
                 print_dag_as=str(PrintDag.DOT),
             )
             # Printing builds the graph, which the public API does not return.
-            with contextlib.redirect_stdout(io.StringIO()):
-                workflow.dag(settings).printdag()
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    workflow.dag(settings).printdag()
+            except MissingRuleException:
+                rules = [rule.name for rule in workflow._workflow.rules if not rule.has_wildcards()]
+                target = next(target for target in request.targets if target not in rules and not Path(target).exists())
+                raise ConfigError(
+                    "--target",
+                    target,
+                    problem="it is neither a target nor a file that a rule makes",
+                    nearest_name=nearest(target, rules),
+                    hint="snakemake --list-target-rules shows all targets",
+                ) from None
             parsed = workflow._workflow
             yield parsed.dag, parsed.globals["plan"]
     except (WorkflowError, RuleException) as failure:
         raise InputError(_message(failure), "") from None
+    finally:
+        # The rules set variables for jobs, of which none runs here.
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 def _message(failure: Exception) -> str:
@@ -261,7 +365,9 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     return RULES.get(rule, rule), system
 
 
-def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
+def _nodes(
+    dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes, request: Request, has_gpu: bool
+) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
     """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
     subjects = {job: _subject(job, plan) for job in dag.jobs if not job.rule.norun}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]
@@ -270,20 +376,55 @@ def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[d
     nodes = {key: Node(*key) for key in keys}
     graph = nx.DiGraph()
     graph.add_nodes_from(keys)
+    # Of other sizes than those that are asked about, nothing is known.
+    durations = {} if request.pairs or request.length else _durations(dag, subjects)
     for job in sorted(subjects, key=lambda job: (job.rule.name, sorted(job.wildcards_dict.items()))):
         key = subjects[job]
-        node, needed = nodes[key], dag.needrun(job)
+        node, needed = nodes[key], request.everything or dag.needrun(job)
         run, jobs = node.rules.get(job.rule.name, (0, 0))
         node.rules[job.rule.name] = (run + needed, jobs + 1)
         predecessors = {subjects[other] for other in dag.dependencies[job] if other in subjects} - {key}
         graph.add_edges_from((other, key) for other in predecessors)
         if needed:
+            node.memory = max(node.memory, job.resources.get("mem_mb", 0))
             work = work_of(counted, job.rule.name, job.wildcards_dict, corpus) if counted else None
-            node.work += [work] if work else []
+            if (duration := durations.get(_alike(job))) is not None:
+                node.measured_hours += duration[0 if has_gpu else 1] / 3600
+            node.work += [dataclasses.replace(work, measured=duration is not None)] if work else []
+            if counted and key[0] == "train":
+                system = counted.system(key[1])
+                joint = counted.recipe.subwords.joint
+                node.updates, node.parameters = updates(system), parameters(system, vocabulary_size(counted), joint)
+        if dag.needrun(job):
             anew = dag.reason(job).updated_input_run
             rerun = {subjects[other] for other, files in dag.dependencies[job].items() if anew & files}
             _add_reasons(node, _reasons(dag, job, [nodes[other] for other in keys if other in rerun - {key}]))
     return nodes, graph
+
+
+def _alike(job: Any) -> tuple[str, ...]:
+    """What jobs that take equally long have in common: all but the seed and the number of a shard."""
+    wildcards = {name: value for name, value in job.wildcards_dict.items() if name not in ("seed", "shard")}
+    return job.rule.name, *(f"{name}={value}" for name, value in sorted(wildcards.items()))
+
+
+def _durations(dag: Any, jobs: Iterable[Any]) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Seconds on the clock and of all cores that jobs took when they ran last, with the settings that they have now.
+
+    Of jobs that are alike, those with the longest times.
+    """
+    durations: dict[tuple[str, ...], tuple[float, float]] = {}
+    for job in jobs:
+        if job.benchmark and Path(job.benchmark).is_file() and not dag.workflow.persistence.params_changed(job):
+            with open(job.benchmark, encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file, delimiter="\t"):
+                    with contextlib.suppress(KeyError, TypeError, ValueError):
+                        # Of a short job, the time of its cores is not measured: "NA".
+                        cores = row["s"] if row["cpu_time"] == "NA" else row["cpu_time"]
+                        durations[_alike(job)] = max(
+                            durations.get(_alike(job), (0.0, 0.0)), (float(row["s"]), float(cores))
+                        )
+    return durations
 
 
 def _add_reasons(node: Node, reasons: list[Reason]) -> None:
@@ -358,107 +499,14 @@ def _files(paths: list[str]) -> str:
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def _add_hours(nodes: Any, plan: Plan, rates: Rates | None) -> None:
+def _add_hours(nodes: Iterable[Node], plan: Plan, rates: Rates | None, has_gpu: bool) -> None:
+    """Hours that jobs took before are of a GPU or of a core, as this machine computes; those of others are counted."""
     for node in nodes:
-        ranges = [hours for hours in (gpu_hours(plan, work) for work in node.work) if hours]
-        if ranges:
-            node.gpu_hours = (total([low for low, _ in ranges]), total([high for _, high in ranges]))
-        if rates and node.work:
-            node.core_hours = total([core_hours(rates, work) for work in node.work])
-
-
-def hours_text(overview: Overview, node: Node | Overview) -> str:
-    """Hours of one core where this machine was measured, else GPU-hours; nothing where a node has no such work."""
-    if overview.measured:
-        return duration(node.core_hours) if node.core_hours else ""
-    if not node.gpu_hours or not node.gpu_hours[1]:
-        return ""
-    low, high = map(duration, node.gpu_hours)
-    return low if low == high else f"{low} to {high}"
-
-
-def as_table(overview: Overview) -> rich.table.Table:
-    """A row a node for the terminal; finished nodes are dim."""
-    table = rich.table.Table(
-        box=rich.box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        title=summary(overview),
-        title_justify="left",
-        title_style="bold",
-        caption=hours_caption(overview),
-        caption_justify="left",
-    )
-    hours = "core-hours" if overview.measured else "GPU-hours"
-    # So that 80 columns are enough, reasons alone are wrapped.
-    for head in ("stage", "system", "run", "done"):
-        table.add_column(head, justify="right" if head in ("run", "done") else "left", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    table.add_column(hours, justify="right", no_wrap=True)
-    room = TERMINAL - NUMBERS
-    for side in ("title", "system"):
-        room -= max((len(getattr(node, side)) for node in overview.nodes.values()), default=0)
-    for node in overview.nodes.values():
-        why = rich.text.Text("\n".join(_wrappable(reason, room) for reason in node.why))
-        counts = (str(node.run or ""), str(node.jobs - node.run or ""))
-        table.add_row(
-            node.title, node.system, *counts, why, hours_text(overview, node), style=None if node.run else "dim"
-        )
-    return table
-
-
-def _wrappable(reason: str, width: int) -> str:
-    """A reason with line breaks in names of settings and files that are longer, after dots and slashes."""
-    words = []
-    for word in reason.split(" "):
-        lines = [""]
-        for part in re.split(r"(?<=[./])", word):
-            if lines[-1] and len(lines[-1] + part) > width:
-                lines.append("")
-            lines[-1] += part
-        words.append("\n".join(lines))
-    return " ".join(words)
-
-
-def summary(overview: Overview) -> str:
-    """One line: the number of jobs that would run, and their hours."""
-    if not overview.run:
-        return f"{overview.experiment}: nothing to be done, {overview.jobs} jobs are done"
-    hours = hours_text(overview, overview)
-    text = f"{overview.experiment}: {overview.run} of {overview.jobs} jobs would run"
-    return f"{text}, {hours} of one {'core' if overview.measured else 'GPU'}" if hours else text
-
-
-def hours_caption(overview: Overview) -> str:
-    """The caption of a plan: whether hours are of a core of this machine, or of a GPU."""
-    if overview.measured:
-        return "Hours are of one core of this machine; analyses and measuring speed are not counted."
-    shared = f" {overview.jobs_per_gpu} jobs at a time share a GPU." if overview.jobs_per_gpu > 1 else ""
-    return f"Hours are of one {GPU}, each job by itself; analyses and measuring speed are not counted.{shared}"
-
-
-def as_json(overview: Overview) -> dict[str, Any]:
-    """The overview for programs."""
-    keys = list(overview.nodes)
-    return {
-        "experiment": overview.experiment,
-        "recipe": overview.recipe,
-        "jobs": overview.jobs,
-        "run": overview.run,
-        "gpu_hours": overview.gpu_hours,
-        "core_hours": overview.core_hours,
-        "nodes": [
-            {
-                "stage": node.stage,
-                "system": node.system or None,
-                "jobs": node.jobs,
-                "run": node.run,
-                "rules": {rule: {"run": run, "jobs": jobs} for rule, (run, jobs) in node.rules.items()},
-                "reasons": [{k: v for k, v in dataclasses.asdict(r).items() if v is not None} for r in node.reasons],
-                "gpu_hours": node.gpu_hours,
-                "core_hours": node.core_hours,
-                "after": [keys.index(other) for other in overview.graph.predecessors(key)],
-            }
-            for key, node in overview.nodes.items()
-        ],
-    }
+        on_gpu, on_core = (node.measured_hours, 0.0) if has_gpu else (0.0, node.measured_hours)
+        ranges = [gpu_hours(plan, work) for work in node.work if not (has_gpu and work.measured)]
+        known = [hours for hours in ranges if hours]
+        if known or on_gpu:
+            node.gpu_hours = (on_gpu + total(low for low, _ in known), on_gpu + total(high for _, high in known))
+        rest = [work for work in node.work if has_gpu or not work.measured]
+        if on_core or (node.work and (rates or not rest)):
+            node.core_hours = on_core + (total(core_hours(rates, work) for work in rest) if rates else 0.0)

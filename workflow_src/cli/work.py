@@ -1,9 +1,27 @@
-"""Floating-point operations of single jobs, and the hours that they take: on a GPU, or on one core of this machine."""
+"""Floating-point operations of single jobs, the hours that they take, on a GPU or on one core, and disk. No torch here.
+
+Floating-point operations are counted as two for each weight of a matrix product and each position that it is applied
+to; attention's own products (a few per cent at sentence lengths), embeddings, norms and the length head are left out.
+A backward pass costs twice its forward pass:
+
+    training a teacher or a latent-variable model    6 N_p     a position and update
+    a score network                                  6 N_p     and the goal of frozen steps before it, 2 N_p each
+    an energy network                               12 N_p     its direction is itself a gradient: forward and backward
+                                                               to the latents (4), and a backward pass through both (8)
+    an inference network                             6 N_p     and its frozen energy: 2 N_p of the encoder, forward and
+                                                               back to what it reads 4 of the decoder, 8 of the output
+    beam search                                      2 N_p     a position and hypothesis
+    non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
+
+where N_p are the weights that the part in question multiplies with. Core-hours divide that by rates that were measured
+on this machine (`calibration.py`). GPU-hours divide it by a range of rates of one A100 (312e12 operations a second in
+bfloat16 at most): training reaches 10 to 40 % of it at width 512 and more and 3 to 15 % below, decoding 0.3 to 5 %,
+because its products are small.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,22 +35,26 @@ from workflow_src.config.costs import (
     decode_operations,
     decoding_operations,
     operations_a_position,
+    parameters,
     scoring_operations,
     sentence_length,
     sized,
     training_pairs,
     updates,
+    vocabulary_size,
 )
 from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
-from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
+from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.data.cleaning import clean, steps_of
 from workflow_src.data.corpus import count_training_pairs, monolingual_lines
-from workflow_src.data.download import without_passwords
 from workflow_src.data.drops import NOTABLE
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
+from workflow_src.spec import Pair
 
+BYTES_A_SUBWORD = 4.5
 # Training pairs whose subwords are counted before the corpus is encoded.
 SAMPLED = 20_000
 PEAK = 312e12
@@ -53,8 +75,8 @@ class Sizes:
     length: float
     sources: Mapping[str, str]
     monolingual: int | None = None
-    # Subwords of the longer side of sampled pairs, where the text is sampled.
-    sampled: tuple[int, ...] = ()
+    # max_length and the share of pairs beyond it, where a text was sampled or encoded (`length_limit`).
+    limit: Mapping[str, Any] | None = None
 
     def sentences(self, split: str) -> int | None:
         """Number of sentences; an unknown monolingual count is taken as that of pairs."""
@@ -68,63 +90,10 @@ class Work:
     system: str
     training: bool
     operations: float | None
-
-
-def encoded_counts(plan: Plan) -> tuple[int, float] | None:
-    """Training pairs and mean subwords of a sentence (of both languages) in the encoded corpus.
-
-    None without one, and where it was made with other settings: it is made again.
-    """
-    summary = encoded_summary(plan)
-    if summary is None:
-        return None
-    counts = read_json(summary)
-    try:
-        return counts["pairs"], (counts["source_tokens"] + counts["target_tokens"]) / (2 * counts["pairs"])
-    except (KeyError, TypeError, ZeroDivisionError):
-        raise ArtifactError(summary, "does not describe an encoded corpus", "encode it again, or delete it") from None
-
-
-def encoded_summary(plan: Plan) -> Path | None:
-    """The description of the encoded training pairs, or None as `encoded_counts`."""
-    if not _is_current(plan):
-        return None
-    # Augmented text has as many pairs, and a few more subwords.
-    names = dict.fromkeys([RAW, *(text for text in plan.texts if base_of(text) == RAW)])
-    summaries = {name: Path(f"{plan.encoded(name, 'train')}.json") for name in names}
-    return next((path for name, path in summaries.items() if path.exists() and _is_encoded_so(plan, name, path)), None)
-
-
-def _is_encoded_so(plan: Plan, text: str, summary: Path) -> bool:
-    """Whether a description says no other settings than those of the plan; `encoded_counts` names a damaged one."""
-    content, settings = read_json(summary), json.loads(plan.settings_encode(text))
-    record = content.get("provenance", {}) if isinstance(content, dict) else {}
-    return record.get("settings", settings) == settings
-
-
-def _is_current(plan: Plan) -> bool:
-    """Whether the records of the corpus, as far as there are any, have the settings of the plan."""
-    settings = {
-        Path(plan.raw("raw", "json")): plan.settings_download(),
-        Path(plan.corpus_summary): plan.settings_normalise(),
-        Path(plan.subwords, "subwords.json"): plan.settings_subwords(),
-    }
-    if plan.loaded.cleaning:
-        settings[Path(plan.cleaned("raw", "json"))] = plan.settings_clean()
-    for path, text in settings.items():
-        if path.exists():
-            if _recorded_settings(path) != without_passwords(json.loads(text)):
-                return False
-    return True
-
-
-def _recorded_settings(path: Path) -> Any:
-    """The settings that a file was made with, by its record. Raises ArtifactError where it has none."""
-    try:
-        return read_json(path)["provenance"]["settings"]
-    except (KeyError, TypeError):
-        problem = "does not say with what settings it was made"
-        raise ArtifactError(path, problem, "delete it: snakemake makes it again") from None
+    # Target positions, with padding in training.
+    tokens: float | None = None
+    # Whether the time of such a job is known from one that ran.
+    measured: bool = False
 
 
 def own_pairs(plan: Plan) -> int | None:
@@ -135,55 +104,96 @@ def own_pairs(plan: Plan) -> int | None:
     return max(1, pairs - cut) if pairs else None
 
 
-def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
+def sizes(
+    plan: Plan, pairs: int | None = None, length: float | None = None, encoded: Mapping[str, Any] | None = None
+) -> Sizes:
     """Sizes by `pairs` and `length`, else as encoding counted them, else by the texts themselves, else assumed.
 
-    Pairs are the lines of the user's own texts. Lengths are those of the first pairs, where these are on this machine.
+    `encoded` is the description of the encoded training pairs. Without it, pairs are the lines of the user's own texts
+    or those that the dataset states, and lengths are those of the first pairs, where these are on this machine. Of
+    these, pairs that filters leave out are not counted.
     """
-    counted = encoded_counts(plan) or (None, None)
-    lines = None if pairs or counted[0] else own_pairs(plan)
-    default_sources = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
-    sources = {"pairs": "given" if pairs else default_sources[0], "length": "given" if length else default_sources[1]}
+    counted = (encoded["pairs"], mean_length(encoded)) if encoded else (None, None)
+    lines = None if pairs or encoded else own_pairs(plan)
+    origins = ("counted", "counted") if encoded else ("stated by the dataset", "assumed")
+    sources = {"pairs": "given" if pairs else origins[0], "length": "given" if length else origins[1]}
     if lines:
         sources["pairs"] = "lines of your texts"
+    estimated = not pairs and not encoded
     pairs = training_pairs(plan, pairs or counted[0] or lines)
-    sampled = sampled_lengths(plan, pairs) if pairs and not counted[0] else []
-    if sampled and not length:
-        length = sum(map(sum, sampled)) / (2 * len(sampled))
-        sources["length"] = f"counted in the first {len(sampled):,} pairs"
+    sample = Sample() if encoded or not pairs else sampled(plan, pairs)
+    if estimated and pairs and plan.loaded.cleaning:
+        pairs = max(1, round(pairs * sample.kept))
+        by = f"less what filters leave out of the first {sample.read:,} pairs" if sample.read else "before filters"
+        sources["pairs"] = f"{sources['pairs']}, {by}"
+    if sample.lengths and not length:
+        length = sum(map(sum, sample.lengths)) / (2 * len(sample.lengths))
+        sources["length"] = f"counted in the first {len(sample.lengths):,} pairs"
     length = sentence_length(plan, length or counted[1])
-    return Sizes(pairs, length, sources, monolingual_lines(plan), tuple(map(max, sampled)))
+    longer_sides = tuple(map(max, sample.lengths))
+    return Sizes(pairs, length, sources, monolingual_lines(plan), length_limit(plan, longer_sides, encoded))
 
 
-def sampled_lengths(plan: Plan, pairs: int) -> list[tuple[int, int]]:
-    """Subwords of both sides of the first training pairs; none where these are generated, or not on this machine."""
-    if plan.loaded.dataset.kind == "generated":
-        return []
+def mean_length(encoded: Mapping[str, Any]) -> float:
+    """Mean subwords of a sentence of both languages in the encoded corpus."""
+    return (encoded["source_tokens"] + encoded["target_tokens"]) / (2 * encoded["pairs"])
+
+
+def read_encoded(summary: Path) -> dict[str, Any]:
+    """The description of encoded training pairs. Raises ArtifactError for a file that is none."""
+    content: dict[str, Any] = read_json(summary)
     try:
-        first, _ = first_pairs(plan.loaded, SAMPLED)
-        return subword_lengths(plan, [(pair.first, pair.second) for pair in first], pairs)
+        mean_length(content)
+    except (KeyError, TypeError, ZeroDivisionError):
+        raise ArtifactError(summary, "does not describe an encoded corpus", "encode it again, or delete it") from None
+    return content
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The first training pairs: how many were read, the share that filters keep, and subwords of the kept pairs."""
+
+    read: int = 0
+    kept: float = 1.0
+    lengths: Sequence[tuple[int, int]] = ()
+
+
+def sampled(plan: Plan, pairs: int) -> Sample:
+    """A sample of the training pairs; an empty one where these are generated, or not on this machine."""
+    if plan.loaded.dataset.kind == "generated":
+        return Sample()
+    recipe = plan.recipe
+    try:
+        raw, _ = first_pairs(plan.loaded, SAMPLED)
+        first = [Pair(pair.first, pair.second, pair.score) for pair in raw]
+        steps = steps_of(plan.loaded.cleaning, (recipe.source, recipe.target), 0)
+        kept = [pair for _, pair in clean(first, steps)] if plan.loaded.cleaning else first
+        texts = [(pair.source, pair.target) for pair in kept]
+        return Sample(len(first), len(kept) / len(first) if first else 1.0, subword_lengths(plan, texts, pairs))
     except InputError:
         # `check` and the job that reads them report the error.
-        return []
+        return Sample()
 
 
-def length_limit(plan: Plan, sampled: Sequence[int]) -> dict[str, Any] | None:
+def length_limit(
+    plan: Plan, longer_sides: Sequence[int], encoded: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """`limit`, the number of max_length, and `left_out`, the share of pairs beyond it.
 
-    `sampled` has the subwords of the longer side of each pair; without a sample, encoding has counted. None without
-    either.
+    `longer_sides` has the subwords of the longer side of sampled pairs; `encoded` is what encoding counted. None
+    without either.
     """
     setting = plan.recipe.max_length
-    if not sampled:
-        if (summary := encoded_summary(plan)) is None:
-            return None
-        counts = read_json(summary)
-        dropped = counts.get("dropped", {})
+    if encoded:
+        dropped = encoded.get("dropped", {})
         beyond = sum(dropped.get(f"{side}-too-long", 0) for side in ("source", "target"))
-        share = beyond / (counts["pairs"] + sum(dropped.values()))
-        return {"auto": setting == AUTO, "limit": counts.get("max_length", setting), "left_out": share}
-    limit = max_length(sampled) if setting == AUTO else setting
-    return {"auto": setting == AUTO, "limit": limit, "left_out": sum(n > limit for n in sampled) / len(sampled)}
+        share = beyond / (encoded["pairs"] + sum(dropped.values()))
+        return {"auto": setting == AUTO, "limit": encoded.get("max_length", setting), "left_out": share}
+    if not longer_sides:
+        return None
+    limit = max_length(longer_sides) if setting == AUTO else setting
+    beyond = sum(length > limit for length in longer_sides)
+    return {"auto": setting == AUTO, "limit": limit, "left_out": beyond / len(longer_sides)}
 
 
 def limit_in_words(limit: Mapping[str, Any]) -> str:
@@ -223,18 +233,21 @@ def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -
     """The work of a job, by its rule and wildcards; None for a job that neither trains nor translates."""
     if rule in plan.training_rules:
         system = plan.system(wildcards["system"])
-        operations = operations_a_position(system, plan)
-        return Work(system.name, True, updates(system) * system.training.batch_tokens * operations)
+        tokens = updates(system) * system.training.batch_tokens
+        return Work(system.name, True, tokens * operations_a_position(system, plan), tokens)
     if rule == "distill":
         teacher = wildcards["teacher"]
         all_sentences = sizes.sentences(wildcards["split"])
         if not all_sentences:
             return Work(teacher, False, None)
         search, sentences = plan.distillation(teacher).search_settings(), all_sentences / int(wildcards["shards"])
-        return Work(teacher, False, decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length))
+        operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
+        return Work(teacher, False, operations, sentences * sizes.length)
     if rule == "score_pairs":
         system, pairs = plan.system(wildcards["system"]), sizes.pairs and sizes.pairs / int(wildcards["shards"])
-        return Work(system.name, False, scoring_operations(plan, system, pairs, sizes.length) if pairs else None)
+        if not pairs:
+            return Work(system.name, False, None)
+        return Work(system.name, False, scoring_operations(plan, system, pairs, sizes.length), pairs * sizes.length)
     if rule not in ("choose_settings", "decode", "decode_shard"):
         return None
     decode = plan.decode(wildcards["system"], wildcards["search"])
@@ -261,6 +274,29 @@ def core_hours(rates: Rates, work: Work) -> float | None:
     if work.operations == 0:
         return 0.0
     return None if work.operations is None or rate is None else work.operations / rate / 3600
+
+
+def disk_bytes(plan: Plan, sizes: Sizes) -> float:
+    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state.
+
+    Weights of models made elsewhere are taken to be in float32.
+    """
+    subwords = plan.recipe.subwords
+    texts = 0.0
+    if sizes.pairs:
+        characters = sizes.pairs * sizes.length * BYTES_A_SUBWORD
+        texts = characters * (4 + len(plan.distilled)) + len(plan.texts) * sizes.pairs * 2 * sizes.length * 4
+    models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
+    for system in plan.loaded.systems.values():
+        weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
+        frozen_systems = map(plan.system, system.served_with.values())
+        frozen = 4.0 * sum(parameters(other, vocabulary_size(plan), subwords.joint) for other in frozen_systems)
+        averaged = system.training.average_last if system.training.keep == "average" else 1
+        # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
+        models += (2 * weights + frozen + 2 * 3 * weights + averaged * weights) * sum(
+            name == system.name for name, _ in plan.trained
+        )
+    return texts + models
 
 
 def total(numbers: Iterable[float | None]) -> float:

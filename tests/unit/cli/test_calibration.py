@@ -11,7 +11,8 @@ from stage_server import STAGE_SERVER
 
 from workflow_src.cli import calibration
 from workflow_src.cli.calibration import Rates
-from workflow_src.cli.estimate import as_text, duration, estimate
+from workflow_src.cli.plan import Request, overview
+from workflow_src.cli.show import duration, facts
 from workflow_src.cli.work import Work, core_hours, sizes, work_of
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import decoding_operations, operations_a_position
@@ -87,24 +88,23 @@ def test_a_measuring_beside_other_processes_is_said_in_every_estimate(plan, fold
     for cores, warned in ((0.0, False), (1.7, True)):
         monkeypatch.setattr(timing.OtherLoad, "__exit__", lambda load, *_, cores=cores: setattr(load, "cores", cores))
         calibration.calibrate(plan, measure_all=True)
-        kept = as_text(estimate(plan, rates=calibration.saved_rates(plan)))
-        assert ("warning: other processes used 1.7 cores" in kept) == warned
+        kept = list(facts(overview(Request(config=["experiment=smoke"]))))
+        assert any("warning: other processes used 1.7 cores" in line for line in kept) == warned
 
 
-def test_an_estimate_adds_up_hours_of_jobs(plan, folder):
+def test_hours_are_operations_by_rates(plan, folder, monkeypatch):
     rates = Rates({name: 1e9 for name in plan.loaded.systems}, {name: 1e8 for name in plan.loaded.systems})
-    result = estimate(plan, rates=rates)
-    for row in result["work"]:
-        rate = 1e9 if row["work"].startswith("train ") else 1e8
-        assert row["core_hours"] == pytest.approx(row["operations"] / rate / 3600)
-    assert result["core_hours"] == pytest.approx(sum(row["core_hours"] for row in result["work"]))
-    assert {row["work"] for row in result["work"]} >= {
-        "train teacher",
-        "distil with teacher",
-        "choose settings",
-        "decode",
-    }
-    assert "core-hours" in as_text(result) and "core-hours" not in as_text(estimate(plan))
+    monkeypatch.setattr("workflow_src.cli.plan.saved_rates", lambda plan: rates)
+    planned = overview(Request(config=["experiment=smoke"]))
+    working = [node for node in planned.nodes.values() if node.work]
+    assert {(node.stage, node.system) for node in working} >= {("train", "teacher"), ("distil", "teacher")}
+    for node in working:
+        rate = 1e9 if node.stage == "train" else 1e8
+        assert node.core_hours == pytest.approx(node.operations / rate / 3600)
+    assert planned.core_hours == pytest.approx(sum(node.core_hours for node in working))
+
+
+def test_durations_are_in_a_fitting_unit():
     assert [duration(hours) for hours in (None, 0, 0.001, 0.2, 5.42, 321.4)] == [
         "not known",
         "0 s",

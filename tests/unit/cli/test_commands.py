@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 def jobs(capsys, *words: str) -> dict[str, int]:
     cli.main(["estimate", "--no-calibration", "--json", *words])
-    return json.loads(capsys.readouterr().out)["jobs"]
+    return {rule: counts["jobs"] for rule, counts in json.loads(capsys.readouterr().out)["rules"].items()}
 
 
 def test_a_configuration_is_named_by_files_and_settings_as_for_snakemake(folder, capsys):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,36 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
 from workflow_src.cli.configuration import read_configuration
-from workflow_src.cli.estimate import as_text, estimate, jobs
-from workflow_src.cli.work import numbered, sizes
+from workflow_src.cli.plan import Overview, Request, overview
+from workflow_src.cli.show import facts, training_tokens
+from workflow_src.cli.work import limit_in_words, numbered, read_encoded, sizes
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.config.sizes import AUTO
 from workflow_src.data import subwords
 from workflow_src.data.toy import grammar
-from workflow_src.errors import ArtifactError, ConfigError, InputError, did_you_mean
+from workflow_src.errors import ConfigError, InputError, did_you_mean
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer.model import Transformer
 
 VOCABULARY = 50
+
+
+def estimated(*settings: str, file: str | None = None, **sizes: float) -> Overview:
+    """What an experiment takes in all."""
+    files = [Path(file)] if file else []
+    return overview(Request(files, settings, everything=True, **sizes))
+
+
+def lines(planned: Overview) -> str:
+    return "\n".join(facts(planned, costs=True))
+
+
+def training(planned: Overview, system: str):
+    return planned.nodes["train", system]
 
 
 @pytest.fixture(scope="module")
@@ -71,81 +84,84 @@ def test_operations_of_training_a_teacher_are_what_torch_counts(plan):
     assert 0.8 * counted < operations_a_position(plan.system("teacher"), plan) <= 1.001 * counted
 
 
-def test_sums_by_hand_of_the_base_model():
+def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     plan = Plan(load_experiment("wmt14"))
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
     assert parts(plan.system("teacher"), 32000) == {"encoder": encoder, "decoder": decoder, "output": output}
-    result = estimate(plan)
-    assert result["training_tokens"] == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
-    teacher = result["work"][0]
-    assert teacher["operations"] == 6 * (encoder + decoder + output) * 8192 * 300_000
-    low, high = teacher["hours"]
-    assert high == pytest.approx(4 * low) and low == pytest.approx(teacher["operations"] / (312e12 * 0.4) / 3600)
+    planned = estimated("experiment=wmt14")
+    assert training_tokens(planned) == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
+    teacher = training(planned, "teacher")
+    assert teacher.operations == 6 * (encoder + decoder + output) * 8192 * 300_000
+    low, high = teacher.gpu_hours
+    assert high == pytest.approx(4 * low) and low == pytest.approx(teacher.operations / (312e12 * 0.4) / 3600)
 
 
-def test_jobs_are_counted_for_seeds_and_shards():
-    counts = jobs(Plan(load_experiment("smoke", seeds=[1, 2, 3], distillation={"teacher": {"shards": 5}})))
-    assert (counts["train_refiner"], counts["distill"], counts["decode"], counts["report"]) == (6, 5, 45, 1)
+def test_more_of_anything_costs_more(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = estimated("experiment=iwslt16")
+    seeds, pairs = estimated("experiment=iwslt16", "seeds=[1, 2]"), estimated("experiment=iwslt16", pairs=10_000_000)
+    assert seeds.gpu_hours[0] > 1.9 * base.gpu_hours[0] and seeds.disk > base.disk
+    assert pairs.gpu_hours[0] > base.gpu_hours[0] and pairs.disk > base.disk
+    memory = {"systems": {"teacher": {"preset": "big"}}}
+    larger = estimated("experiment=iwslt16", f"systems={json.dumps(memory['systems'])}")
+    assert larger.nodes["train", "teacher"].memory > base.nodes["train", "teacher"].memory > 1000
 
 
-def test_more_of_anything_costs_more():
-    base = estimate(Plan(load_experiment("iwslt16")))
-    seeds = estimate(Plan(load_experiment("iwslt16", seeds=[1, 2])))
-    pairs = estimate(Plan(load_experiment("iwslt16")), pairs=10_000_000)
-    assert seeds["hours"][0] > 1.9 * base["hours"][0] and seeds["disk_bytes"] > base["disk_bytes"]
-    assert pairs["hours"][0] > base["hours"][0] and pairs["disk_bytes"] > base["disk_bytes"]
-
-
-def test_unknown_numbers_of_pairs_are_said():
+def test_unknown_numbers_of_pairs_are_said(own_text, tmp_path):
+    (tmp_path / "my.de").unlink()
     dataset = {"name": "mine", "languages": ["de", "en"]}
     dataset |= {split: [{"texts": {"de": f"{split}.de", "en": f"{split}.en"}}] for split in ("train", "dev", "test")}
-    loaded = load_experiment("mine", extends="demo", recipe={"name": "mine", "dataset": dataset})
-    text = as_text(estimate(Plan(loaded)))
-    assert "Distillation is not counted" in text and "give --pairs" in text
-    assert "not counted" not in as_text(estimate(Plan(loaded), pairs=1000)).splitlines()[-1]
+    content = {"experiment": "mine", "extends": "demo", "recipe": {"name": "mine", "dataset": dataset}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(content))
+    unknown = lines(estimated(file="mine.yaml"))
+    assert "Distillation is not counted" in unknown and "give --pairs" in unknown
+    assert "Distillation is not counted" not in lines(estimated(file="mine.yaml", pairs=1000))
 
 
-def test_trainings_that_wait_for_others_are_named():
-    plan = Plan(load_experiment("recommended"))
-    result = estimate(plan)
-    assert result["after"] == {"teacher-long": ["teacher"], "one-pass": ["teacher"]}
-    assert "teacher-long for teacher; one-pass for teacher." in as_text(result)
+def test_trainings_that_wait_for_others_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planned = estimated("experiment=recommended")
+    assert planned.after == {"teacher-long": ["teacher"], "one-pass": ["teacher"]}
+    assert "teacher-long for teacher; one-pass for teacher." in lines(planned)
     # A student waits for the system whose translations it learns from.
-    assert estimate(Plan(load_experiment("smoke")))["after"]["score"] == ["lvm", "teacher"]
+    assert estimated("experiment=smoke").after["score"] == ["lvm", "teacher"]
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"pairs": 0, "source_tokens": 0, "target_tokens": 0}, [], {"pairs": "a", "source_tokens": 1}]
+)
+def test_a_description_of_an_encoded_corpus_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "train.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"train\.json does not describe"):
+        read_encoded(tmp_path / "train.json")
 
 
 def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = Plan(load_experiment("tatoeba"))
-    before = estimate(plan)
-    assert before["sources"] == {"pairs": "stated by the dataset", "length": "assumed"}
-    counts = {"pairs": 1000, "source_tokens": 12_000, "target_tokens": 10_000}
-    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
-    summary.parent.mkdir(parents=True)
-    summary.write_text(json.dumps(counts), encoding="utf-8")
-    after = estimate(plan)
-    assert (after["pairs"], after["length"]) == (1000, 11.0) and after["disk_bytes"] < before["disk_bytes"]
-    text = as_text(after)
-    assert "Subwords a sentence: 11 (counted). Training pairs: 1,000 (counted)." in text
-    with_pairs = estimate(plan, pairs=2000)
-    assert (with_pairs["pairs"], with_pairs["length"]) == (2000, 11.0)
-    assert with_pairs["sources"] == {"pairs": "given", "length": "counted"}
+    before = sizes(plan)
+    assert before.sources == {"pairs": "stated by the dataset", "length": "assumed"}
+    encoded = {"pairs": 1000, "source_tokens": 12_000, "target_tokens": 10_000}
+    after = sizes(plan, encoded=encoded)
+    assert (after.pairs, after.length) == (1000, 11.0) and after.sources == {"pairs": "counted", "length": "counted"}
+    with_pairs = sizes(plan, 2000, encoded=encoded)
+    assert (with_pairs.pairs, with_pairs.length) == (2000, 11.0)
+    assert with_pairs.sources == {"pairs": "given", "length": "counted"}
 
 
-@pytest.mark.parametrize("content", ["{}", '{"pairs": 0, "source_tokens": 0, "target_tokens": 0}', "[]"])
-def test_a_summary_that_is_none_is_named(tmp_path, monkeypatch, content):
-    monkeypatch.chdir(tmp_path)
-    plan = Plan(load_experiment("tatoeba"))
-    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
-    summary.parent.mkdir(parents=True)
-    summary.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=r"raw/train\.json does not describe"):
-        estimate(plan)
+@pytest.mark.parametrize(("setting", "beyond"), [("auto", 5), (70, 300)])
+def test_what_encoding_left_out_is_told(setting, beyond):
+    plan = Plan(load_experiment("smoke", recipe={"max_length": setting}))
+    encoded = {"pairs": 1000 - beyond, "source_tokens": 9_000, "target_tokens": 9_000, "max_length": 70}
+    limit = sizes(plan, encoded=encoded | {"dropped": {"source-too-long": beyond}}).limit
+    assert limit == {"auto": setting == "auto", "limit": 70, "left_out": beyond / 1000}
+    assert ("warning: max_length is 70" in limit_in_words(limit)) == (setting == 70)
 
 
 def test_the_commands(capsys):
     cli.main(["estimate", "wmt16", "--no-calibration", "--json"])
-    assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8
+    assert json.loads(capsys.readouterr().out)["rules"]["distill"]["jobs"] == 8
     cli.main(["check", "wmt16"])
     assert capsys.readouterr().out.startswith("Experiment wmt16 is valid: ")
     with pytest.raises(SystemExit) as stop:
@@ -177,30 +193,23 @@ def own_text(tmp_path, monkeypatch):
 
 
 def test_what_is_auto_is_reported_by_the_lines_of_own_texts_or_by_what_is_given(own_text):
-    plan = Plan(own_text)
-    estimated = estimate(plan, length=9)
-    assert estimated["pairs"] == 10_000 and estimated["sources"]["pairs"] == "lines of your texts"
+    planned = estimated(file="mine.yaml", length=9)
+    assert planned.sizes.pairs == 10_000 and planned.sizes.sources["pairs"] == "lines of your texts"
     # 100,000 target tokens with end symbols: √(160 million × 100,000) / 2,000, which is 2,000.
-    trained = {row["work"]: row["updates"] for row in estimated["work"] if row.get("updates")}
-    assert (
-        trained == {"train teacher": 2000, "train teacher-long": 2000, "train one-pass": 2000}
-        and estimated["vocabulary_size"] == 1000
-    )
-    assert estimated["work"][0]["tokens"] == 2000 * 2000
-    line = (
-        "Settings that are auto come to about: updates teacher 2,000, teacher-long 2,000, one-pass 2,000; "
-        "1,000 subwords"
-    )
-    assert line in as_text(estimated)
+    updates = {node.system: node.updates for node in planned.nodes.values() if node.updates}
+    assert updates == {"teacher": 2000, "teacher-long": 2000, "one-pass": 2000} and planned.vocabulary_size == 1000
+    assert training(planned, "teacher").tokens == 2000 * 2000
+    line = "auto come to about: updates teacher 2,000, teacher-long 2,000, one-pass 2,000; 1,000 subwords"
+    assert line in lines(planned)
     # Compressed lines are counted as lines, too.
     for code in ("de", "en"):
         with gzip.open(f"my.{code}.gz", "wt") as file:
             file.write("a line\n" * 12_000)
     text = Path("mine.yaml").read_text().replace("my.de", "my.de.gz").replace("my.en", "my.en.gz")
     Path("packed.yaml").write_text(text)
-    assert estimate(Plan(read_configuration("packed.yaml")), length=9)["pairs"] == 10_000
-    larger = estimate(plan, pairs=160_000, length=9)
-    assert larger["work"][0]["updates"] == 8000 and larger["vocabulary_size"] == 4000
+    assert sizes(Plan(read_configuration("packed.yaml")), length=9).pairs == 10_000
+    larger = estimated(file="mine.yaml", pairs=160_000, length=9)
+    assert training(larger, "teacher").updates == 8000 and larger.vocabulary_size == 4000
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -230,95 +239,54 @@ def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
         joined = (" ".join(lines[i : i + 3]) for i in range(0, len(lines), 3))
         (tmp_path / f"my.{code}").write_text("".join(f"{line}\n" for line in joined))
     plan = Plan(load_experiment("mine", extends="smoke", recipe=recipe | {"dataset": dataset}))
-    result = estimate(plan)
+    counted = sizes(plan)
     learnt = subwords.learn(plan.recipe.subwords, "my.de", "my.en", tmp_path / "subwords")
-    lines = [(tmp_path / f"my.{code}").read_text().splitlines() for code in ("de", "en")]
-    counts = [len(ids) for pair in learnt.encode_pairs(*lines) for ids in pair]
-    assert (
-        result["length"] == pytest.approx(sum(counts) / len(counts), rel=0.01)
-        and "first" in result["sources"]["length"]
-    )
-    assert result["max_length"]["left_out"] <= 0.005
+    texts = [(tmp_path / f"my.{code}").read_text().splitlines() for code in ("de", "en")]
+    lengths = [len(ids) for pair in learnt.encode_pairs(*texts) for ids in pair]
+    assert counted.length == pytest.approx(sum(lengths) / len(lengths), rel=0.01)
+    assert "first" in counted.sources["length"] and counted.limit["left_out"] <= 0.005
     # A length that is given stands.
-    assert estimate(plan, length=9)["length"] == 9
+    assert sizes(plan, length=9).length == 9
     # Without the texts, one is assumed.
     (tmp_path / "my.de").unlink()
-    assert estimate(plan)["sources"]["length"] == "assumed"
+    assert sizes(plan).sources["length"] == "assumed"
 
 
-@pytest.mark.parametrize(("setting", "beyond"), [("auto", 5), (70, 300)])
-def test_what_encoding_left_out_is_told(own_text, tmp_path, setting, beyond):
-    recipe = own_text.config.recipe.model_copy(update={"max_length": setting})
-    plan = Plan(dataclasses.replace(own_text, config=own_text.config.model_copy(update={"recipe": recipe})))
-    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
-    summary.parent.mkdir(parents=True)
-    counts = {"pairs": 1000 - beyond, "source_tokens": 9_000, "target_tokens": 9_000, "max_length": 70}
-    settings = {"max_length": setting}
-    counts |= {"dropped": {"source-too-long": beyond}, "provenance": {"settings": settings}}
-    summary.write_text(json.dumps(counts))
-    result = estimate(plan)
-    assert result["max_length"] == {"auto": setting == "auto", "limit": 70, "left_out": beyond / 1000}
-    assert ("warning: max_length is 70" in as_text(result)) == (setting == 70)
-    # Counts of a corpus that was encoded with another setting are not taken.
-    summary.write_text(json.dumps(counts | {"provenance": {"settings": {"max_length": 99}}}))
-    assert estimate(plan)["pairs"] != counts["pairs"]
-
-
-def test_counts_of_a_corpus_with_other_settings_are_not_taken(own_text, tmp_path):
-    plan = Plan(own_text)
-    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
-    summary.parent.mkdir(parents=True)
-    summary.write_text(json.dumps({"pairs": 800, "source_tokens": 8_000, "target_tokens": 8_000}))
-    corpus = Path(plan.corpus_summary)
-    corpus.parent.mkdir(parents=True)
-    settings = json.loads(plan.settings_normalise())
-    corpus.write_text(json.dumps({"provenance": {"settings": settings}}))
-    assert estimate(plan)["pairs"] == 800
-    corpus.write_text(json.dumps({"provenance": {"settings": settings | {"limits": {"train": 800}}}}))
-    assert estimate(plan)["pairs"] == 10_000
-
-
-@pytest.mark.parametrize("content", ["{}", "[]", '{"provenance": 3}'])
-def test_a_record_without_settings_is_named(own_text, tmp_path, content):
-    plan = Plan(own_text)
-    corpus = tmp_path / plan.corpus_summary
-    corpus.parent.mkdir(parents=True)
-    corpus.write_text(content)
-    with pytest.raises(ArtifactError, match=corpus.name):
-        estimate(plan)
+def test_pairs_that_filters_leave_out_are_not_counted(own_text, tmp_path):
+    """Of every four lines one is too long for a filter; filters see texts that lie here alone."""
+    for code in ("de", "en"):
+        (tmp_path / f"my.{code}").write_text(("a line\n" * 3 + "word " * 60 + "\n") * 3000)
+    text = Path("mine.yaml").read_text().replace("recipe:\n", "recipe:\n  clean: {length: {max_words: 50}}\n")
+    Path("cleaned.yaml").write_text(text)
+    cleaned = Plan(read_configuration("cleaned.yaml"))
+    counted = sizes(cleaned)
+    assert counted.pairs == 7500 and "first 12,000 pairs" in counted.sources["pairs"]
+    assert sizes(cleaned, 600).pairs == 600
+    stated = Plan(load_experiment("tatoeba", recipe={"clean": {"length": {"max_words": 50}}}))
+    assert "before filters" in sizes(stated).sources["pairs"]
 
 
 def test_texts_that_have_only_empty_lines_are_no_sample(own_text, tmp_path):
     for code in ("de", "en"):
         (tmp_path / f"my.{code}").write_text("\n" * 12_000)
-    assert estimate(Plan(own_text))["sources"]["length"] == "assumed"
-
-
-def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):
-    plan = Plan(own_text)
-    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
-    summary.parent.mkdir(parents=True)
-    summary.write_text(json.dumps({"pairs": 2_500, "source_tokens": 17_500, "target_tokens": 17_500}))
-    estimated = estimate(plan)
-    # 20,000 tokens with end symbols.
-    assert estimated["work"][0]["updates"] == round(math.sqrt(160e6 * 20_000) / 2000 + 0.5)
-    assert estimated["sources"] == {"pairs": "counted", "length": "counted"}
+    assert sizes(Plan(own_text)).sources["length"] == "assumed"
 
 
 def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
     (tmp_path / "my.de").unlink()
     with pytest.raises(ConfigError, match=r"vocabulary_size is 'auto'.*--pairs"):
-        estimate(Plan(own_text))
-    assert estimate(Plan(own_text), pairs=100)["work"][0]["updates"] == 500
+        estimated(file="mine.yaml")
+    assert training(estimated(file="mine.yaml", pairs=100), "teacher").updates == 500
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name):
+def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name, tmp_path, monkeypatch):
     path = experiment_file(name)
     text = path.read_text(encoding="utf-8")
     if path.parent.name != "papers":
         assert "Never run" not in text
         return
-    low, high = estimate(Plan(load_experiment(name)))["hours"]
+    monkeypatch.chdir(tmp_path)
+    low, high = estimated(f"experiment={name}").gpu_hours
     command = f"`continuum estimate {name} --no-calibration`"
     assert f"# Never run; about {low:.0f} to {high:.0f} GPU-hours of one A100 ({command}).\n" in text

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 
 import networkx as nx
 import rich.console
 
-from workflow_src.cli.plan import Node, Overview, Reason, as_table, hours_caption
+from workflow_src.cli.plan import Node, Overview, Reason
+from workflow_src.cli.show import as_table, hours_caption
+from workflow_src.cli.work import Sizes
 
+SIZES = Sizes(None, 9.0, {})
 REASONS = [
     "systems.score.training.learning_rate 0.002 → 0.25",
     "missing results/smoke/translations/teacher-long/seed-1/beam-4-ctranslate2/test.txt and 12 more",
@@ -21,7 +25,7 @@ def test_eighty_columns_cut_no_word_in_two():
     for number, text in enumerate(REASONS):
         node = Node("train", f"lanmt-annealed-{number}", {"train_lvm": (1, 1)}, [Reason("setting", text)])
         nodes[node.stage, node.system] = node
-    overview = Overview("mine", "mine", (), nx.DiGraph(), nodes, device="cpu", measured=True)
+    overview = Overview("mine", "mine", (), nx.DiGraph(), nodes, device="cpu", measured=True, sizes=SIZES)
     written = io.StringIO()
     rich.console.Console(file=written, width=80).print(as_table(overview))
     lines = written.getvalue().splitlines()
@@ -35,7 +39,7 @@ def test_eighty_columns_cut_no_word_in_two():
 
 def test_a_plan_for_gpus_says_how_many_jobs_share_one():
     def caption(jobs: int) -> str:
-        overview = Overview("m", "m", (), nx.DiGraph(), {}, device="cuda", measured=False, jobs_per_gpu=jobs)
-        return hours_caption(overview)
+        empty = Overview("m", "m", (), nx.DiGraph(), {}, device="cuda", measured=False, sizes=SIZES)
+        return hours_caption(dataclasses.replace(empty, jobs_per_gpu=jobs))
 
     assert "5 jobs" in caption(5) and "share" not in caption(1)

@@ -8,9 +8,9 @@ import re
 
 import pydantic
 import pytest
+from counted_jobs import jobs
 from pydantic import Field
 
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import experiment, laid_over

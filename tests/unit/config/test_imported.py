@@ -6,9 +6,9 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from counted_jobs import jobs
 from refusals import fields_of
 
-from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import load
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.display import build
@@ -95,8 +95,7 @@ def test_a_bundle_for_every_seed_and_none_without_a_use():
 def test_estimates_and_requests_know_it(plan):
     counts = jobs(plan)
     assert counts["import_model"] == 1 and counts["export_bundle"] == 1 and "export_ctranslate2" not in counts
-    work = [row["work"] for row in estimate(plan)["work"]]
-    assert "train outside" not in work and "distil with outside" in work
+    assert ("outside", 1) not in plan.trained and ("outside", "train") in plan.distilled
     needs = Requests(plan, gpu=False)
     wildcards = SimpleNamespace(system="outside", teacher="outside", search="beam-4-ctranslate2-int8", shard="0")
     for rule in ("import_model", "distill", "decode"):

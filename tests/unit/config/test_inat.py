@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from refusals import fields_of
 
-from workflow_src.cli.estimate import estimate
 from workflow_src.config import load
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.costs import operations_a_position
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
@@ -149,12 +149,11 @@ def test_every_expected_figure_has_its_row():
     assert loaded.config.report.expected_convention == "intl-lowercase"
 
 
-def test_an_estimate_counts_every_pass_of_an_update():
+def test_costs_count_every_pass_of_an_update():
     """Operations of a position: 6 for each weight that is met, and 2 for what is guessed between passes."""
     plan = Plan(load(experiment({"objective": {"passes": 3}}, {"passes": 2})))
-    training = next(row for row in estimate(plan)["work"] if row["work"] == "train one")
     model, vocabulary = plan.system("one").model, plan.recipe.subwords.vocabulary_size
     attention, feed = 4 * model.dim**2, 2 * model.dim * model.feed_forward
     encoder, decoder, output = attention + feed, 2 * attention + feed, vocabulary * model.dim
     operations = 6 * (encoder + decoder + output + 2 * (decoder + output)) + 2 * 2 * output
-    assert training["operations"] == pytest.approx(training["tokens"] * operations)
+    assert operations_a_position(plan.system("one"), plan) == pytest.approx(operations)

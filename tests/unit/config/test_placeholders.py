@@ -6,8 +6,8 @@ import json
 from typing import get_args
 
 import pytest
+from counted_jobs import jobs
 
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.errors import ConfigError

@@ -4,10 +4,10 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from counted_jobs import jobs
 from refusals import fields_of
 
 from workflow_src.cli.checking import check_files
-from workflow_src.cli.estimate import jobs
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.config.resources import GPU_PROCESS, Requests

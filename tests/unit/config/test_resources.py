@@ -6,9 +6,9 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from counted_jobs import jobs
 
 from workflow_src import cli
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.compose import experiment_names
 from workflow_src.config.costs import decode_operations, parts

@@ -6,9 +6,9 @@ import copy
 import json
 
 import pytest
+from counted_jobs import jobs
 from refusals import fields_of
 
-from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load
 from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.errors import ConfigError
