@@ -18,7 +18,7 @@ from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_sys
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
 from workflow_src.registry import decoded, default_engine, families, filters
-from workflow_src.spec import ALIGNED, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings, parse
+from workflow_src.spec import ALIGNED, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings, compared, parse
 
 
 class System(SystemFields):
@@ -203,7 +203,7 @@ class Loaded:
         autoregressive = self.systems[decode.system].family.autoregressive
         default_removal, chosen_removal = removal(autoregressive, self.aligned(decode)), self.removal(decode)
         deciding = {
-            entry.metric.name: entry.settings.model_dump(mode="json", exclude_defaults=True)
+            entry.metric.name: compared(entry.settings)
             for entry in self.metrics
             if decode.tune_by and entry.metric.name in (self.metrics[0].metric.name, decode.tune_by)
         }

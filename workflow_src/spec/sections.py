@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pydantic
+import pydantic_core
 from pydantic_core import PydanticKnownError
 
 from workflow_src.errors import ABSENT, ConfigError, nearest, short_repr
@@ -35,6 +36,8 @@ class Frozen(pydantic.BaseModel):
     """A configuration section: immutable, unknown keys refused."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+    # Raised when a default changes: settings that equal their defaults are left out where Snakemake compares settings.
+    defaults_number: ClassVar[int] = 1
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -62,6 +65,36 @@ class Frozen(pydantic.BaseModel):
             if isinstance(number, int) and abs(number) >= HUGE:
                 raise PydanticKnownError("int_parsing_size")
         return validated
+
+
+def compared(section: Frozen, **options: Any) -> dict[str, Any]:
+    """A section as JSON content in which another result shows: without values that are defaults, so that a new setting
+    changes nothing.
+
+    `defaults` are the numbers of sections in it whose defaults have changed, by the names of their classes; without
+    any, it is left out. `options` are those of `model_dump`.
+    """
+    content = section.model_dump(mode="json", exclude_defaults=True, **options)
+    numbers = {kind.__name__: kind.defaults_number for kind in _kinds(section) if kind.defaults_number > 1}
+    return content | ({"defaults": numbers} if numbers else {})
+
+
+def _kinds(value: Any) -> set[type[Frozen]]:
+    """Classes of a section and of those in it, without fields that are left out when it is written."""
+    if isinstance(value, Frozen):
+        fields = {name for name, field in type(value).model_fields.items() if not field.exclude}
+        return {type(value)}.union(*(_kinds(getattr(value, name)) for name in fields))
+    if isinstance(value, Mapping | list | tuple):
+        return set().union(*map(_kinds, _entries(value)))
+    return set()
+
+
+def defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """Defaults of the fields of a section as JSON content."""
+    fields = kind.model_fields.items()
+    values = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+    content: dict[str, Any] = pydantic_core.to_jsonable_python(values)
+    return content
 
 
 Section = TypeVar("Section", bound=pydantic.BaseModel)

@@ -24,7 +24,7 @@ from workflow_src.records.provenance import provenance
 from workflow_src.registry import import_object
 from workflow_src.runtime import torchrun
 from workflow_src.runtime.signals import die_with_parent
-from workflow_src.spec import Family
+from workflow_src.spec import Family, compared
 
 if TYPE_CHECKING:
     from torch import nn
@@ -310,9 +310,7 @@ def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
     preset's name, whose values the model has.
     """
     settings = system.model_copy(update={"training": config})
-    return settings.model_dump(
-        mode="json", exclude_defaults=True, exclude={"preset": True, "training": {"save_every", "max_skipped"}}
-    )
+    return compared(settings, exclude={"preset": True, "training": {"save_every", "max_skipped"}})
 
 
 def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from workflow_src.config.plan.paths import Paths
 from workflow_src.config.plan.selection import at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Analysis, AnalysisSettings, Use
+from workflow_src.spec import Analysis, AnalysisSettings, Use, compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,7 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
             hint=f"add such a system or decode, or remove analyses.{analysis.name}",
         )
     limits = settings.named(Use.LIMIT)
-    full, compared = (
-        settings.model_dump(mode="json", exclude={*settings.selecting(), *limits}, exclude_defaults=without_defaults)
-        for without_defaults in (False, True)
-    )
+    unread = {*settings.selecting(), *limits}
     return PlannedAnalysis(
         name=analysis.name,
         rule=analysis.rule_name,
@@ -82,8 +79,8 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
         split=loaded.test_sets[0] if analysis.split == TEST else analysis.split or main_split(loaded),
         enabled=bool(settings.enabled and selected),
         systems=selected.systems,
-        settings=_json(full | dict(selected.entries)),
-        compared=_json(compared | dict(selected.entries)),
+        settings=_json(settings.model_dump(mode="json", exclude=unread) | dict(selected.entries)),
+        compared=_json(compared(settings, exclude=unread) | dict(selected.entries)),
         limits={name: getattr(settings, name) for name in limits},
         reads=selected.translations,
         hours=analysis.hours,

@@ -12,16 +12,14 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
-import pydantic_core
-
-from workflow_src.config.datasets import TEST, DatasetFiles, file_and_members
+from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, file_and_members
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, parse
 
 # Settings of a file to download that its content is checked by.
 CHECKS = {"sha256", "md5", "size"}
@@ -53,13 +51,8 @@ class Settings(Graph):
     def _dump(self, section: Frozen, **options: Any) -> dict[str, Any]:
         """A section as JSON content."""
         if self.form == "defaults":
-            fields = type(section).model_fields.items()
-            values = {
-                name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()
-            }
-            content: dict[str, Any] = pydantic_core.to_jsonable_python(values)
-            return content
-        return section.model_dump(mode="json", exclude_defaults=not self.full, **options)
+            return defaults(type(section))
+        return section.model_dump(mode="json", **options) if self.full else compared(section, **options)
 
     def _search(self, decode: Decode) -> dict[str, Any]:
         """A decode's search with its settings, and its engine."""
@@ -86,6 +79,8 @@ class Settings(Graph):
     def settings_download(self) -> str:
         fields = set(DatasetFiles.model_fields)
         files = self._dump(self.loaded.dataset, include=fields)
+        if generator := self.loaded.dataset.generator:
+            files["generator"] = self._dump(parse(GeneratorConfig, generator))
         if not self.full:
             # A hint changes no text, and sums check what was downloaded.
             files.pop("folder_hint", None)
