@@ -44,7 +44,7 @@ garbage.collect_rarely()
 
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.download import changed_sum

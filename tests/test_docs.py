@@ -14,7 +14,7 @@ from conftest import PROJECT
 
 from workflow_src import registry
 from workflow_src.config import Plan, datasets, experiment, load
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.spec import Frozen
 

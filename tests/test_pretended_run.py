@@ -15,7 +15,7 @@ import smoke_check
 from conftest import command_and_environment, log_contains, snakemake, wait_for
 
 from workflow_src.config import Plan, load
-from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.registry import searches
 from workflow_src.serving.translator import Translator
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from workflow_src import registry
-from workflow_src.config.compose import experiment_names
+from workflow_src.config.files import experiment_names
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.jobs import recorded

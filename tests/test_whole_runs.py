@@ -16,7 +16,7 @@ from counted_jobs import jobs
 
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.compose import experiment_file
+from workflow_src.config.files import experiment_file
 from workflow_src.data.toy import grammar
 from workflow_src.evaluation.report import leaderboard
 from workflow_src.records.verify import verify

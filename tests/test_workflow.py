@@ -28,7 +28,7 @@ from stage_server import python_module
 from workflow_src import registry
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.compose import experiment_names
+from workflow_src.config.files import experiment_names
 from workflow_src.jobs import RUN, read_inputs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")

@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workflow_src.config.compose import PROJECT
 from workflow_src.config.costs import decoding_operations, operations_a_position, sentence_length
+from workflow_src.config.files import PROJECT
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import InputError

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config import load
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, is_file_name, merge, read_yaml
+from workflow_src.config.compose import is_file_name
+from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ArtifactError, ConfigError

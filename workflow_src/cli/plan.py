@@ -37,8 +37,8 @@ from workflow_src.cli.work import (
     work_of,
 )
 from workflow_src.config import Plan
-from workflow_src.config.compose import PROJECT
 from workflow_src.config.costs import parameters, updates, vocabulary_size
+from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.texts import RAW, base_of, system_behind
 from workflow_src.errors import ConfigError, InputError, nearest

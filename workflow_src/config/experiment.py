@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.datasets import FilePath, SetName
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_preset
 from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.sizes import (
     AUTO,
@@ -102,6 +103,14 @@ class TrainingConfig(Frozen):
     augment: AugmentConfig | None = Field(
         None, exclude=True, description="shares of training pairs in capitals, as titles, with typing errors"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, section: Any) -> Any:
+        if not isinstance(section, dict) or section.get("preset") is None:
+            return section
+        preset = read_preset(CONFIG_FOLDER / "training.yaml", section["preset"])
+        return merge(preset, {name: value for name, value in section.items() if name != "preset"})
 
     @model_validator(mode="after")
     def _patience_waits_for_the_best(self):

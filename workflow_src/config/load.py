@@ -5,23 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.compose import (
-    CONFIG_FOLDER,
-    check_new_systems,
-    dataset_names,
-    experiment,
-    experiment_file,
-    experiment_names,
-    extended,
-    laid_over,
-    merge,
-    read_yaml,
-    use_plugins,
-    with_training_presets,
-)
+from workflow_src.config.compose import check_new_systems, experiment, extended, laid_over, use_plugins
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
+from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.languages import two_letters
 from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.recipe import READS_TEXT
@@ -58,7 +46,6 @@ def load(raw: dict[str, Any]) -> Loaded:
         if "experiment" not in raw:
             raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
         raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
-    raw = with_training_presets(raw)
     check_new_systems(raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     use_plugins(config.plugins)

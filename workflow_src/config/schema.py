@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from workflow_src.config.compose import CONFIG_FOLDER
 from workflow_src.config.experiment import WorkflowConfig
+from workflow_src.config.files import CONFIG_FOLDER
 
 SCHEMA = CONFIG_FOLDER / "schemas/experiment.json"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workflow_src.config import texts
-from workflow_src.config.compose import merge, read_preset
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import (
     DistillationConfig,
@@ -16,6 +15,7 @@ from workflow_src.config.experiment import (
     TrainingConfig,
     WorkflowConfig,
 )
+from workflow_src.config.files import merge, read_preset
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError

@@ -17,8 +17,8 @@ from workflow_src.cli.plan import Overview, Request, overview
 from workflow_src.cli.show import facts, training_tokens
 from workflow_src.cli.work import limit_in_words, numbered, read_encoded, sizes
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.config.files import experiment_file, experiment_names
 from workflow_src.config.sizes import AUTO
 from workflow_src.data import subwords
 from workflow_src.data.toy import grammar

@@ -10,8 +10,8 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
-from workflow_src.config import Plan, compose, load, load_experiment
-from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
+from workflow_src.config import Plan, compose, files, load, load_experiment
+from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.errors import ConfigError
 
 PRESETS = read_yaml(CONFIG_FOLDER / "training.yaml")
@@ -112,7 +112,7 @@ def test_only_over_a_shipped_experiment_by_its_name_and_along_a_chain():
     assert set(shapes.systems) == {"teacher", "student-long", "ctc-4-1"}
 
 
-@pytest.mark.parametrize("name", compose.experiment_names())
+@pytest.mark.parametrize("name", files.experiment_names())
 def test_only_leaves_every_shipped_experiment_valid(name):
     """Whatever system is asked for: what names the others goes with them."""
     for system in load_experiment(name).systems:
@@ -165,7 +165,7 @@ def test_grids_stay_whole_or_go():
             {"setting": "only", "nearest": "score"},
         ),
         ("score", {"setting": "only", "value": "score"}),
-        ([3], {"setting": "only"}),
+        ([3], {"setting": "only", "value": [3]}),
     ],
 )
 def test_a_wrong_only_is_refused_in_one_sentence(only, fields):
@@ -223,20 +223,20 @@ def test_what_is_read_may_be_changed():
     """Equal text is parsed once, and every reader gets a copy."""
     path = CONFIG_FOLDER / "experiments/smoke.yaml"
     read_yaml(path)["systems"].clear()
-    compose.read_preset(CONFIG_FOLDER / "training.yaml", "short-sentences", "teacher").clear()
+    files.read_preset(CONFIG_FOLDER / "training.yaml", "short-sentences", "teacher").clear()
     assert read_yaml(path)["systems"] and read_yaml(CONFIG_FOLDER / "training.yaml")["short-sentences"]
 
 
 def test_rules_get_the_settings_of_a_preset_and_not_its_name(monkeypatch):
     """A renamed preset reruns nothing."""
     before = Plan(mine(systems={"teacher": {"training": {"preset": "short-sentences"}}}))
-    real = compose._mapping
+    real = files._mapping
 
     def renamed(path):
         content = real(path)
         return {f"{name}-2": preset for name, preset in content.items()} if path.name == "training.yaml" else content
 
-    monkeypatch.setattr(compose, "_mapping", renamed)
+    monkeypatch.setattr(files, "_mapping", renamed)
     raw = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
     for system in raw["systems"].values():
         if "preset" in system.get("training", {}):
@@ -333,7 +333,7 @@ def test_papers_have_the_max_length_that_their_notes_say():
 
 def test_settings_of_papers_are_found_by_name():
     papers = sorted(path.stem for path in (CONFIG_FOLDER / "experiments" / "papers").glob("*.yaml"))
-    assert papers and set(papers) < set(compose.experiment_names())
+    assert papers and set(papers) < set(files.experiment_names())
     loaded = load({"experiment": "mine", "extends": papers[0]})
     assert loaded.systems == load_experiment(papers[0]).systems
     full = read_yaml(CONFIG_FOLDER / "experiments" / "papers" / f"{papers[0]}.yaml")
@@ -341,9 +341,8 @@ def test_settings_of_papers_are_found_by_name():
 
 
 def test_shipped_experiments_are_few_and_remove_no_system_by_null():
-    files = list((CONFIG_FOLDER / "experiments").glob("*.yaml"))
-    assert len(files) <= 18 and len(compose.experiment_names()) <= 27
-    for path in compose._experiment_files().values():
+    assert len(list((CONFIG_FOLDER / "experiments").glob("*.yaml"))) <= 18 and len(files.experiment_names()) <= 27
+    for path in map(files.experiment_file, files.experiment_names()):
         assert None not in read_yaml(path).get("systems", {}).values(), f"{path} has SYSTEM: null; say only"
 
 

@@ -15,7 +15,7 @@ from refusals import fields_of
 
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
 from workflow_src.errors import ArtifactError, ConfigError
 

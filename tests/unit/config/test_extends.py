@@ -7,9 +7,9 @@ import json
 import pytest
 from refusals import fields_of
 
-from workflow_src.config import Plan, compose, load, load_experiment
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
+from workflow_src.config import Plan, files, load, load_experiment
 from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.errors import ConfigError
 
@@ -33,7 +33,7 @@ def shipped(monkeypatch, tmp_path):
     child = {"experiment": "child", "extends": "parent", "recipe": {"name": "child"}}
     for name, content in (("parent", parent), ("child", child)):
         (tmp_path / "experiments" / f"{name}.yaml").write_text(json.dumps(content))
-    monkeypatch.setattr(compose, "CONFIG_FOLDER", tmp_path)
+    monkeypatch.setattr(files, "CONFIG_FOLDER", tmp_path)
 
 
 @pytest.mark.parametrize("settings", [{"extends": "smoke"}, {"recipe": {"name": "own", "dataset": "toy"}}])

@@ -9,8 +9,9 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load
-from workflow_src.config.compose import CONFIG_FOLDER, inherited, merge, read_yaml
+from workflow_src.config.compose import inherited
 from workflow_src.config.display import build
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")

@@ -10,8 +10,8 @@ from counted_jobs import jobs
 from refusals import fields_of
 
 from workflow_src.config import load
-from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.display import build
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import Plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError

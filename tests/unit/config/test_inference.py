@@ -8,8 +8,8 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.costs import operations_a_position, parts
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")

@@ -9,7 +9,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import load
-from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import Plan
 from workflow_src.errors import ConfigError
 

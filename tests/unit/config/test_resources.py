@@ -10,8 +10,8 @@ from counted_jobs import jobs
 
 from workflow_src import cli
 from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.compose import experiment_names
 from workflow_src.config.costs import decode_operations, parts
+from workflow_src.config.files import experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names
+from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names
 from workflow_src.config.schema import SCHEMA, text
 
 FILES = [CONFIG_FOLDER / "config.yaml", *(Path(experiment_file(name)) for name in experiment_names())]

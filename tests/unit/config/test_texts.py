@@ -8,8 +8,9 @@ from counted_jobs import jobs
 from refusals import fields_of
 
 from workflow_src.config import Plan, load, texts
-from workflow_src.config.compose import CONFIG_FOLDER, laid_over, merge, read_yaml
+from workflow_src.config.compose import laid_over
 from workflow_src.config.display import build
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.spec import parse

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 from stage_words import start_stage
 
-from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetFiles, RemoteFile
+from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.data.download import present
 from workflow_src.data.drops import left_out
 from workflow_src.registry import filters

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from workflow_src.config import Plan, load
-from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator

@@ -14,7 +14,7 @@ from conftest import PROJECT
 from titles import BLEU, CHRF, GREEDY
 
 from workflow_src.cli import main
-from workflow_src.config.compose import experiment_names
+from workflow_src.config.files import experiment_names
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import leaderboard, leaderboard_tables, results
 from workflow_src.evaluation.report.carried import checksum
