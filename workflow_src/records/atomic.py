@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -21,13 +20,12 @@ from typing import IO, Any
 
 from workflow_src.errors import ArtifactError
 
-# A partial file that another machine began is left alone for so many seconds after its last change: some shared disks
-# show locks on the machine only that took them.
-LEFT_ALONE = 3600
-# The end of the name of a partial file, after the name of its file: the machine, and random letters.
-PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
+# A partial file of another machine is left alone for so many seconds after its last change.
+LEFT_ALONE = 24 * 3600
+# The end of the name of a partial file, after the name of its file: machine and process that write it, random letters.
+PARTIAL = r"([0-9a-f]{8})-([0-9]+)\.[a-z0-9_]{8}\.partial"
 # Bytes of a file's name that its partial file repeats; most disks allow 255 in all.
-REPEATED = 200
+REPEATED = 190
 # Why a file cannot grow: errors of the system, and the problem in words.
 NO_ROOM = {
     errno.ENOSPC: "no space left",
@@ -95,70 +93,35 @@ def link_file(source: str | Path, target: str | Path) -> None:
         copy_file(source, target)
 
 
+def _partial_start(path: Path) -> str:
+    """The beginning of the names of a file's partial files."""
+    return f".{os.fsdecode(os.fsencode(path.name)[:REPEATED])}."
+
+
 def _machine() -> str:
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
-def _sweep(path: Path) -> None:
-    """Remove partial files of `path` that killed processes have left: those without a lock.
-
-    Files that cannot be opened or locked, as on a disk without locks, stay.
-    """
+def _remove_abandoned(path: Path) -> None:
+    """Remove partial files of `path` that killed processes have left."""
     start = _partial_start(path)
     with contextlib.suppress(OSError):
         for name in os.listdir(path.parent):
             if name.startswith(start) and (match := re.fullmatch(PARTIAL, name.removeprefix(start))):
-                with contextlib.suppress(OSError):
-                    _remove_if_abandoned(path.parent / name, 0 if match[1] == _machine() else LEFT_ALONE)
+                partial = path.parent / name
+                here, idle = match[1] == _machine(), time.time() - partial.lstat().st_mtime
+                if idle > LEFT_ALONE or (here and not _is_running(int(match[2]))):
+                    partial.unlink(missing_ok=True)
 
 
-def _remove_if_abandoned(partial: Path, age: float) -> None:
-    if time.time() - partial.stat().st_mtime < age:
-        return
-    # Opened for writing too: some shared disks give no exclusive lock on a file that is only open to read.
-    handle = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _is_running(process: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Since it was opened here, its writer may have renamed and closed it.
-        if os.path.samestat(os.fstat(handle), os.lstat(partial)):
-            os.unlink(partial)
-    finally:
-        os.close(handle)
-
-
-def _partial_start(path: Path) -> str:
-    """The beginning of the names of a file's partial files: the file's name, or the start and digest of a long one."""
-    name = os.fsencode(path.name)
-    if len(name) <= REPEATED:
-        return f".{path.name}."
-    return f".{os.fsdecode(name[:REPEATED])}.{hashlib.sha256(name).hexdigest()[:8]}."
-
-
-def _create_partial(path: Path) -> tuple[int, str]:
-    """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
-    # The file itself is locked: a lock file beside it, as filelock makes, would be one more file to leave behind.
-    tries = 10
-    while True:
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f"{_partial_start(path)}{_machine()}.", suffix=".partial"
-        )
-        tries -= 1
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        except OSError:
-            # A disk without locks, where no process sweeps either.
-            return handle, name
-        else:
-            with contextlib.suppress(OSError):
-                # Some disks never agree with themselves on which file it is.
-                if os.path.samestat(os.fstat(handle), os.lstat(name)) or (tries < 0 and os.path.exists(name)):
-                    return handle, name
-        # Another process removed it between its creation and its lock, as that of a killed writer.
-        os.close(handle)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        # That of another user is not permitted.
+        with contextlib.suppress(PermissionError):
+            os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _is_open_file(path: Path) -> bool:
@@ -215,9 +178,9 @@ def new_file_mode() -> int:
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
-    A process that is killed leaves it; the next one that writes `path` removes it, but not one that is being written.
-    Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part. A link stays, and
-    the file that it points to is replaced. A file that is replaced keeps its mode.
+    A process that is killed leaves it, and the next one that writes `path` removes it. Of two writers, the last one's
+    file stays. Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part. A link
+    stays, and the file that it points to is replaced. A file that is replaced keeps its mode.
 
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
@@ -225,8 +188,9 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     with room_for(path), _refusals_in_words(Path(path)):
         path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        handle, name = _create_partial(path)
+        _remove_abandoned(path)
+        prefix = f"{_partial_start(path)}{_machine()}-{os.getpid()}."
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".partial")
     buffered = io.BufferedWriter(_File(handle, path))
     file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:
@@ -235,9 +199,8 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
             file.flush()
             with room_for(path):
                 os.fsync(handle)
-            os.chmod(name, stat.S_IMODE(path.stat().st_mode) if path.exists() else new_file_mode())
-            # Before it is closed, which gives up the lock that keeps others from removing it.
-            os.replace(name, path)
+        os.chmod(name, stat.S_IMODE(path.stat().st_mode) if path.exists() else new_file_mode())
+        os.replace(name, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
