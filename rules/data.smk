@@ -153,6 +153,8 @@ rule learn_subwords:
         **stage(
             "learn_subwords",
             lambda plan, wildcards: plan.settings_subwords(),
+            # Texts with other placeholders are normalised anew.
+            placeholders=lambda job: plan.recipe.placeholder_kinds,
             source="input.source",
             target="input.target",
             subwords_from=input_if_any("subwords_from"),
@@ -197,6 +199,7 @@ rule encode:
         **stage(
             "encode",
             lambda plan, wildcards: plan.settings_encode(wildcards.text),
+            languages=lambda job: LANGUAGES,
             subwords=folder_of("input.subwords"),
             source="input.source",
             target="input.target",

@@ -24,6 +24,7 @@ rule import_model:
         **stage(
             "import_model",
             lambda plan, wildcards: plan.settings_import(wildcards.system),
+            languages=lambda job: LANGUAGES,
             seed="wildcards.seed",
             files=lambda job: plan.imported_files(job.wildcards.system),
             subwords=folder_of("input.subwords"),

@@ -67,6 +67,7 @@ rule keep_likely:
         **stage(
             "keep_likely",
             lambda plan, wildcards: plan.settings_likelihood(wildcards.system),
+            system="wildcards.system",
             shards="input.shards",
             backward_model=input_if_any("backward_model"),
             backward_shards=input_if_any("backward_shards"),

@@ -108,7 +108,7 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads
     words = {name: ["--raw-folder", str(raw), "--output-folder", str(folder / name)] for name in stages}
     words["normalise"] = ["--raw-folder", str(raw), "--output-folder", str(corpus)]
     words["learn"] = [*texts, "--output-folder", str(folder / "subwords")]
-    words["encode"] = ["--subwords", str(subwords), "--split", "train", *texts]
+    words["encode"] = ["--subwords", str(subwords), "--languages", "de", "en", "--split", "train", *texts]
     words["encode"] += ["--output-prefix", str(folder / "encoded/train")]
 
     def run_stage(name: str, count: int) -> tuple[float, float]:

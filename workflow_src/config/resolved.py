@@ -27,7 +27,7 @@ class System(SystemFields):
     name: str
     family: Annotated[InstanceOf[Family], PlainSerializer(attrgetter("name"), str)]
     preset: str = ""
-    data: Data
+    data: Data = {}
     # Of the classes that the family declares.
     model: Any
     objective: Any = None

@@ -124,7 +124,7 @@ class Convention:
 
 
 class NoSettings(Frozen):
-    """Settings of a metric that has none."""
+    """Settings of a metric, or of a job, that has none."""
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -40,11 +40,6 @@ MEASURED = 20_000
 Pair = tuple[list[int], list[int]]
 
 
-class AugmentSettings(AugmentConfig):
-    source: str = Field(description="code of the source language")
-    target: str = Field(description="code of the target language")
-
-
 class OwnText(Frozen):
     """How a user's own text is brought to the form of references."""
 
@@ -56,12 +51,13 @@ class OwnText(Frozen):
 
 class EncodingSettings(Frozen):
     max_length: MaxLength = Field(description="subwords of a training sentence; longer ones are left out")
-    augment: AugmentSettings | None = Field(None, description="shares of training pairs that are changed")
+    augment: AugmentConfig | None = Field(None, description="shares of training pairs that are changed")
     own_target: OwnText | None = Field(None, description="the target is the user's own text, to be normalised")
 
 
 class Inputs(JobInputs):
     settings: EncodingSettings = Field(description="the longest training sentence")
+    languages: tuple[str, str] = Field(description="codes of source and target")
     subwords: Path = Field(description="folder of learn_subwords")
     source: Path
     target: Path
@@ -96,12 +92,14 @@ class Encoder:
     In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
 
-    def __init__(self, folder: Path, augment: AugmentSettings | None, training: bool, max_length: int):
+    def __init__(
+        self, folder: Path, augment: AugmentConfig | None, languages: tuple[str, str], training: bool, max_length: int
+    ):
         self.subwords = Subwords.load(folder)
         self.training, self.max_length = training, max_length
         self.augment = None
         if augment:
-            self.augment = Augmenter(augment, (augment.source, augment.target), self.subwords.placeholders)
+            self.augment = Augmenter(augment, languages, self.subwords.placeholders)
 
     def __call__(self, block: list[tuple[str, str]]) -> tuple[list[Pair], Counter[str], Counter[str]]:
         placeholders: Counter[str] = Counter()
@@ -160,7 +158,7 @@ def encoded_pairs(
     """Ids of every pair of lines; memory for a few blocks of them. Placeholders and changes of training pairs are
     counted."""
     training, text = inputs.split == "train", zip(read_lines(inputs.source), target_lines(inputs), strict=True)
-    settings = inputs.subwords, inputs.settings.augment, training, max_length
+    settings = inputs.subwords, inputs.settings.augment, inputs.languages, training, max_length
     with Workers(inputs.threads, lines, Encoder, *settings) as workers:
         for _, (pairs, counted, changes) in workers.map(blocks_of(text, CHUNK)):
             placeholders.update(counted)

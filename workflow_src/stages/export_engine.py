@@ -9,15 +9,11 @@ from pydantic import Field
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import JobInputs, start
 from workflow_src.registry import engines
-from workflow_src.spec import Frozen
-
-
-class NoSettings(Frozen):
-    """No setting changes what is exported."""
+from workflow_src.spec import NoSettings
 
 
 class Inputs(JobInputs):
-    settings: NoSettings = Field(description="none: {}")
+    settings: NoSettings = NoSettings()
     engine: str = Field(description="name of the engine")
     bundle: Path = Field(description="exported folder")
     output_folder: Path

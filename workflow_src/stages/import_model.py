@@ -4,11 +4,11 @@ normalisation of the recipe."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.resolved import System
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import JobInputs, recorded, start
@@ -16,19 +16,12 @@ from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import engines, families, import_object
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe, remove_bundle
-from workflow_src.spec import MODEL, Frozen, parse
-
-
-class ImportSettings(Frozen):
-    system: str
-    family: str
-    model: dict[str, Any] = Field(description="of the family's own class")
-    source: str = Field(description="code of the source language")
-    target: str = Field(description="code of the target language")
+from workflow_src.spec import MODEL
 
 
 class Inputs(JobInputs):
-    settings: ImportSettings = Field(description="the system, its model settings and its languages")
+    settings: System = Field(description="the system: its family and model")
+    languages: tuple[str, str] = Field(description="codes of source and target")
     seed: int = Field(description="the model is the same for every one")
     files: dict[str, Path] = Field(description="files of the model by their names in the bundle")
     subwords: Path = Field(description="folder of learn_subwords")
@@ -40,11 +33,11 @@ def run(inputs: Inputs) -> str:
     from workflow_src.families.build import sizes_of
 
     settings, folder = inputs.settings, inputs.output_folder
-    family = families().get(settings.family)
-    if family is None or not family.imported or family.engine is None:
+    family, languages = settings.family, dict(zip(("source", "target"), inputs.languages, strict=True))
+    if not family.imported or family.engine is None:
         allowed = [name for name, candidate in families().items() if candidate.imported]
-        raise ConfigError("family", settings.family, problem="its models are not made elsewhere", allowed=allowed)
-    model = parse(family.model, settings.model, "model").model_dump(mode="json")
+        raise ConfigError("settings.family", family.name, problem="its models are not made elsewhere", allowed=allowed)
+    model = settings.model.model_dump(mode="json")
     subwords = Subwords.load(inputs.subwords)
     remove_bundle(folder)
     for name, path in inputs.files.items():
@@ -64,9 +57,9 @@ def run(inputs: Inputs) -> str:
     sources["subwords"] = inputs.subwords / "subwords.json"
     content = {
         "format": FORMAT,
-        "system": settings.system,
+        "system": settings.name,
         "seed": inputs.seed,
-        "languages": {"source": settings.source, "target": settings.target},
+        "languages": languages,
         "normalisation": normalisation,
         "models": {family.name: network},
         **describe(family, models=[model]),
@@ -77,7 +70,7 @@ def run(inputs: Inputs) -> str:
     opens.open(folder, Description.model_validate(content), "cpu", "int8", 1)
     record = provenance(recorded(settings) | {"normalisation": normalisation}, sources, files)
     write_json(folder / DESCRIPTION, content | {"provenance": record})
-    return f"{settings.system} is in {folder}"
+    return f"{settings.name} is in {folder}"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from workflow_src.config.experiment import LikelihoodConfig
 from workflow_src.data import encoded
 from workflow_src.data.cleaning import EXAMPLES, Example, step_as_json
 from workflow_src.data.drops import left_out
@@ -20,18 +21,11 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.provenance import numbered, provenance
-from workflow_src.spec import Frozen
-
-
-class LikelySettings(Frozen):
-    system: str = Field(description="that scored the pairs")
-    backward: str | None = Field(description="that scored them the other way round")
-    keep: float = Field(gt=0, le=1, description="share of the pairs, the likeliest")
-    maximum: float | None = Field(description="largest score of a pair that is kept, in nats a subword")
 
 
 class Inputs(JobInputs):
-    settings: LikelySettings = Field(description="which pairs are kept")
+    settings: LikelihoodConfig = Field(description="which pairs are kept")
+    system: str = Field(description="that scored the pairs")
     shards: tuple[Path, ...] = Field(min_length=1, description="outputs of score_pairs, in order")
     model: Path = Field(description="weights of the system")
     backward_shards: tuple[Path, ...] = Field((), description="outputs of score_pairs by the reversed system, in order")
@@ -89,9 +83,9 @@ def run(inputs: Inputs) -> str:
         scores = dual_cross_entropy(
             scores, _read_scores(inputs, inputs.backward_model, inputs.backward_shards, len(corpus))
         )
-    systems = " and ".join(filter(None, [settings.system, settings.backward]))
+    systems = " and ".join(filter(None, [inputs.system, settings.backward]))
     subwords = Subwords.load(inputs.subwords)
-    verdicts = reasons(scores, settings.keep, settings.maximum)
+    verdicts = reasons(scores, settings.share, settings.maximum)
     rows = [row for row, verdict in enumerate(verdicts) if verdict is None]
     dropped = Counter(filter(None, verdicts))
     if not rows:
@@ -99,7 +93,7 @@ def run(inputs: Inputs) -> str:
             inputs.pairs,
             f"has no pair with at most {settings.maximum} nats a subword under {systems}; the likeliest has "
             f"{scores.min():.2f}",
-            f"raise likelihood.{settings.system}.maximum",
+            f"raise likelihood.{inputs.system}.maximum",
         )
     threshold = float(scores[rows].max())
     unlikely = [row for row, verdict in enumerate(verdicts) if verdict]

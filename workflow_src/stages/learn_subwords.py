@@ -12,12 +12,9 @@ from workflow_src.data import subwords
 from workflow_src.jobs import JobInputs, start
 
 
-class SubwordSettings(SubwordsConfig):
-    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that models have symbols for")
-
-
 class Inputs(JobInputs):
-    settings: SubwordSettings = Field(description="method and size, recipe.subwords of the configuration")
+    settings: SubwordsConfig = Field(description="method and size, recipe.subwords of the configuration")
+    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that models have symbols for")
     source: Path = Field(description="training text")
     target: Path = Field(description="its translation, line by line")
     subwords_from: Path | None = Field(None, description="subwords.json of models to copy in place of learning")
@@ -26,8 +23,7 @@ class Inputs(JobInputs):
 
 
 def run(inputs: Inputs) -> str:
-    kinds = inputs.settings.placeholders
-    settings = SubwordsConfig.model_validate(inputs.settings.model_dump(exclude={"placeholders"}, exclude_unset=True))
+    settings, kinds = inputs.settings, inputs.placeholders
     if inputs.subwords_from:
         copied = subwords.copy(settings, kinds, inputs.subwords_from, inputs.output_folder)
         return f"copied {copied.source_size:,} source and {copied.target_size:,} target subwords"

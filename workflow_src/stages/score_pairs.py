@@ -19,13 +19,9 @@ from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files,
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import DeviceJobInputs, log_progress, recorded, start
 from workflow_src.records.atomic import atomic
-from workflow_src.spec import SCORER, Frozen
+from workflow_src.spec import SCORER, NoSettings
 
 CHUNK = 16384
-
-
-class NoSettings(Frozen):
-    """Nothing but the files changes the scores."""
 
 
 class Inputs(DeviceJobInputs):

@@ -53,8 +53,6 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
         assert texts.kind_of(text) == texts.kind_of(texts.base_of(text))
     augment = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
     assert augment == {
-        "source": "de",
-        "target": "en",
         "upper": 0.25,
         "title": 0,
         "typos": 0.5,
@@ -256,7 +254,6 @@ def test_likely_pairs_are_kept_of_the_encoded_ones():
     plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
     assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]
     assert json.loads(plan.settings_likelihood("teacher")) == {
-        "system": "teacher",
         "backward": None,
         "keep": 0.8,
         "maximum": None,

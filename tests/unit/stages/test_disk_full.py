@@ -75,7 +75,17 @@ def refused(stage: str, words: list[str], disk: Disk, path: Path) -> None:
 def test_encode(disk, tiny, tmp_path):
     for side in ("de", "en"):
         (tmp_path / f"train.{side}").write_text((tiny.corpus / f"train.{side}").read_text() * 300)
-    words = ["--settings", '{"max_length": 50}', "--subwords", str(tiny.folder), "--split", "train"]
+    words = [
+        "--settings",
+        '{"max_length": 50}',
+        "--subwords",
+        str(tiny.folder),
+        "--languages",
+        "de",
+        "en",
+        "--split",
+        "train",
+    ]
     words += ["--source", str(tmp_path / "train.de"), "--target", str(tmp_path / "train.en")]
     words += ["--output-prefix", str(disk.folder / "train")]
     refused("encode", words, disk, disk.folder / "train.source.bin")

@@ -36,7 +36,7 @@ def texts(tmp_path):
 
 def run(models, folder, split, max_length=22, code=0, capsys=None, more=(), **settings):
     settings = {"max_length": max_length} | settings
-    words = ["--settings", json.dumps(settings), "--subwords", str(models), "--split", split]
+    words = ["--settings", json.dumps(settings), "--subwords", str(models), "--languages", "de", "en", "--split", split]
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
     words += ["--output-prefix", str(folder / "out" / split), *more]
     if not code:
@@ -207,7 +207,7 @@ def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):
 @pytest.mark.parametrize("chunk", [1, 3, 8192])
 def test_augmented_pairs_are_counted_and_stay_where_they_would_be_too_long(models, texts, monkeypatch, chunk, capsys):
     monkeypatch.setattr(encode, "CHUNK", chunk)
-    augment = {"source": "de", "target": "en", "upper": 1}
+    augment = {"upper": 1}
     plain = run(models, texts, "train", 40)
     capsys.readouterr()
     corpus = run(models, texts, "train", 40, augment=augment)
@@ -228,7 +228,7 @@ def test_augmented_pairs_are_counted_and_stay_where_they_would_be_too_long(model
 def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(models, texts, capsys):
     (texts / "de").write_text("der Hund schläft\nja\n", encoding="utf-8")
     (texts / "en").write_text("the dog sleeps\nyes\n", encoding="utf-8")
-    augment = {"source": "de", "target": "en", "upper": 1}
+    augment = {"upper": 1}
     free = run(models, texts, "train", 40, augment=augment)
     longest = max(max(len(free.source(row)), len(free.target(row))) for row in range(len(free)))
     plain = run(models, texts, "train", 40)

@@ -61,9 +61,19 @@ def model_settings(folder, **settings):
 
 
 def import_words(model, recipe_subwords, output, **normalisation):
-    settings = {"system": "outside", "family": "ctranslate2", "model": model, "source": "de", "target": "en"}
+    settings = {"name": "outside", "family": "ctranslate2", "model": model}
     by_name = files(CTranslate2Config(**model))
-    words = ["--settings", json.dumps(settings), "--seed", "1", "--subwords", str(recipe_subwords)]
+    words = [
+        "--settings",
+        json.dumps(settings),
+        "--languages",
+        "de",
+        "en",
+        "--seed",
+        "1",
+        "--subwords",
+        str(recipe_subwords),
+    ]
     words += ["--files", *(f"{name}={path}" for name, path in by_name.items())]
     normalisation = NormalisationConfig(**normalisation).model_dump(mode="json")
     return [*words, "--normalisation", json.dumps(normalisation), "--output-folder", str(output)]

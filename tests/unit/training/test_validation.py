@@ -83,7 +83,17 @@ def test_bleu_of_perfect_outputs_is_100_where_placeholders_change_their_order(di
     write_json(tmp_path / "corpus.json", {"normalisation": normalisation, "source": "de", "target": "en"})
     texts = tmp_path / "dev.de", tmp_path / "dev.en"
     subwords = learn(SubwordsConfig(vocabulary_size=50), *texts, tmp_path / "subwords", placeholders=["variables"])
-    words = ["--settings", '{"max_length": 50}', "--subwords", str(tmp_path / "subwords"), "--split", "dev"]
+    words = [
+        "--settings",
+        '{"max_length": 50}',
+        "--subwords",
+        str(tmp_path / "subwords"),
+        "--languages",
+        "de",
+        "en",
+        "--split",
+        "dev",
+    ]
     words += ["--source", str(texts[0]), "--target", str(texts[1]), "--output-prefix", str(tmp_path / "encoded")]
     run_stage("encode", words)
     corpus, reference, backwards = EncodedCorpus.open(tmp_path / "encoded"), texts[1], direction == "reversed"

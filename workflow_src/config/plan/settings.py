@@ -148,7 +148,7 @@ class Settings(Graph):
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
-        return _json(self._dump(self.recipe.subwords, exclude_unset=copied) | self._placeholders())
+        return _json(self._dump(self.recipe.subwords, exclude_unset=copied))
 
     def _placeholders(self) -> dict[str, list[str]]:
         kinds = self.recipe.placeholder_kinds
@@ -160,8 +160,7 @@ class Settings(Graph):
 
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
-        languages = {"source": self.recipe.source, "target": self.recipe.target}
-        changes = {"augment": languages | self._dump(augment)} if augment else {}
+        changes: dict[str, Any] = {"augment": self._dump(augment)} if augment else {}
         if base_of(text) in self.own_distilled:
             normalisation = self._dump(self.loaded.normalisation)
             changes["own_target"] = {
@@ -196,17 +195,9 @@ class Settings(Graph):
         )
 
     def settings_import(self, system: str) -> str:
-        """Entries about a system made elsewhere in its bundle, beside its files."""
+        """A system made elsewhere, beside its files."""
         resolved = self.system(system)
-        return _json(
-            {
-                "system": system,
-                "family": resolved.family.name,
-                "model": self._dump(resolved.model),
-                "source": self.recipe.source,
-                "target": self.recipe.target,
-            }
-        )
+        return _json({"name": system, "family": resolved.family.name, "model": self._dump(resolved.model)})
 
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher."""
@@ -215,9 +206,7 @@ class Settings(Graph):
     def settings_likelihood(self, system: str) -> str:
         """Settings that decide which of the pairs that a system has scored are kept."""
         section = self.likelihood(system)
-        return _json(
-            {"system": system, "backward": section.backward, "keep": section.share, "maximum": section.maximum}
-        )
+        return _json({"backward": section.backward, "keep": section.share, "maximum": section.maximum})
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(self._search(decode))
