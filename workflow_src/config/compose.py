@@ -8,6 +8,7 @@ from typing import Any
 
 from workflow_src.config.files import experiment_file, merge, read_yaml
 from workflow_src.config.only import staying, without
+from workflow_src.config.sweeps import everyone, listing, members_of, naming
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import use
 
@@ -81,12 +82,13 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     systems = merged.get("systems")
     if only is None or not isinstance(systems, dict):
         return merged
-    plugins = merged.get("plugins")
-    if isinstance(plugins, list) and all(isinstance(module, str) for module in plugins):
-        # Their searches and analyses say which settings name systems.
-        use_plugins(plugins)
-    own_systems, likelihood = own.get("systems") or {}, merged.get("likelihood") or {}
-    names = staying(only, own_systems, systems, likelihood)
+    # Searches and analyses say which settings name systems.
+    use_listed_plugins(merged)
+    members = members_of(systems)
+    systems = everyone(members)
+    parent, own = naming(parent, members), naming(own, members)
+    own_systems, likelihood = listing(own.get("systems") or {}, members), merged.get("likelihood") or {}
+    names = staying(listing(only, members) if isinstance(only, list) else only, own_systems, systems, likelihood)
     families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
     merged = merge(without(parent, {name: family for name, family in families.items() if name not in names}), own)
     merged["systems"] = {name: system for name, system in systems.items() if name in names}
@@ -94,6 +96,13 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         hint = "list decodes, or add a system that has some"
         raise ConfigError("only", only, problem="the extended experiment has no decodes of these", hint=hint)
     return merged
+
+
+def use_listed_plugins(raw: dict[str, Any]) -> None:
+    """Use the plug-ins of an experiment that is not checked yet, if it has a list of names. Raises ConfigError."""
+    plugins = raw.get("plugins")
+    if isinstance(plugins, list) and all(isinstance(module, str) for module in plugins):
+        use_plugins(plugins)
 
 
 def use_plugins(modules: Sequence[str]) -> None:

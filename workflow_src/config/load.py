@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.compose import check_new_systems, experiment, extended, laid_over, use_plugins
+from workflow_src.config.compose import (
+    check_new_systems,
+    experiment,
+    extended,
+    laid_over,
+    use_listed_plugins,
+    use_plugins,
+)
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
@@ -14,6 +21,7 @@ from workflow_src.config.languages import two_letters
 from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.config.sweeps import swept
 from workflow_src.config.systems import check_augmented, check_reversed, resolve_systems
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
@@ -46,6 +54,8 @@ def load(raw: dict[str, Any]) -> Loaded:
         if "experiment" not in raw:
             raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
         raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
+    use_listed_plugins(raw)
+    raw = swept(raw)
     check_new_systems(raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     use_plugins(config.plugins)

@@ -25,6 +25,10 @@ def schema() -> dict[str, Any]:
     content = _laid_over(WorkflowConfig.model_json_schema())
     # True stands for the section with its defaults, which only a validator says.
     content["$defs"]["RecipeConfig"]["properties"]["placeholders"]["anyOf"].append({"type": "boolean"})
+    # A list gives a system for each value.
+    systems, training = (content["$defs"][name]["properties"] for name in ("SystemConfig", "TrainingConfig"))
+    for kind in (systems["preset"], *training.values()):
+        kind["anyOf"].append({"type": "array"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **content,
