@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+from workflow_src.config import Plan, load
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.display import build
-from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import FORMAT, Row, row_type
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
-from workflow_src.registry import default_metrics
+from workflow_src.registry import default_metrics, used_modules
 from workflow_src.serving import bundle
 
 SYSTEMS = {
@@ -24,9 +23,10 @@ SYSTEMS = {
     "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
     "ctc": {"family": "nat", "preset": "tiny", "data": "raw", "base": None},
 }
+INAT = {"family": "inat", "preset": "tiny", "data": "raw", "base": None}
 NETWORK = {"family": "lvm", "model": {}, "weights": "lvm.safetensors", "sha256": "0" * 64, "role": "model"}
 NETWORK |= {"sizes": {"source": 10, "target": 10, "joint": True}}
-INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
+INT8 = {"engine": "ctranslate2-int8"}
 
 
 def bundle_description(search: str, normalisation: NormalisationConfig | None = None) -> dict:
@@ -108,34 +108,64 @@ DECODES = {
 }
 
 
-def manifest(
-    decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), aligned=(), **report
-) -> Manifest:
-    """A manifest; `picked` maps (system, name) to the choices on dev by seed, and `aligned` are systems whose outputs
-    are read off alignments."""
-    picked = dict(picked)
-    rows, files = [], {}
+RECIPE = {"name": "toy", "dataset": "toy", "source": "de", "target": "en"}
+
+
+def dataset(**test: int) -> dict:
+    """A dataset of files with test sets; `test` has the number of references of each."""
+
+    def part(split: str, references: int = 1) -> list[dict]:
+        further = [f"{split}.en", *(f"{split}-{number}.en" for number in range(2, 1 + references))]
+        return [{"texts": {"de": f"{split}.de", "en": further if references > 1 else further[0]}}]
+
+    sets = {split: part(split, references) for split, references in test.items()}
+    described = {"licence": "the authors' <own>", "citation": "Doe 2020"}
+    return {
+        "name": "toy",
+        "languages": ["de", "en"],
+        "train": part("train"),
+        "dev": part("dev"),
+        "test": sets,
+    } | described
+
+
+def configuration(decodes, systems=SYSTEMS, picked=(), splits=("test",), **sections) -> dict:
+    """A whole configuration; `picked` are the choices on dev by (system, name), whose settings `tune` lists."""
+    picked, listed = dict(picked), []
     for (system, name), settings in decodes.items():
-        for number, seed in enumerate(seeds):
-            for split in splits:
-                row = {"system": system, "name": name, "seed": seed, "split": split, "settings": settings}
-                row |= {"aligned": True} if system in aligned else {}
-                row["quality"] = f"{system}/{name}-{seed}-{split}"
-                if (system, name) in picked:
-                    row["chosen"] = f"{row['quality']}-chosen"
-                    files[row["chosen"]] = picked[system, name][number]
-                rows.append(row)
-    content = {"experiment": "e", "description": "", "recipe": "toy", "dataset": "toy", "source": "de", "target": "en"}
-    content |= {"report": ReportConfig(**report).model_dump(mode="json")}
-    reference = ("teacher", "beam-4") if ("teacher", "beam-4") in decodes else None
-    content |= {"systems": systems, "rows": rows, "training": [], "reference": reference}
-    return build(content, files.__getitem__)
+        tune = (
+            {setting: [choice[setting] for choice in picked[system, name]] for setting in picked[system, name][0]}
+            if (system, name) in picked
+            else {}
+        )
+        kept = {setting: value for setting, value in settings.items() if setting not in tune}
+        tune = {setting: list(dict.fromkeys(values)) for setting, values in tune.items()}
+        listed.append(
+            {"system": system, "name": name, "splits": list(splits), **kept} | ({"tune": tune} if tune else {})
+        )
+    trained = {name: {"training": {"max_steps": 1}} | system for name, system in systems.items()}
+    plugins = list(used_modules())
+    return {"experiment": "e", "recipe": RECIPE, "systems": trained, "decodes": listed, "plugins": plugins, **sections}
+
+
+def manifest(decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), **report) -> Manifest:
+    """A manifest; `picked` maps (system, name) to the choices on dev by seed."""
+    sections = {"seeds": list(seeds), "report": report}
+    plan = Plan(load(configuration(decodes, systems, picked, splits, **sections)))
+    choices = dict(picked)
+    chosen: dict = {
+        plan.chosen(decode, seed): choices[decode.system, decode.name][number]
+        for decode in plan.loaded.decodes
+        if decode.tune
+        for number, seed in enumerate(seeds)
+    }
+    return Manifest.of(plan, chosen.__getitem__)
 
 
 def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **fields) -> Row:
     """A row of results.json; `steps` and `beam` are settings of its search."""
     settings = {setting: fields.pop(setting) for setting in ("steps", "beam") if setting in fields}
-    family = SYSTEMS[system]["family"]
+    family = (SYSTEMS | {"inat": INAT})[system]["family"]
     content = {"system": system, "name": name, "family": family, "preset": "tiny", "data": "raw", "seed": seed}
     content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "eager"}
     content |= {"autoregressive": family == "transformer", "aligned": False, "repetitions_removed": removed}

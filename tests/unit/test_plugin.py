@@ -18,7 +18,8 @@ from titles import DELTA
 from workflow_src import registry
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import operations_a_position, parameters
-from workflow_src.config.display import build
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import shown_plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
@@ -219,50 +220,53 @@ def scored(bleu):
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
 
 
-def _shown_files(usage):
+def _shown_files(plan):
     """Texts, translations and bundles that the section "Use it" reads."""
-    for row in usage["rows"]:
-        write_json(Path(row["bundle"], "bundle.json"), reports.bundle_description("unrepeat"))
-        write_json(Path(row["bundle"], "subwords/subwords.json"), {})
-    for path in (usage["source"], usage["reference"], *(row["translations"] for row in usage["rows"])):
+    translations = [plan.translation(*row) for row in plan.rows]
+    for path in (plan.corpus("test", "source"), plan.reference("test"), *translations):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("a line\n")
         Path(path).with_suffix(".jsonl").write_text(json.dumps({"without_repeated_subwords": "a line"}) + "\n")
+    for bundle in plan.finished:
+        write_json(Path(plan.finished_file(*bundle)), reports.bundle_description("unrepeat"))
+        write_json(Path(plan.finished_bundle(*bundle), "subwords/subwords.json"), {})
 
 
 def report_files(plan, folder):
     """Fabricated measurements of every row; returns the words of the report's stage."""
-    manifest = json.loads(plan.settings_report())
     speed, compared = [], []
-    for number, row in enumerate(manifest["rows"]):
-        of = {"system": row["system"], "name": row["name"]}
-        write_json(folder / row["quality"], scored(20.0 + number))
-        if "chosen" in row:
+    for number, (decode, seed, split) in enumerate(plan.rows):
+        of = {"system": decode.system, "name": decode.name}
+        write_json(folder / plan.quality(decode, seed, split), scored(20.0 + number))
+        if decode.tune:
             curve = [{"settings": {"stretch": s}, "bleu": 20.0, "mean_steps": 0.0} for s in (1.0, 1.2)]
-            write_json(folder / row["chosen"], {"chosen": {"stretch": 1.2}, "curve": curve, "at_edge": []})
+            write_json(folder / plan.chosen(decode, seed), {"chosen": {"stretch": 1.2}, "curve": curve, "at_edge": []})
         bins = [
             {"mean_length": n + 1.0, "latency_ms": n + 1.0 + number, "shortest": n, "longest": n + 2} for n in (3, 6)
         ]
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         times |= {"latency_rounds": [1.0 + number], "subword_share": None}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "failed_batch": None, "by_length": bins})
-        compared.append(of | {"seed": row["seed"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
-    for entry in manifest["training"]:
-        (folder / entry["log"]).parent.mkdir(parents=True, exist_ok=True)
+        compared.append(of | {"seed": seed, "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
+    for name, seed in plan.trained:
+        paths = {kind: folder / path for kind, path in plan.training_files(name, seed).items()}
+        paths["log"].parent.mkdir(parents=True, exist_ok=True)
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
-        (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        write_json(folder / entry["config"], {"steps": 2})
+        paths["log"].write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_json(paths["config"], {"steps": 2})
     content = {"format": SPEED_FORMAT, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
     write_json(folder / "speed.json", content | {"step_costs": {"failure": None, "costs": [], "ratios": []}})
     significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "rows": compared}
     significance |= {"against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)
-    _shown_files(manifest["usage"])
+    _shown_files(plan)
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
     named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
     write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})
-    words = ["--settings", json.dumps(manifest), "--output-folder", str(folder / "report")]
-    return [*words, *(f"--{name}={folder / name}.json" for name in ("speed", "significance", "traces"))]
+    words = ["--settings", plan.settings_report(), "--output-folder", str(folder / "report")]
+    for name in ("speed", "significance", "traces"):
+        words += [f"--{name}", str(folder / f"{name}.json")]
+    return words
 
 
 TEST = {"name": "a test", "two_sided": True, "trials": 10}
@@ -301,7 +305,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage,
 
 
 def test_its_series_is_a_curve_and_its_legend_its_title(package):
-    manifest = build(json.loads(planned().settings_report()), lambda path: {"stretch": 1.2})
+    manifest = Manifest.of(shown_plan(json.loads(planned().settings_report())), lambda path: {"stretch": 1.2})
     qualities = {row.quality: scored(20.0 + number) for number, row in enumerate(manifest.rows)}
     speed = reports.speed(*(reports.timed(*decode.key, 2.0) for decode in manifest.decodes))
     groups = tables.groups(results.build_rows(manifest, qualities, speed, "test"), manifest, "none")

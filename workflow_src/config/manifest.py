@@ -1,25 +1,28 @@
-"""The manifest of a report: systems, searches, decodes and rows with all that tables and figures show of them.
+"""What a report shows: the systems, decodes and rows of a resolved experiment, with their labels, curves and looks.
 
-Titles, labels, order, curves and looks come from the declarations of families, searches and engines, so that tables
-and figures never test which member a row belongs to. `display.build` makes a manifest from the settings that the plan
-hands to the rule of the report.
+Titles, order and looks come from the declarations of families, searches and engines, so that tables and figures never
+test which member a row belongs to.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import Removal, ReportConfig, removal
-from workflow_src.spec import Look, Metric
+from workflow_src.config.plan import Plan
+from workflow_src.config.plan.grids import GridInfo
+from workflow_src.config.resolved import Decode, System, engine_key
+from workflow_src.registry import default_engine, engines, families, refinement, search_of, searches, settings_of
+from workflow_src.spec import REFINER, VECTOR_FIELD, Engine, Look, Metric, Search, SearchSettings
 
 # How a member is drawn that declares no colour or no marker.
 OTHER = Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2")
 # Keys of a decode: system and name. A curve joins the rows that differ in the series of their search only.
 Key = tuple[str, str]
+ReadChosen = Callable[[str], Mapping[str, Any]]
 
 
 def words(settings: Mapping[str, Any], values: bool = True) -> str:
@@ -41,64 +44,75 @@ def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], na
     return {name: entry[name] for name in names if name in entry and any(o.get(name) != entry[name] for o in twins)}
 
 
-@dataclasses.dataclass(frozen=True)
-class SystemInfo:
-    """A system: its family as in tables, its training texts and their kind in words, and its base."""
+def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
+    """Settings with other values than their defaults, except those in the row's label and those in `without`."""
+    label = search.row_label(values)
 
-    name: str
-    family: str
-    title: str
-    order: int
-    loss_title: str
-    preset: str
-    data: str
-    data_kind: str
-    base: str | None
-    autoregressive: bool
-    refiner: bool
-    look: Look
-    # It reads targets and writes sources.
-    reversed: bool = False
+    def silent(name: str) -> bool:
+        return label == search.row_label(values.model_copy(update={name: values.default(name)}))
 
-    @property
-    def group(self) -> str:
-        """The system that heads its group of table rows: the model that it refines, or itself."""
-        return self.base or self.name
+    fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
+    differing = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
+    return {name: value for name, value in differing.items() if silent(name)}
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchInfo:
-    """A search: `series` is the setting that its curves run over, `baseline` and `control` are names of searches.
+def common_label(labels: Sequence[str]) -> str:
+    """One label for the seeds of a row: words in which theirs differ are left out."""
+    split = [label.split(" ") for label in labels]
+    if any(len(parts) != len(split[0]) for parts in split):
+        return labels[0]
+    return " ".join(parts[0] if len(set(parts)) == 1 else "…" for parts in zip(*split, strict=True))
 
-    `traceable`: it gives the translation after every step. `borrows`: it takes the steps of another search.
-    `stops`: settings by which sentences stop after different numbers of steps. `first_value` of the series is that
-    without any refinement. `moves`: its steps move latents. `kept`: settings that analyses keep of it.
-    """
 
-    name: str
-    title: str
-    series: str | None
-    traceable: bool
-    borrows: bool
-    baseline: str | None
-    control: str | None
-    stops: tuple[str, ...]
-    look: Look
-    first_value: int = 0
-    moves: bool = False
-    kept: tuple[str, ...] = ()
+def network_families() -> tuple[str, ...]:
+    """Names of the families of networks that refine; tables put them side by side."""
+    return tuple(name for name, family in families().items() if REFINER in family.traits)
+
+
+def compared_steps() -> tuple[tuple[str, str], ...]:
+    """Searches whose steps are compared: the control, and the search of a network that is itself the direction."""
+    networks = (family.searches[0] for family in families().values() if VECTOR_FIELD in family.traits)
+    pairs = ((searches()[name].control, name) for name in networks)
+    return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
+
+
+def resolved(search: Look, family: Look, engine: str | None = None) -> Look:
+    """How a row is drawn: in the colour of its search or else of its family, with the marker of its engine."""
+    look = next((entry for entry in (search, family) if entry.colour), OTHER)
+    return dataclasses.replace(look, marker=engine or search.marker or OTHER.marker)
 
 
 @dataclasses.dataclass(frozen=True)
-class EngineInfo:
-    """An engine: `key` names it with its compute type, `library` without; `label` is for tables."""
+class EngineKey:
+    """An engine with its compute type by the key that names both, such as `ctranslate2-int8`; it may be undeclared."""
 
     key: str
-    library: str
-    title: str
-    label: str
-    own: bool
-    marker: str | None
+
+    @property
+    def library(self) -> str:
+        """The name of the engine, without its compute type."""
+        return self.key.partition("-")[0]
+
+    @property
+    def declared(self) -> Engine | None:
+        return engines().get(self.library)
+
+    @property
+    def title(self) -> str:
+        return self.declared.title if self.declared else self.library
+
+    @property
+    def label(self) -> str:
+        """Its title with its compute type, for tables."""
+        return f"{self.title} {self.key.partition('-')[2]}".strip()
+
+    @property
+    def own(self) -> bool:
+        return self.key == default_engine().name
+
+    @property
+    def marker(self) -> str | None:
+        return self.declared.look.marker if self.declared else None
 
     @property
     def kind(self) -> str:
@@ -111,37 +125,144 @@ class EngineInfo:
 
 
 @dataclasses.dataclass(frozen=True)
-class DecodeInfo:
-    """A decode as tables and figures show it.
+class Row:
+    """One translation: a decode with a seed, on a split. `picked` are the settings that dev chose, if it chose any.
 
-    `head` is its label without `notes`, which stand in brackets: what dev chose, and `own`, its settings one by one.
-    `value` is that of its search's series. Decodes of equal `curve` differ in that value only. `reference`: others
-    are compared with it. `candidates` are those that are ranked for
-    a sentence. `twin`: another system of the family refines the same model, so that labels name the system. `aligned`:
-    its outputs are read off alignments.
+    `quality` and `chosen` are the files of its scores and of that choice.
     """
 
-    system: SystemInfo
-    search: SearchInfo
-    engine: EngineInfo
-    name: str
-    head: str
-    notes: tuple[str, ...]
-    details: tuple[str, ...]
-    value: float | None
-    curve: str
-    tuned: bool
-    twin: bool
-    reference: bool
-    candidates: int | None
-    control: str | None
-    look: Look
-    aligned: bool = False
-    own: tuple[str, ...] = ()
+    decode: Decode
+    seed: int
+    split: str
+    quality: str
+    chosen: str | None = None
+    picked: Mapping[str, Any] | None = None
+
+    @property
+    def system(self) -> str:
+        return self.decode.system
+
+    @property
+    def name(self) -> str:
+        return self.decode.name
 
     @property
     def key(self) -> Key:
-        return self.system.name, self.name
+        return self.system, self.name
+
+    @functools.cached_property
+    def settings(self) -> SearchSettings:
+        """The settings that it was decoded with. Raises ConfigError for chosen ones that the search has not."""
+        return settings_of({**self.decode.settings, **(self.picked or {})})
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownDecode:
+    """A decode as tables and figures show it, with its rows, one for each seed and split.
+
+    `reference`: others are compared with it. `twin`: another system of the family refines the same model, so that
+    labels name the system. `aligned`: its outputs are read off alignments.
+    """
+
+    decode: Decode
+    system: System
+    rows: tuple[Row, ...]
+    aligned: bool = False
+    reference: bool = False
+    twin: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.decode.name
+
+    @property
+    def key(self) -> Key:
+        return self.rows[0].key
+
+    @property
+    def settings(self) -> SearchSettings:
+        """The settings of its first row; seeds differ in those that dev chose."""
+        return self.rows[0].settings
+
+    @property
+    def search(self) -> Search:
+        return search_of(self.settings)
+
+    @property
+    def engine(self) -> EngineKey:
+        return EngineKey(engine_key(self.decode.settings))
+
+    @property
+    def tuned(self) -> bool:
+        return bool(self.rows[0].picked)
+
+    @functools.cached_property
+    def head(self) -> str:
+        """Its label without what stands in brackets."""
+        label = common_label([self.search.row_label(row.settings) for row in self.rows])
+        return label if self.engine.own else f"{label}, {self.engine.label}"
+
+    @functools.cached_property
+    def own(self) -> tuple[str, ...]:
+        """Words that set it apart from others of its search: its `name`, else its settings.
+
+        Left out are settings that all decodes of the search share, those in its label, and those that dev chose.
+        """
+        if self.search.details:
+            return ()
+        picked, engine = self.rows[0].picked, "" if self.decode.own_engine else f"-{self.engine.key}"
+        if not picked and self.name != f"{self.search.name}{self.settings.name_parts()}{engine}":
+            return (self.name,)
+        settings = changed(self.search, self.settings, without=picked or ())
+        return tuple(words({name: value}) for name, value in settings.items())
+
+    @functools.cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What stands in brackets behind its label: `own`, and what dev chose."""
+        own, choices = ", ".join(self.own), [row.picked for row in self.rows if row.picked]
+        if not choices:
+            return (own,) if own else ()
+        # Seeds that chose different values share a row, which then names the settings only.
+        chosen = f"chosen: {words(choices[0], all(choice == choices[0] for choice in choices))}"
+        return (f"{own}; {chosen}" if own else chosen,)
+
+    @functools.cached_property
+    def details(self) -> tuple[str, ...]:
+        """Words that its search puts in brackets for the settings of every seed."""
+        if not self.search.details:
+            return ()
+        lists = [self.search.details(row.settings) for row in self.rows]
+        return tuple(text for text in lists[0] if all(text in other for other in lists))
+
+    @property
+    def value(self) -> float | None:
+        """The value of the series of its search."""
+        return getattr(self.settings, self.search.series) if self.search.series else None
+
+    @property
+    def curve(self) -> str:
+        """Key that is equal for decodes of one curve: all settings but the series; names of those that dev chose."""
+        if self.search.series is None:
+            return f"{self.system.name} {self.name}"
+        picked = self.rows[0].picked or {}
+        content = self.settings.model_dump(mode="json")
+        settings = sorted((name, value) for name, value in content.items() if name not in {self.search.series, *picked})
+        return f"{self.system.name} {self.search.name} {self.engine.key} {settings} {sorted(picked)}"
+
+    @property
+    def candidates(self) -> int | None:
+        """Candidates that are ranked for a sentence; None where it ranks none, or its curves run over them."""
+        return self.search.width(self.settings) if self.search.several and not self.search.series else None
+
+    @property
+    def control(self) -> str | None:
+        """The search that differs from the one whose steps it takes only in how it refines."""
+        refining = refinement(self.settings)
+        return refining.control if refining else None
+
+    @property
+    def look(self) -> Look:
+        return resolved(self.search.look, self.system.family.look, self.engine.marker)
 
     @property
     def colour(self) -> str:
@@ -150,7 +271,7 @@ class DecodeInfo:
 
     def removal(self, configured: Removal | None) -> Removal:
         """The repetitions that are removed from its outputs, where the report sets `configured`."""
-        return removal(self.system.autoregressive, self.aligned, configured)
+        return removal(self.system.family.autoregressive, self.aligned, configured)
 
     @property
     def plain(self) -> bool:
@@ -160,114 +281,90 @@ class DecodeInfo:
     def label(self, mean_steps: float | None = None) -> str:
         """Its label in tables; `mean_steps` is the mean number of steps that sentences used."""
         notes = ", ".join([*self.details, *self.notes])
-        steps_used = (
-            f"; {mean_steps:.1f} {self.search.series or 'steps'} used" if self.notes and mean_steps is not None else ""
-        )
-        label = f"{self.head} ({notes}{steps_used})" if notes else self.head
-        return f"{label} ({self.system.name})" if self.twin else label
+        if self.notes and mean_steps is not None:
+            notes += f"; {mean_steps:.1f} {self.search.series or 'steps'} used"
+        return self._named(f"{self.head} ({notes})" if notes else self.head)
 
     def short(self, own: Sequence[str] = ()) -> str:
         """Its label for figures, with the settings `own` in brackets."""
-        label = f"{self.head} ({', '.join(own)})" if own else self.head
+        return self._named(f"{self.head} ({', '.join(own)})" if own else self.head)
+
+    def _named(self, label: str) -> str:
         return f"{label} ({self.system.name})" if self.twin else label
-
-
-@dataclasses.dataclass(frozen=True)
-class RowInfo:
-    """One translation: a decode with a seed, on a split. `settings` are the settings of the decode.
-
-    `aligned`: its outputs are read off alignments.
-    """
-
-    system: str
-    name: str
-    seed: int
-    split: str
-    quality: str
-    settings: dict[str, Any]
-    chosen: str | None = None
-    picked: dict[str, Any] | None = None
-    aligned: bool = False
-
-    @property
-    def key(self) -> Key:
-        return self.system, self.name
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingInfo:
-    """A trained system with the files of its training: the log, and the configuration of its weights."""
-
-    system: str
-    seed: int
-    log: str
-    config: str
-
-
-@dataclasses.dataclass(frozen=True)
-class GridCell:
-    """A system in a grid, and the systems in its roles that score outputs: its energy is shown under the first of them
-    that it was measured under, or else under any."""
-
-    system: str
-    scorers: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class GridInfo:
-    """A table over two settings of a family's systems.
-
-    `rows` and `columns` are values of the settings in words; `cells` has a row of cells for each value of `rows`, None
-    where no system has the two values; `published` has their published figures, if any.
-    """
-
-    title: str
-    family: str
-    row_setting: str
-    column_setting: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[tuple[GridCell | None, ...], ...]
-    published: tuple[tuple[str, ...], ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Systems, searches, decodes and rows of a report."""
+    """The systems, decodes and rows that a report shows of the experiment of a plan.
 
-    experiment: str
-    description: str
-    recipe: str
-    dataset: str
-    dataset_terms: dict[str, str]
-    source: str
-    target: str
+    `metrics` begin with the main one, `test_sets` with the main one. `training` are the trained systems with their
+    seeds.
+    """
+
+    plan: Plan
+    rows: tuple[Row, ...]
+    decodes: tuple[ShownDecode, ...]
     report: ReportConfig
-    systems: tuple[SystemInfo, ...]
-    searches: tuple[SearchInfo, ...]
-    decodes: tuple[DecodeInfo, ...]
-    rows: tuple[RowInfo, ...]
-    training: tuple[TrainingInfo, ...]
-    # Metrics of the translations, the main one first.
     metrics: tuple[Metric, ...]
-    grids: tuple[GridInfo, ...] = ()
-    # Test sets, the main one first; and the number of references by split, where a source has several.
-    test_sets: tuple[str, ...] = (TEST,)
-    references: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    test_sets: tuple[str, ...]
+    training: tuple[tuple[str, int], ...]
+    grids: tuple[GridInfo, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, read_chosen: ReadChosen) -> Manifest:
+        """The manifest of a plan; `read_chosen` gives the settings that dev chose, by the path of their file.
+
+        Raises ConfigError for chosen settings that the search has not.
+        """
+        loaded, rows = plan.loaded, []
+        for decode, seed, split in plan.rows:
+            chosen = plan.chosen(decode, seed) if decode.tune else None
+            picked = dict(read_chosen(chosen)) if chosen else None
+            rows.append(Row(decode, seed, split, plan.quality(decode, seed, split), chosen, picked))
+        refined = [(system.base, system.family.name) for system in loaded.systems.values()]
+        decodes = []
+        for decode in loaded.decodes:
+            system = loaded.systems[decode.system]
+            shown = ShownDecode(
+                decode,
+                system,
+                tuple(row for row in rows if row.decode is decode),
+                aligned=loaded.aligned(decode),
+                reference=decode is plan.reference_row,
+                twin=bool(system.base) and refined.count((system.base, system.family.name)) > 1,
+            )
+            decodes.append(shown)
+        return cls(
+            plan,
+            rows=tuple(rows),
+            decodes=tuple(decodes),
+            report=loaded.config.report,
+            metrics=tuple(entry.metric for entry in loaded.metrics),
+            test_sets=loaded.test_sets,
+            training=tuple(plan.trained),
+            grids=plan.grids,
+        )
 
     def on(self, test_set: str) -> Manifest:
         """The manifest for tables of another test set than the main one, of which no figures were published."""
         report = self.report.model_copy(update={"expected": {}})
         return dataclasses.replace(self, report=report, test_sets=(test_set,))
 
-    def head(self, metric: Metric) -> str:
-        """The heading of a metric's column in tables of the main test set."""
-        several = self.references.get(self.test_sets[0], 1) > 1
-        return f"{metric.head}, first reference" if several and metric.references == "first" else metric.head
+    @property
+    def dataset(self) -> str:
+        return self.plan.loaded.dataset.name
 
-    @functools.cached_property
-    def _decodes_by_key(self) -> dict[Key, DecodeInfo]:
-        return {decode.key: decode for decode in self.decodes}
+    @property
+    def source(self) -> str:
+        return self.plan.recipe.source
+
+    @property
+    def target(self) -> str:
+        return self.plan.recipe.target
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        return tuple(self.plan.loaded.systems.values())
 
     @property
     def main(self) -> Metric:
@@ -279,60 +376,56 @@ class Manifest:
         """The metric that counts as published figures do."""
         return next(m for m in self.metrics if m.convention and m.convention.name == self.report.expected_convention)
 
-    def system(self, name: str) -> SystemInfo:
-        return next(system for system in self.systems if system.name == name)
+    def references(self, split: str) -> int:
+        """The number of references of each source of a split."""
+        return len(self.plan.references(split))
 
-    def search(self, name: str) -> SearchInfo:
-        return next(search for search in self.searches if search.name == name)
+    def head(self, metric: Metric) -> str:
+        """The heading of a metric's column in tables of the main test set."""
+        several = self.references(self.test_sets[0]) > 1
+        return f"{metric.head}, first reference" if several and metric.references == "first" else metric.head
 
-    def decode(self, system: str, name: str) -> DecodeInfo:
+    @functools.cached_property
+    def _decodes_by_key(self) -> dict[Key, ShownDecode]:
+        return {decode.key: decode for decode in self.decodes}
+
+    def decode(self, system: str, name: str) -> ShownDecode:
         """The decode of a row of the experiment."""
         return self._decodes_by_key[system, name]
 
-    def find_decode(self, system: str, name: str) -> DecodeInfo | None:
+    def find_decode(self, system: str, name: str) -> ShownDecode | None:
         """The decode of a row, or None where the experiment has no such row."""
         return self._decodes_by_key.get((system, name))
 
     def title(self, search: str) -> str:
         """The title of a search; its name where it is not declared."""
-        return next((info.title for info in self.searches if info.name == search), search)
-
-    def kept(self, search: str) -> tuple[str, ...]:
-        """Settings that analyses keep of a search; none where it is not declared."""
-        return next((info.kept for info in self.searches if info.name == search), ())
+        return searches()[search].title if search in searches() else search
 
     def look(self, system: str, search: str) -> Look:
-        """How a search of a system is drawn."""
-        systems = (info.look for info in self.systems if info.name == system)
-        looks = (info.look for info in self.searches if info.name == search)
-        return resolved(next(looks, OTHER), next(systems, OTHER))
+        """How a search of a system is drawn; either may be unknown."""
+        declared, known = searches().get(search), self.plan.loaded.systems.get(system)
+        return resolved(declared.look if declared else OTHER, known.family.look if known else OTHER)
 
     @property
-    def reference(self) -> DecodeInfo | None:
+    def reference(self) -> ShownDecode | None:
         """The decode that others are compared with; None where the experiment has none."""
         return next((decode for decode in self.decodes if decode.reference), None)
 
     @property
-    def start(self) -> SearchInfo | None:
+    def start(self) -> Search | None:
         """The search from which refinement starts: the baseline of those that can be followed, of latents first."""
-        searches = [*(decode.search for decode in self.decodes), *self.searches]
-        followed = [search for search in searches if search.traceable and search.baseline]
-        first = next((search for search in followed if search.moves), next(iter(followed), None))
-        return self.search(first.baseline) if first and first.baseline else None
+        declared = [*(decode.search for decode in self.decodes), *searches().values()]
+        followed = [search for search in declared if search.traceable and search.baseline]
+        first = next((search for search in followed if search.step), next(iter(followed), None))
+        return searches()[first.baseline] if first and first.baseline else None
 
     @property
     def aligned(self) -> frozenset[bool]:
         """Values of `aligned` among decodes that are not autoregressive: both where some are read off alignments."""
-        return frozenset(decode.aligned for decode in self.decodes if not decode.system.autoregressive)
+        return frozenset(decode.aligned for decode in self.decodes if not decode.system.family.autoregressive)
 
     @property
     def palette(self) -> tuple[Look, ...]:
         """Looks of all systems and searches, one for each colour."""
-        looks = [system.look for system in self.systems] + [search.look for search in self.searches] + [OTHER]
-        return tuple({look.colour: look for look in reversed(looks) if look.colour}.values())
-
-
-def resolved(search: Look, family: Look, engine: str | None = None) -> Look:
-    """How a row is drawn: in the colour of its search or else of its family, with the marker of its engine."""
-    look = next((entry for entry in (search, family) if entry.colour), OTHER)
-    return dataclasses.replace(look, marker=engine or search.marker or OTHER.marker)
+        looks = [system.family.look for system in self.systems] + [search.look for search in searches().values()]
+        return tuple({look.colour: look for look in reversed([*looks, OTHER]) if look.colour}.values())

@@ -54,6 +54,11 @@ class System(SystemFields):
         return {role: name for role, name in self.filled.items() if not self.family.needs[role].training}
 
     @property
+    def group(self) -> str:
+        """The system that heads its group of table rows: the model that it refines, or itself."""
+        return self.base or self.name
+
+    @property
     def traits(self) -> frozenset[str]:
         """Traits of its family, without those that the settings of its model rule out (`lacks`)."""
         return self.family.traits - self.family.lacks(self.model)
@@ -82,6 +87,12 @@ class System(SystemFields):
             return monolingual or tokens if origin and origin.kind == MONOLINGUAL else tokens
 
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
+
+
+def engine_key(settings: Mapping[str, Any]) -> str:
+    """The word for the engine of a decode's settings with its precision, such as `ctranslate2-int8`."""
+    name = settings.get("engine") or default_engine().name
+    return f"{name}-{kind}" if (kind := settings.get("compute_type")) else name
 
 
 class Decode(DecodeOptions):

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.display import engine_of
 from workflow_src.config.experiment import Removal
+from workflow_src.config.resolved import engine_key
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
@@ -57,7 +57,7 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
     measured: list[dict[str, Any]] = [
         {
             "row": row.name,
-            "engine": engine_of(row.settings),
+            "engine": engine_key(row.settings),
             "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
             "settings": row.settings | (read_chosen(row.chosen) if row.chosen else {}),
         }

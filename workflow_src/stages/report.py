@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import markupsafe
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
+from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import shown_plan
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.report import (
     analyses,
@@ -36,7 +38,8 @@ from workflow_src.evaluation.report import (
     usage,
 )
 from workflow_src.evaluation.report.inputs import Inputs as Material
-from workflow_src.evaluation.report.inputs import load, signatures
+from workflow_src.evaluation.report.inputs import load as read_inputs
+from workflow_src.evaluation.report.inputs import signatures
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
@@ -52,15 +55,12 @@ NUMBERED = ("quality_speed", "refinement", "learning_curves")
 
 
 class ReportSettings(Frozen):
-    """The manifest of the report (`config.display.build`), and the settings of its section on usage."""
-
-    model_config = ConfigDict(extra="allow")
-
-    usage: dict[str, Any]
+    configuration: WorkflowConfig
+    systems: tuple[str, ...] = Field(description="names in the order of tables")
 
 
 class Inputs(JobInputs):
-    settings: ReportSettings = Field(description="the manifest of the report")
+    settings: ReportSettings = Field(description="the configuration as far as the report shows it")
     speed: Path | None = None
     traces: Path | None = None
     significance: tuple[Path, ...] = Field((), description="of every test set, the main one first")
@@ -89,8 +89,8 @@ def facts(
     hardware = record["hardware"]
     files = [f"{path} (SHA-256 {digest})" if digest else path for path, digest in record["configuration"].items()]
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in manifest.rows}))
-    terms = manifest.dataset_terms
-    dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
+    terms = manifest.plan.loaded.dataset
+    dataset = [text for text in (terms.citation, terms.licence, terms.homepage) if text]
     return [
         *([("dataset", "; ".join([manifest.dataset, *dataset]))] if dataset else []),
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
@@ -117,7 +117,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
     texts["encoded"] = {name: {"pairs": text.pairs, "dropped": text.dropped} for name, text in material.encoded.items()}
     manifest = material.manifest
     return provenance(
-        {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
+        {"experiment": manifest.plan.experiment, "report": manifest.report.model_dump(mode="json")},
         material.files,
         command=command_line,
         configuration=configuration_files(),
@@ -174,14 +174,14 @@ def context_of(material: Material, record: dict[str, Any], rows: Sequence[result
     cells = [system.cells() for system in material.systems]
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
-        "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
-        "experiment": manifest.experiment,
+        "title": report.title or f"{manifest.plan.experiment}: {source} to {target} without autoregression",
+        "experiment": manifest.plan.experiment,
         "dataset": manifest.dataset,
         "source_language": source,
         "target_language": target,
         "source_code": manifest.source,
         "target_code": manifest.target,
-        "description": manifest.description,
+        "description": manifest.plan.config.description,
         "notes": report.notes,
         "palette": page.palette(manifest),
         "start_title": manifest.start.title if manifest.start else "",
@@ -296,8 +296,8 @@ def draw(material: Material, table: list[tables.Group], refined: list[tables.Gro
 
 def run(inputs: Inputs) -> str:
     folder = inputs.output_folder
-    material = load(
-        recorded(inputs.settings),
+    material = read_inputs(
+        shown_plan(recorded(inputs.settings)),
         speed=inputs.speed,
         traces=inputs.traces,
         significance=inputs.significance,
@@ -307,10 +307,9 @@ def run(inputs: Inputs) -> str:
         analysed=inputs.analyses,
     )
     manifest = material.manifest
-    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
-    usage_settings = inputs.settings.usage
-    recommended = usage.recommend(material, usage_settings)
-    material.files.update(usage.inputs_of(recommended, usage_settings))
+    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.plan.experiment}"
+    recommended = usage.recommend(material)
+    material.files.update(usage.inputs_of(recommended, material))
     material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
     record = describe(material, command_line)
     split, results_path = results.table_split(manifest), str(folder / "results.json")
@@ -339,7 +338,7 @@ def run(inputs: Inputs) -> str:
     languages = (manifest.source, manifest.target)
     section = analyses.render(analysed, svg, languages) if analysed["blocks"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
-    usage_context = usage.context_of(recommended, material, usage_settings, inputs.device, inputs.precision)
+    usage_context = usage.context_of(recommended, material, inputs.device, inputs.precision)
     context |= {"usage": usage.render(usage_context, languages), "usage_markdown": usage.markdown(usage_context)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     table = tables.csv_text(rows, further, split)
@@ -349,7 +348,7 @@ def run(inputs: Inputs) -> str:
     record["files"] = digests(folder, drawings) | sums
     content = {
         "format": results.FORMAT,
-        "experiment": manifest.experiment,
+        "experiment": manifest.plan.experiment,
         "dataset": manifest.dataset,
         "source": manifest.source,
         "target": manifest.target,

@@ -8,8 +8,9 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.display import build
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.report import significance_page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -168,8 +169,7 @@ def test_a_two_dimensional_score_network_is_drawn_and_trained_once():
     seeds = {name: [seed for other, seed in plan.trained if other == name] for name in plan.loaded.systems}
     once = {"lvm-2d": [3], "score-2d": [3]}
     assert seeds == {name: [3, 4] for name in ("teacher", "lvm", "score", "energy", "ctc", "lm")} | once
-    training = json.loads(plan.settings_report())["training"]
-    assert [(entry["system"], entry["seed"]) for entry in training] == plan.trained
+    assert shown_plan(json.loads(plan.settings_report())).trained == plan.trained
 
 
 def test_the_toy_experiment_has_a_latent_space_to_draw():
@@ -422,7 +422,9 @@ def test_published_figures_at_the_references_lengths_name_rows():
         report = {"expected_reference_lengths": {key: 20.0}}
         plan = lambda report=report: planned(systems={"tagger": TAGGER}, decodes=decodes, report=report)  # noqa: E731
         if fits:
-            assert json.loads(plan().settings_report())["report"]["expected_reference_lengths"] == {key: 20.0}
+            assert shown_plan(json.loads(plan().settings_report())).config.report.expected_reference_lengths == {
+                key: 20.0
+            }
         else:
             with pytest.raises(ConfigError) as refused:
                 plan()
@@ -432,7 +434,7 @@ def test_published_figures_at_the_references_lengths_name_rows():
 
 def test_what_refinement_starts_from_is_what_moves_latents_start_from():
     """Though iterative decoding comes first in the file, whose first pass is another search."""
-    manifest = build(json.loads(Plan(load_experiment("smoke-families")).settings_report()))
+    manifest = Manifest.of(Plan(load_experiment("smoke-families")), {}.__getitem__)
     followed = [decode.search.name for decode in manifest.decodes if decode.search.traceable]
     assert followed.index("iterative-refinement") < followed.index("delta")
     assert manifest.start.name == "prior-mean"

@@ -76,8 +76,8 @@ def test_a_grandchild_and_a_configuration_file_inherit_no_more(shipped):
     about = {"description": "Mine.", "report": {"notes": "My note.", "expected": {"beam-2": 20.0}}}
     words = own_words(load({"experiment": "mine", "extends": "parent", "recipe": {"name": "mine"}} | about))
     assert words == ("Mine.", NOTHING[1] | {"notes": "My note.", "expected": {"beam-2": 20.0}})
-    manifest = json.loads(Plan(load({"experiment": "mine", "extends": "parent"})).settings_report())
-    assert manifest["description"] == "" and manifest["report"]["expected"] == {}
+    mine = load({"experiment": "mine", "extends": "parent"}).config
+    assert mine.description == "" and mine.report.expected == {}
 
 
 def test_a_file_of_the_users_is_extended_like_a_shipped_experiment(shipped, tmp_path, monkeypatch):

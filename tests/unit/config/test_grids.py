@@ -10,8 +10,8 @@ from refusals import fields_of
 
 from workflow_src.config import Plan, load
 from workflow_src.config.compose import inherited
-from workflow_src.config.display import build
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
@@ -63,8 +63,8 @@ def test_cells_are_systems_by_their_settings_with_the_scorer_of_their_own_role()
     assert (grid.rows, grid.columns) == (("ST", "SX"), ("SX", "ST"))
     assert cells(plan) == [[("one", ("teacher",)), None], [("two", ("teacher",)), ("three", ("seq2seq",))]]
     assert grid.published == (("–", "–"), ("–", "55 (20.1)"))
-    # The manifest of the report has the same.
-    assert build(json.loads(plan.settings_report())).grids == plan.grids
+    # The report has the same.
+    assert shown_plan(json.loads(plan.settings_report())).grids == plan.grids
     assert planned({}).grids[0].published is None
 
 
@@ -82,11 +82,6 @@ def test_systems_may_be_chosen_and_settings_be_of_any_section():
     (grid,) = plan.grids
     assert grid.rows[0] == "0.25" and grid.columns == ("tagger",)
     assert [cell.system for (cell,) in grid.cells] == ["four", "two"] and grid.published[0] == ("1",)
-
-
-def test_rules_of_reports_without_grids_are_handed_what_they_were():
-    report_settings = json.loads(Plan(load(SMOKE)).settings_report())
-    assert "grids" not in report_settings and "grids" not in report_settings["report"]
 
 
 def test_published_figures_of_a_grid_are_not_inherited():

@@ -9,10 +9,10 @@ import pytest
 from counted_jobs import jobs
 from refusals import fields_of
 
-from workflow_src.config import load
-from workflow_src.config.display import build
+from workflow_src.config import load, texts
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.plan import Plan
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError
 
@@ -103,17 +103,17 @@ def test_estimates_and_requests_know_it(plan):
 
 
 def test_the_report_shows_it_without_training(plan):
-    manifest = build(json.loads(plan.settings_report()), lambda _path: {"length_penalty": 0.5})
-    system = manifest.system("outside")
-    assert (system.data_kind, system.preset, system.autoregressive) == ("none", "opus-mt-de-en", True)
-    assert [entry.system for entry in manifest.training] == ["student"]
+    manifest = Manifest.of(shown_plan(json.loads(plan.settings_report())), lambda _path: {"length_penalty": 0.5})
+    system = manifest.plan.system("outside")
+    assert (texts.kind_of(system.learnt_data), system.preset) == ("none", "opus-mt-de-en")
+    assert [name for name, _ in manifest.training] == ["student"]
 
 
 def test_rows_are_compared_with_it_where_our_own_code_computes_no_beam(plan):
     rows = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
     reference = rows["ctc-beam-2-by-outside"]
     assert reference[0] == "outside"
-    manifest = build(json.loads(plan.settings_report()), lambda _path: {"length_penalty": 0.5})
+    manifest = Manifest.of(shown_plan(json.loads(plan.settings_report())), lambda _path: {"length_penalty": 0.5})
     assert list(manifest.reference.key) == reference
     teacher = {"family": "transformer", "preset": "miniature", "training": STUDENT["training"]}
     decodes = [*DECODES, {"system": "own", "search": "beam", "beam": 2}]

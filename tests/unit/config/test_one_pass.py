@@ -11,11 +11,10 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import load
-from workflow_src.config.display import build
-from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.load import load_experiment
-from workflow_src.config.plan import Plan
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
@@ -319,9 +318,9 @@ def test_nothing_is_removed_from_what_alignments_show(system, decode, removed):
         (planned,) = plan.loaded.decodes
         assert plan.loaded.removal(planned) == expected
         assert json.loads(plan.settings_choose(planned))["remove_repetitions"] == expected
-        report_settings = json.loads(plan.settings_report())
-        (displayed,) = build(report_settings).decodes
-        assert displayed.removal(ReportConfig(**report_settings["report"]).remove_repetitions) == expected
+        manifest = Manifest.of(shown_plan(json.loads(plan.settings_report())), {}.__getitem__)
+        (displayed,) = manifest.decodes
+        assert displayed.removal(manifest.report.remove_repetitions) == expected
 
 
 LM = {"lm": {"family": "ngram", "preset": "3-gram", "data": "distilled-by-teacher"}}

@@ -9,9 +9,9 @@ import yaml
 from refusals import fields_of
 
 from workflow_src import registry
-from workflow_src.config.display import build
 from workflow_src.config.load import load, load_experiment
-from workflow_src.config.plan import Plan
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality.choosing import typed_value
 
@@ -255,7 +255,7 @@ CT2 = {"engine": "ctranslate2-int8"}
 def test_quality_speed_and_the_report_refer_to_one_row(rows, reference):
     plan = Plan(load_experiment("demo", decodes=[*rows, {"system": "lvm", "search": "prior-mean"}]))
     expected = reference and ["teacher", reference]
-    report = build(json.loads(plan.settings_report()), lambda _path: {"length_penalty": 1.0})
+    report = Manifest.of(shown_plan(json.loads(plan.settings_report())), lambda _path: {"length_penalty": 1.0})
     assert json.loads(plan.settings_speed())["reference"] == expected
     assert (report.reference and list(report.reference.key)) == expected
     compared = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}

@@ -9,8 +9,8 @@ from refusals import fields_of
 
 from workflow_src.config import Plan, load, texts
 from workflow_src.config.compose import laid_over
-from workflow_src.config.display import build
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
@@ -63,9 +63,8 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
     training_settings, without = (json.loads(p.settings_training("ctc")) for p in (plan, plain))
     assert training_settings == without | {"data": {texts_of_ctc[0]: 1.0, texts_of_ctc[1]: 0.5}}
-    assert (
-        build(json.loads(plan.settings_report())).system("ctc").data == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
-    )
+    shown = shown_plan(json.loads(plan.settings_report())).system("ctc")
+    assert texts.words(shown.learnt_data) == f"{texts_of_ctc[0]} + 0.5 × {texts_of_ctc[1]}"
     assert plan.settings_encode("raw") == plain.settings_encode("raw") == '{"max_length": "auto"}'
     assert plan_with({"systems": {"ctc": {"training": {"augment": {"title": 1, "seed": 3}}}}}).system("ctc").texts == {
         "distilled-by-teacher+title-1+seed-3": 1
@@ -126,17 +125,20 @@ def test_a_refiner_learns_from_the_text_of_its_base_as_that_is_augmented(own, te
 
 def test_what_reports_say_of_the_data_of_systems():
     plan = plan_with({"systems": {"ctc": {"data": MIXED}, "lvm": {"data": {"distilled-by-teacher": 3}}}})
-    manifest = build(json.loads(plan.settings_report()))
-    assert {system.name: system.data_kind for system in manifest.systems if system.name != "energy"} == {
+    data = {
+        name: system.learnt_data
+        for name, system in shown_plan(json.loads(plan.settings_report())).loaded.systems.items()
+    }
+    assert {name: texts.kind_of(texts_of_it) for name, texts_of_it in data.items() if name != "energy"} == {
         "teacher": "raw",
         "lvm": "distilled",
         "score": "distilled",
         "ctc": "mixed",
         "lm": "distilled",
     }
-    assert manifest.system("ctc").data == "distilled-by-teacher + 0.5 × raw"
-    assert manifest.system("lvm").data == "3 × distilled-by-teacher"
-    assert manifest.system("teacher").data == "raw" and len({*manifest.systems}) == 6
+    assert texts.words(data["ctc"]) == "distilled-by-teacher + 0.5 × raw"
+    assert texts.words(data["lvm"]) == "3 × distilled-by-teacher"
+    assert data["teacher"] == "raw" and len(data) == 6
 
 
 def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
+import reports
 from reports import bundle_description
 
+from workflow_src.config import Plan, load
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.experiment import ReportConfig
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
@@ -109,13 +111,15 @@ def _log(family, seed):
 SYSTEMS = {"teacher": "transformer", "lvm": "lvm", "score": "score", "energy": "energy", "lvm-raw": "lvm"}
 
 
-def _described(name, family):
-    base = "lvm" if family in ("score", "energy") else None
-    data = "raw" if family == "transformer" or name.endswith("raw") else "distilled-by-teacher"
-    return {"family": family, "preset": "tiny", "init_from": None, "base": base, "data": data}
+def _systems(families):
+    teacher = next(name for name, family in families.items() if family == "transformer")
+    for name, family in families.items():
+        raw = family == "transformer" or name.endswith("raw")
+        described = {"family": family, "preset": "tiny", "data": "raw" if raw else f"distilled-by-{teacher}"}
+        yield name, described | ({"base": "lvm"} if family in ("score", "energy") else {})
 
 
-def _training(folder, name, family, seed):
+def _training(paths, family, seed):
     steps, target_tokens = (1000, 308_642) if family == "energy" else (4000, 1_234_567)
     sizes = {"source": 1200, "target": 1200, "joint": True}
     config = {
@@ -125,8 +129,8 @@ def _training(folder, name, family, seed):
         "minutes": 8.5,
         "steps": steps,
     }
-    log = _write(folder / "training.jsonl", "".join(_log(family, seed)))
-    return {"system": name, "seed": seed, "log": log, "config": _write(folder / "config.json", config)}
+    _write(Path(paths["log"]), "".join(_log(family, seed)))
+    _write(Path(paths["config"]), config)
 
 
 def _timed(name, decode, settings):
@@ -233,37 +237,24 @@ def _significance(rows):
 TEXTS = [("Der <b>Hund</b> | *schläft* & ruht.", "The dog_sleeps_ `there`."), ("Ein Baum.", "A tree.")]
 
 
-def _usage(folder, rows):
+def _usage(plan):
     """Files for the section "Use it": all rows have the same translations and the same bundle."""
-    for name, lines in zip(
-        ("test.de", "test.en", "test.txt"), (*zip(*TEXTS, strict=True), ["A $dog$.", "A a tree."]), strict=True
-    ):
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sources, references = zip(*TEXTS, strict=True)
+    _write(Path(plan.corpus("test", "source")), "".join(f"{line}\n" for line in sources))
+    _write(Path(plan.reference("test")), "".join(f"{line}\n" for line in references))
     details = [{"without_repeated_subwords": text} for text in ("A $dog$.", "A tree.")]
-    (folder / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in details))
-    _write(folder / "my bundle/bundle.json", bundle_description("greedy"))
-    _write(folder / "my bundle/subwords/subwords.json", {})
-    return {
-        "split": "test",
-        "source": str(folder / "test.de"),
-        "reference": str(folder / "test.en"),
-        "rows": [
-            {
-                "system": row["system"],
-                "name": row["name"],
-                "translations": str(folder / "test.txt"),
-                "bundle": str(folder / "my bundle"),
-                "systems": {},
-            }
-            for row in rows
-            if row["seed"] == rows[0]["seed"]
-        ],
-    }
+    for decode in plan.loaded.decodes:
+        _write(Path(plan.translation(decode, 1, "test")), "A $dog$.\nA a tree.\n")
+        _write(Path(plan.translation_details(decode, 1, "test")), "".join(f"{json.dumps(line)}\n" for line in details))
+        _write(Path(plan.finished_file(decode.system, 1)), bundle_description("greedy"))
+        _write(Path(plan.finished_bundle(decode.system, 1), "subwords/subwords.json"), {})
 
 
 @pytest.fixture
-def report_inputs(tmp_path):
-    """Writes the inputs of a report and returns the words of its command line; options say what is there."""
+def report_inputs(tmp_path, monkeypatch):
+    """Writes the inputs of a report into the working directory and returns the words of its command line; options say
+    what is there."""
+    monkeypatch.chdir(tmp_path)
 
     def make(
         systems=SYSTEMS,
@@ -276,42 +267,26 @@ def report_inputs(tmp_path):
         further=(),
         **report,
     ):
-        rows, training, timed = [], [], []
-        for name, family in systems.items():
-            training += [_training(tmp_path / f"systems/{name}/seed-{seed}", name, family, seed) for seed in seeds]
-            for decode, settings in _decodes(name, family):
-                timed.append(_timed(name, decode, settings))
-                for seed in seeds:
-                    scored = _quality(name, settings, seed, valid)
-                    path = _write(tmp_path / f"quality/{name}/{decode}-{seed}.json", scored)
-                    row = {"system": name, "name": decode, "seed": seed, "split": "test", "quality": path}
-                    rows.append(row | {"settings": settings})
-                    for split in further:
-                        scored = json.loads(json.dumps(scored))
-                        for variant in VARIANTS.values():
-                            scored[variant]["bleu"] -= 10
-                            scored[variant]["bleu_signature"] = "nrefs:2|bs:1000|case:mixed|tok:13a"
-                        path = _write(
-                            tmp_path / f"quality/{name}/{decode}-{seed}-{split}.json", scored | {"sentences": 77}
-                        )
-                        rows.append(rows[-1] | {"split": split, "quality": path})
-        report = ReportConfig(expected_source="Lee et al. (2020)", **report).model_dump(mode="json")
-        manifest = {
-            "experiment": "fabricated",
-            "description": description,
-            "recipe": "toy",
-            "dataset": "toy",
-            "dataset_terms": {"licence": "the authors' <own>", "citation": "Doe 2020", "homepage": ""},
-            "source": "de",
-            "target": "en",
-            "report": report,
-            "systems": {name: _described(name, family) for name, family in systems.items()},
-            "rows": rows,
-            "training": training,
-            "usage": _usage(tmp_path, [row for row in rows if row["split"] == "test"]),
-            **({"test_sets": ["test", *further], "references": dict.fromkeys(further, 2)} if further else {}),
-        }
-        words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
+        decodes = {(name, decode): s for name, family in systems.items() for decode, s in _decodes(name, family)}
+        recipe = reports.RECIPE | {"dataset": reports.dataset(test=1, **dict.fromkeys(further, 2))}
+        sections = {"experiment": "fabricated", "description": description, "recipe": recipe, "seeds": list(seeds)}
+        sections["report"] = {"expected_source": "Lee et al. (2020)", **report}
+        plan = Plan(load(reports.configuration(decodes, dict(_systems(systems)), **sections)))
+        for name, seed in plan.trained:
+            _training(plan.training_files(name, seed), systems[name], seed)
+        rows = []
+        for decode, seed, split in plan.rows:
+            scored = _quality(decode.system, decode.settings, seed, valid)
+            if split in further:
+                for variant in VARIANTS.values():
+                    scored[variant]["bleu"] -= 10 * (1 + further.index(split))
+                    scored[variant]["bleu_signature"] = "nrefs:2|bs:1000|case:mixed|tok:13a"
+                scored["sentences"] = 77
+            _write(Path(plan.quality(decode, seed, split)), scored)
+            rows.append({"system": decode.system, "name": decode.name, "seed": seed, "split": split})
+        timed = [_timed(*key, settings) for key, settings in decodes.items()]
+        _usage(plan)
+        words = ["--settings", plan.settings_report(), "--output-folder", str(tmp_path / "report")]
         words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]
         words += ["--encoded", _write(tmp_path / "encoded/raw/train.json", ENCODED)]
         words += ["--speed", _write(tmp_path / "speed.json", _speed(timed))] if speed else []

@@ -377,10 +377,10 @@ def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
 @pytest.mark.usefixtures("undrawn")
 def test_bleu_by_two_tokenisers_is_never_in_one_table(report_inputs, refused, tmp_path):
     words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
-    path = tmp_path / "quality/lvm/delta-1-1.json"
+    path = tmp_path / "results/fabricated/quality/lvm/seed-1/delta-1/test.json"
     path.write_text(path.read_text().replace("tok:13a", "tok:char"))
     error = refused("report", words)
-    assert "delta-1-1.json by nrefs:1|bs:1000|case:mixed|tok:char; " in str(error)
+    assert "delta-1/test.json by nrefs:1|bs:1000|case:mixed|tok:char; " in str(error)
     assert error.fix.startswith("score ")
 
 
@@ -397,12 +397,16 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
 @pytest.mark.parametrize(
     ("file", "spoil", "fields"),
     [
-        ("systems/lvm/seed-1/training.jsonl", lambda f: f.write_text('{"loss": 1}\n'), {"line": 1}),
-        ("systems/lvm/seed-1/training.jsonl", Path.unlink, {"problem": MISSING}),
-        ("quality/lvm/delta-1-1.json", Path.unlink, {"problem": MISSING}),
-        ("quality/lvm/delta-1-1.json", lambda f: f.write_text('{"kept": {}}'), {"mentions": ("no kept.bleu",)}),
+        ("results/toy/systems/lvm/seed-1/training.jsonl", lambda f: f.write_text('{"loss": 1}\n'), {"line": 1}),
+        ("results/toy/systems/lvm/seed-1/training.jsonl", Path.unlink, {"problem": MISSING}),
+        ("results/fabricated/quality/lvm/seed-1/delta-1/test.json", Path.unlink, {"problem": MISSING}),
         (
-            "quality/lvm/delta-1-1.json",
+            "results/fabricated/quality/lvm/seed-1/delta-1/test.json",
+            lambda f: f.write_text('{"kept": {}}'),
+            {"mentions": ("no kept.bleu",)},
+        ),
+        (
+            "results/fabricated/quality/lvm/seed-1/delta-1/test.json",
             _without("without_repeated_subwords"),
             {"mentions": ("no without_repeated_subwords.bleu",)},
         ),
@@ -423,14 +427,14 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
 def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, refused, tmp_path, file, spoil, fields):
     words = report_inputs({"teacher": "transformer", "lvm": "lvm"}, significance=True)
     spoil(tmp_path / file)
-    fields = fields | {"path": str(tmp_path / file)}
+    fields = fields | {"path": file if file.startswith("results/") else str(tmp_path / file)}
     assert fields_of(refused("report", words), fields) == fields
     assert not (tmp_path / "report").exists()
 
 
 def test_scores_out_of_range_are_refused_before_anything_is_written(report_inputs, tmp_path, capsys):
     words = report_inputs({"teacher": "transformer"})
-    path = tmp_path / "quality/teacher/greedy-1.json"
+    path = tmp_path / "results/fabricated/quality/teacher/seed-1/greedy/test.json"
     spoilt = json.loads(path.read_text())
     spoilt["kept"]["bleu"] = 141.0
     path.write_text(json.dumps(spoilt))
@@ -441,24 +445,13 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
 
 
 def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_of, tmp_path):
+    published = {"raw": {"tiny": "1 (2.0)"}, "distilled-by-teacher": {"tiny": "3 (4.0)"}}
+    grid = {"title": "Two <settings>", "family": "lvm", "rows": "data", "columns": "preset", "published": published}
     words = report_inputs(
-        expected_reference_lengths={"lvm/delta-1": 19.5, "score/score-1": 18.0}, expected_convention="intl-lowercase"
+        expected_reference_lengths={"lvm/delta-1": 19.5, "score/score-1": 18.0},
+        expected_convention="intl-lowercase",
+        grids=[grid],
     )
-    cell = {"system": "lvm", "scorers": ["seq2seq"]}
-    manifest = json.loads(words[words.index("--settings") + 1])
-    manifest["grids"] = [
-        {
-            "title": "Two <settings>",
-            "family": "lvm",
-            "row_setting": "data",
-            "column_setting": "objective.width",
-            "rows": ["raw", "distilled"],
-            "columns": ["1"],
-            "cells": [[cell | {"system": "lvm-raw"}], [cell]],
-            "published": [["1 (2.0)"], ["3 (4.0)"]],
-        }
-    ]
-    words[words.index("--settings") + 1] = json.dumps(manifest)
     under = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
     row = under | {
         "system": "lvm",
@@ -486,7 +479,8 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     assert energy_by_row["delta-2", "subwords"] == 9.04 and set(energy_by_row.values()) == {9.04, None}
     page = page_of(folder)
     cells = [[cell.strip() for cell in row] for row in page.rows]
-    assert ["distilled", "7.0 (22.0)"] in cells and ["distilled", "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells
+    distilled = "distilled-by-teacher"
+    assert [distilled, "9.0 (22.0)"] in cells and [distilled, "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells
     # Another system was not measured there: BLEU of its first row, 3 above sacreBLEU's.
     assert ["raw", "32.2"] in cells
     assert [

@@ -4,10 +4,23 @@ Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), de
 settings of every rule (`settings.py`).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.config.load import load
 from workflow_src.config.plan.settings import Settings
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "shown_plan"]
 
 
 class Plan(Settings):
     """Paths, relations and settings of a checked configuration. Paths are relative to the working directory."""
+
+
+def shown_plan(settings: Mapping[str, Any]) -> Plan:
+    """The plan that the settings of a report (`settings_report`) were written from, as far as the report shows it."""
+    configuration = settings["configuration"]
+    systems = {name: configuration["systems"][name] for name in settings["systems"]}
+    return Plan(load({**configuration, "systems": systems}))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from workflow_src.config.experiment import GridConfig, setting_words
-from workflow_src.config.manifest import GridCell, GridInfo
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.errors import ConfigError
 from workflow_src.spec import SCORER
@@ -13,6 +13,33 @@ from workflow_src.spec import SCORER
 # Settings of a system by themselves, and sections that hold settings.
 PLAIN = ("preset", "data", "base", "init_from")
 SECTIONS = ("model", "objective", "training")
+
+
+@dataclasses.dataclass(frozen=True)
+class GridCell:
+    """A system in a grid, and the systems in its roles that score outputs: its energy is shown under the first of them
+    that it was measured under, or else under any."""
+
+    system: str
+    scorers: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class GridInfo:
+    """A table over two settings of a family's systems.
+
+    `rows` and `columns` are values of the settings in words; `cells` has a row of cells for each value of `rows`, None
+    where no system has the two values; `published` has their published figures, if any.
+    """
+
+    title: str
+    family: str
+    row_setting: str
+    column_setting: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[GridCell | None, ...], ...]
+    published: tuple[tuple[str, ...], ...] | None = None
 
 
 def grids(loaded: Loaded) -> tuple[GridInfo, ...]:

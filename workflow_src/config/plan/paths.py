@@ -91,6 +91,11 @@ class Paths:
     def system_folder(self, system: str, seed: int | str) -> str:
         return f"{self.root}/systems/{system}/seed-{seed}"
 
+    def training_files(self, system: str, seed: int | str) -> dict[str, str]:
+        """What a training writes beside its weights: `config`, their description, and `log`, of its course."""
+        folder = self.system_folder(system, seed)
+        return {"config": f"{folder}/config.json", "log": f"{folder}/training.jsonl"}
+
     def weights(self, system: str, seed: int | str) -> str:
         return f"{self.system_folder(system, seed)}/model.safetensors"
 

@@ -8,7 +8,6 @@ a result or checks it.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from typing import Any, Literal, Self
 
@@ -16,7 +15,7 @@ from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, fi
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.selection import main_split
-from workflow_src.config.resolved import Decode
+from workflow_src.config.resolved import Decode, engine_key
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, parse
@@ -363,59 +362,38 @@ class Settings(Graph):
         }
 
     def settings_report(self) -> str:
-        """The manifest of the report: every row with its files, every trained system with its training log."""
-        systems = {
-            name: {
-                "family": s.family.name,
-                "preset": s.preset,
-                "data": s.learnt_data,
-                "base": s.base,
-                "init_from": s.init_from,
-                **({"reversed": True} if s.reversed else {}),
-            }
-            for name, s in self.loaded.systems.items()
-        }
-        rows = [
-            {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
-            | {"settings": self._search(d)}
-            | ({"chosen": self.chosen(d, seed)} if d.tune else {})
-            | ({"aligned": True} if self.loaded.aligned(d) else {})
-            for d, seed, split in self.rows
-        ]
-        training = [
-            {
-                "system": name,
-                "seed": seed,
-                "log": f"{self.system_folder(name, seed)}/training.jsonl",
-                "config": f"{self.system_folder(name, seed)}/config.json",
-            }
-            for name, seed in self.trained
-        ]
-        counts = {name: len(self.references(name)) for name in self.loaded.held_out}
-        references = {name: count for name, count in counts.items() if count > 1}
-        return _json(
-            {
-                "experiment": self.experiment,
-                "description": self.config.description,
-                "recipe": self.recipe.name,
-                "dataset": self.loaded.dataset.name,
-                "dataset_terms": self.loaded.dataset.model_dump(
-                    mode="json", include={"licence", "citation", "homepage"}
-                ),
-                "source": self.recipe.source,
-                "target": self.recipe.target,
-                "report": self._dump(self.config.report, exclude={"grids"}),
-                "systems": systems,
-                "rows": rows,
-                "reference": self._reference_key,
-                "training": training,
-                "usage": self._usage(),
-                **({"test_sets": self.loaded.test_sets} if self.loaded.test_sets != (TEST,) else {}),
-                **({"references": references} if references else {}),
-                **rule_settings(self.loaded.metrics, self._dump),
-                **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
-            }
-        )
+        """The configuration as far as the report shows it, from which `shown_plan` makes the systems, the decodes and
+        the rows of this plan; and the order of the systems.
+
+        A decode stands by itself, however its list was written. What changes no result is left out; so is what the
+        report only sees in its inputs, such as how speed is measured.
+        """
+        sections = {"experiment", "description", "systems", "seeds", "report", "plugins"}
+        unseen: Any = {"systems": {"__all__": {"training": {"save_every", "max_skipped"}}}}
+        config = self.config.model_dump(mode="json", include=sections, exclude=unseen, exclude_defaults=True)
+        for name, system in self.config.systems.items():
+            # No dump has it, because trainings read texts by their names.
+            if system.training and system.training.augment:
+                config["systems"][name]["training"]["augment"] = self._dump(system.training.augment)
+        seeds = {name: {"seed": s.seed} for name, s in self.config.likelihood.items() if s.seed is not None}
+        metrics = {entry.metric.name: self._dump(entry.settings) for entry in self.loaded.metrics}
+        config |= {"recipe": self._shown_recipe(), "decodes": [_section_of(decode) for decode in self.loaded.decodes]}
+        config |= {"test": self.loaded.test_sets} | ({"likelihood": seeds} if seeds else {})
+        config |= {"metrics": metrics} if self.config.metrics is not None else {}
+        # Objects of JSON have no order, and tables have that of the systems (and that of `test`).
+        return _json({"configuration": config, "systems": list(self.loaded.systems)})
+
+    def _shown_recipe(self) -> dict[str, Any]:
+        """The recipe, with its dataset in place of the dataset's name, as far as a report shows them."""
+        hidden: Any = {"files": {"__all__": CHECKS}, "folder_hint": True, "pairs": True, "notes": True}
+        dataset = self.loaded.dataset.model_dump(mode="json", exclude_defaults=True, exclude=hidden)
+        # A dataset of this kind has a hint, which no report shows.
+        hint = {"folder_hint": "see the dataset"} if self.loaded.dataset.kind == "folder" else {}
+        fields = {"name", "source", "target", "placeholders", "tokenised", "bleu_tokeniser", "normalisation"}
+        recipe = self.recipe.model_dump(mode="json", include=fields, exclude_defaults=True)
+        texts = {"distilled": self.own_distilled} if self.own_distilled else {}
+        texts |= {"monolingual": self._dump(self.recipe)["monolingual"]} if self.reads_monolingual else {}
+        return recipe | texts | {"dataset": dataset | hint}
 
     @property
     def shown_split(self) -> str:
@@ -434,28 +412,23 @@ class Settings(Graph):
         rows = [decode for decode in self.loaded.decodes if split in decode.splits]
         return [file(decode, seed, split) for decode in rows for file in (self.translation, self.translation_details)]
 
-    def _usage(self) -> dict[str, Any]:
-        """Files for the report's last section: texts, and for each row of the first seed its translations, the bundle
-        that makes them, and the bundles of the systems that it names."""
-        seed, split = self.config.seeds[0], self.shown_split
-        return {
-            "split": split,
-            "source": self.corpus(split, "source"),
-            "reference": self.reference(split),
-            "rows": [
-                {
-                    "system": decode.system,
-                    "name": decode.name,
-                    "translations": self.translation(decode, seed, split),
-                    "bundle": self.finished_bundle(decode.system, seed, self.export_of(decode)),
-                    "systems": {
-                        role: self.finished_bundle(other, seed) for role, other in self.systems_in_roles(decode).items()
-                    },
-                }
-                for decode in self.loaded.decodes
-                if split in decode.splits
-            ],
-        }
+
+def _section_of(decode: Decode) -> dict[str, Any]:
+    """A section of a configuration that is this decode alone."""
+    kind, tune = type(decode.values), decode.tune
+    values = {
+        name: value
+        for name, value in decode.values.model_dump(mode="json", exclude={*tune}).items()
+        if kind.option(name).required or value != kind.default(name)
+    }
+    splits = list(dict.fromkeys(split if split == "dev" else TEST for split in decode.splits))
+    fields: dict[str, Any] = {"system": decode.system, "search": decode.search, "name": decode.name, "splits": splits}
+    fields |= {
+        "tune": tune,
+        "tune_by": decode.tune_by,
+        "engine": None if decode.own_engine else engine_key(decode.settings),
+    }
+    return values | {name: value for name, value in fields.items() if value}
 
 
 def _json(content: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from workflow_src.evaluation.analyses.shown import Block, Table
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure, style_of
 from workflow_src.evaluation.report.markdown import signed
+from workflow_src.registry import searches
 
 
 def start_title(manifest: Manifest) -> str:
@@ -82,7 +83,8 @@ def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> s
     settings, all_settings = entry.settings, [other.settings for other in entries]
     name = manifest.title(entry.search)
     name += f" · {entry.system}" if differing(settings, all_settings, ["system"]) else ""
-    differences = differing(settings, all_settings, manifest.kept(entry.search))
+    kept = searches()[entry.search].settings.named("follow") if entry.search in searches() else ()
+    differences = differing(settings, all_settings, kept)
     return name + (f" · {words(differences)}" if differences else "")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.manifest import GridCell
+from workflow_src.config.plan.grids import GridCell
 from workflow_src.evaluation.analyses.content import Content, Record
 
 

@@ -58,13 +58,13 @@ def main_caption(
 def bold_words(manifest: Manifest) -> str:
     """A sentence about bold figures in a table of rows."""
     text = f"Bold: the {manifest.main.best} {manifest.main.title}"
-    both = len({decode.system.autoregressive for decode in manifest.decodes}) > 1
+    both = len({decode.system.family.autoregressive for decode in manifest.decodes}) > 1
     return f"{text} of all rows, and of those without autoregression." if both else f"{text}."
 
 
 def reference_words(manifest: Manifest, split: str) -> str:
     """A sentence about scoring with several references of a source; empty where there is one."""
-    count = manifest.references.get(split, 1)
+    count = manifest.references(split)
     if count == 1:
         return ""
     alone = [metric.title for metric in manifest.metrics if metric.references == "first"]

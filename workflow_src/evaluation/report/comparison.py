@@ -6,8 +6,8 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
 
-from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
+from workflow_src.config.manifest import EngineKey
 from workflow_src.errors import InputError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
@@ -98,7 +98,7 @@ def row_key(row: Row) -> Key:
         label = row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
         label += f", {row.candidates} candidates" if row.candidates else ""
-    engine = engine_info(row.engine)
+    engine = EngineKey(row.engine)
     label += "" if engine.own else f", {engine.label}"
     # Experiments may choose different values of the same setting.
     label += f" (chosen: {', '.join(sorted(row.chosen)).replace('_', ' ')})" if row.chosen else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import RowInfo
+from workflow_src.config.manifest import Row
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
@@ -211,7 +211,7 @@ def _augmented(texts: Mapping[str, EncodedText]) -> list[str]:
     ]
 
 
-def placeholder_outcomes(rows: Sequence[RowInfo], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
+def placeholder_outcomes(rows: Sequence[Row], qualities: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
     """Sentences about the placeholders in translations of each row of a split."""
     return [
         f"Translations of {split} by {row.system} ({row.name}, seed {row.seed}): "

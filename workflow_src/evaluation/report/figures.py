@@ -21,7 +21,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workflow_src.config.manifest import DecodeInfo
+from workflow_src.config.manifest import ShownDecode
 from workflow_src.evaluation.report.page import colour_class
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
@@ -76,7 +76,7 @@ class Curve:
     lines: tuple[Line, ...]
 
     @property
-    def decode(self) -> DecodeInfo:
+    def decode(self) -> ShownDecode:
         return self.lines[0].decode
 
 
@@ -208,8 +208,8 @@ def curves_of(groups: Iterable[Group]) -> list[Curve]:
     curves = []
     counts: dict[str, int] = {}
     for group in groups:
-        twin = counts.get(group.head.family, 0)
-        counts[group.head.family] = twin + 1
+        twin = counts.get(group.head.family.name, 0)
+        counts[group.head.family.name] = twin + 1
         by: dict[str, list[Line]] = {}
         for line in group.lines:
             by.setdefault(line.decode.curve, []).append(line)
@@ -329,7 +329,7 @@ def _tried_stops(choice: Choice) -> bool:
     """Whether several values of a setting that stops sentences were tried."""
     return any(
         len({point["settings"].get(name) for point in choice.points} - {None}) > 1
-        for name in choice.decode.search.stops
+        for name in choice.decode.search.settings.named("stop")
     )
 
 

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from workflow_src.config.manifest import OTHER, SystemInfo
+from workflow_src.config.manifest import OTHER
+from workflow_src.config.resolved import System
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure
 
 # Curves of a panel: key in the training log, line style, and addition to the label.
@@ -35,7 +36,7 @@ UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "de
 class Log:
     """The training log of a system and seed: the entries of its training.jsonl."""
 
-    system: SystemInfo
+    system: System
     seed: int
     entries: list[dict[str, Any]]
 
@@ -51,15 +52,15 @@ class Log:
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     """Title, logs and curves of every panel with at least one curve."""
-    by_order = sorted(logs, key=lambda log: log.system.order)
-    losses = list(dict.fromkeys(log.system.loss_title for log in by_order))
+    by_order = sorted(logs, key=lambda log: log.system.family.order)
+    losses = list(dict.fromkeys(log.system.family.loss_title for log in by_order))
     keys_without_own_panel = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
     logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
     own_keys = [key for key in logged if key.startswith("dev_") and key not in keys_without_own_panel]
     words = {key: key.removeprefix("dev_").replace("_", " ") for key in own_keys}
     titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own_keys]
     loss: Curves = [("loss", 0, "")]
-    panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
+    panels = [(title, [log for log in logs if log.system.family.loss_title == title], loss) for title in losses]
     common = [(title, list(logs), curves) for title, curves in PANELS]
     last = [(title, list(logs), curves) for title, curves in [*LAST_PANELS, *titled]]
     all_panels = [*panels[:1], *common, *panels[1:], *last]
@@ -106,14 +107,14 @@ def _labels(chosen: Sequence[Log], curves: Curves) -> int:
 def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:
     names_by_family: dict[str, list[str]] = {}
     for log in logs:
-        names = names_by_family.setdefault(log.system.family, [])
+        names = names_by_family.setdefault(log.system.family.name, [])
         if log.system.name not in names:
             names.append(log.system.name)
     ends, labelled = [], set()
     several = len({log.seed for log in chosen}) > 1
     for log in chosen:
-        name, colour = log.system.name, log.system.look.colour or OTHER.colour
-        twin = names_by_family[log.system.family].index(name)
+        name, colour = log.system.name, log.system.family.look.colour or OTHER.colour
+        twin = names_by_family[log.system.family.name].index(name)
         for key, dash, addition in curves:
             points = log.points(key)
             if not points:

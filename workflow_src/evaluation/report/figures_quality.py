@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import DecodeInfo, Key
+from workflow_src.config.manifest import Key, ShownDecode
 from workflow_src.evaluation.report.figures import (
     DASHES,
     MUTED,
@@ -52,7 +52,7 @@ class Labelled(Protocol):
     def label(self) -> str: ...
 
     @property
-    def decode(self) -> DecodeInfo: ...
+    def decode(self) -> ShownDecode: ...
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
@@ -78,9 +78,9 @@ def legend_entries(curves: list[Curve]) -> dict[str, dict[str, Any]]:
         decode = line.decode
         if decode.engine.own:
             style = style_of(decode.look)
-            label = "autoregressive" if decode.system.autoregressive else decode.search.title
+            label = "autoregressive" if decode.system.family.autoregressive else decode.search.title
             if entries.get(label, style) != style:
-                label = f"{decode.search.title} ({decode.system.title})"
+                label = f"{decode.search.title} ({decode.system.family.title})"
             entries.setdefault(label, style)
     for line in lines:
         engine = line.decode.engine

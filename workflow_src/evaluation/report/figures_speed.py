@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from workflow_src.config.manifest import DecodeInfo, Manifest
+from workflow_src.config.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.figures import DASHES, STYLE, is_curve, label_ends, log_ticks, new_figure, style_of
 from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed
@@ -21,7 +21,7 @@ CROWDED = 16
 class TimedDecode:
     """A decode with its median milliseconds, and by group of sentences of similar length: (mean length, ms)."""
 
-    decode: DecodeInfo
+    decode: ShownDecode
     milliseconds: float
     by_length: tuple[tuple[float, float], ...]
 

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import GridCell, GridInfo, Manifest
+from workflow_src.config.manifest import Manifest
+from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.analyses.shown import decimal
 from workflow_src.evaluation.report.captions import Caption

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.config.display import build
-from workflow_src.config.manifest import Manifest, RowInfo
+from workflow_src.config.manifest import Manifest, Row
+from workflow_src.config.plan import Plan
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
@@ -59,14 +59,14 @@ def read_systems(
     """Training logs for the curves, descriptions of the trained systems, and by system counts of texts of mixtures and
     of pairs that it has no positions for."""
     logs, systems, mixtures, unread = [], [], {}, {}
-    for entry in manifest.training:
-        system = manifest.system(entry.system)
-        config, history = read_json(entry.config), read_log(Path(entry.log))
-        logs.append(figures_learning.Log(system, entry.seed, history))
-        systems.append(describe_system(system, entry.seed, config, history))
+    for name, seed in manifest.training:
+        system, paths = manifest.plan.system(name), manifest.plan.training_files(name, seed)
+        config, history = read_json(paths["config"]), read_log(Path(paths["log"]))
+        logs.append(figures_learning.Log(system, seed, history))
+        systems.append(describe_system(system, seed, config, history))
         if "texts" in config:
-            mixtures[entry.system] = config["texts"]
-        unread[entry.system] = config.get("without_positions", 0)
+            mixtures[name] = config["texts"]
+        unread[name] = config.get("without_positions", 0)
     return logs, systems, mixtures, unread
 
 
@@ -106,7 +106,7 @@ class Inputs:
 
 
 def load(
-    settings: Mapping[str, Any],
+    plan: Plan,
     *,
     speed: Path | None = None,
     traces: Path | None = None,
@@ -116,20 +116,19 @@ def load(
     encoded: Sequence[Path] = (),
     analysed: Sequence[Path] = (),
 ) -> Inputs:
-    """Read and check the inputs of a report: the manifest in `settings`, and files (`analysed`: those of analyses).
+    """Read and check the inputs of the report of a plan: its own files, and others (`analysed`: those of analyses).
 
     `significance` has a file for each test set, in the order of the manifest.
     """
     # From here on a row has the settings that it was decoded with.
-    manifest = build(settings, read_chosen)
+    manifest = Manifest.of(plan, read_chosen)
     singles = {"speed": speed, "traces": traces, "corpus": corpus, "monolingual": monolingual}
     files: dict[str, Any] = {name: path for name, path in singles.items() if path}
     files |= numbered("significance", significance)
     files |= {f"analysis {path.stem}": path for path in analysed}
     files |= {f"encoded {path.parent.name}": path for path in encoded}
-    for entry in manifest.training:
-        words = f"of {entry.system} {entry.seed}"
-        files |= {f"config {words}": entry.config, f"log {words}": entry.log}
+    for name, seed in manifest.training:
+        files |= {f"{kind} of {name} {seed}": path for kind, path in plan.training_files(name, seed).items()}
     # Dev and test of a decode share the file of chosen settings.
     tuned = {row.chosen: row for row in manifest.rows if row.chosen}
     files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
@@ -175,7 +174,7 @@ def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifes
                 )
 
 
-def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
+def _choice(manifest: Manifest, row: Row, content: dict[str, Any]) -> results.Choice:
     decode, edges = manifest.decode(*row.key), content["at_edge"]
     metric = next(m for m in manifest.metrics if m.name == content.get("tune_by", manifest.main.name))
     return results.Choice(decode, row.seed, content["chosen"], content["curve"], edges, metric)

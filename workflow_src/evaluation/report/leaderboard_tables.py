@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.display import changed, common_label, engine_info, search_info
-from workflow_src.config.manifest import words
+from workflow_src.config.manifest import EngineKey, changed, common_label, words
 from workflow_src.config.texts import RAW, base_of
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report.leaderboard import RUN, Row
@@ -91,7 +90,7 @@ class Entry:
     def refines(self) -> bool:
         if self.search is None:
             return False
-        return search_info(self.search).moves or bool(self.settings and refinement(self.settings))
+        return self.search.step is not None or bool(self.settings and refinement(self.settings))
 
     @property
     def label(self) -> str:
@@ -99,7 +98,7 @@ class Entry:
         settings = self.settings_of_seeds
         labels = [self.search.row_label(one) for one in settings] if self.search else []
         label = common_label(labels) if labels else self.row["search"]
-        engine = engine_info(self.row["engine"])
+        engine = EngineKey(self.row["engine"])
         return label if engine.own else f"{label}, {engine.label}"
 
     @property

@@ -11,8 +11,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.display import engine_info
-from workflow_src.config.manifest import Manifest, words
+from workflow_src.config.manifest import EngineKey, Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
@@ -22,7 +21,7 @@ from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.report.trained import UNREACHABLE
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Speed
-from workflow_src.registry import main_metric
+from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric
 
 TEMPLATES = Path(__file__).parent
@@ -124,8 +123,8 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
                         "name": name,
                         "class": colour_class(manifest.look(followed[name].system, followed[name].search).colour),
                         "start": None if shared is not None else texts[0],
-                        "first": _first_value(followed[name], manifest),
-                        "steps": example_steps(texts, _first_value(followed[name], manifest)),
+                        "first": _first_value(followed[name]),
+                        "steps": example_steps(texts, _first_value(followed[name])),
                     }
                     for name, texts in searches.items()
                 ],
@@ -134,9 +133,9 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
     return example_blocks
 
 
-def _first_value(followed: FollowedSearch, manifest: Manifest) -> int:
-    """The number of the first text of a trace."""
-    return {search.name: search.first_value for search in manifest.searches}.get(followed.search, 0)
+def _first_value(followed: FollowedSearch) -> int:
+    """The number of the first text of a trace; 0 where the search is not declared."""
+    return searches()[followed.search].first_value if followed.search in searches() else 0
 
 
 def colour_class(colour: str | None) -> str:
@@ -264,7 +263,7 @@ def _precisions(protocol: MeasuredProtocol) -> str:
     precisions = protocol.engines
     if len(precisions) < 2:
         return protocol.precision
-    engines = [engine_info(key) for key in precisions]
+    engines = [EngineKey(key) for key in precisions]
     own_precision = next((precisions[engine.key] for engine in engines if engine.own), protocol.precision)
     return f"{own_precision}; {', '.join(engine.label for engine in engines if not engine.own)}"
 

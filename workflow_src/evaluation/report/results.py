@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field, SerializeAsAny, model_validator
 
+from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
-from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
+from workflow_src.config.manifest import Manifest, ShownDecode
+from workflow_src.config.manifest import Row as ManifestRow
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality import significance
@@ -23,7 +25,7 @@ from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
-from workflow_src.registry import controls, default_metrics, main_metric, metrics, search_of, settings_of
+from workflow_src.registry import controls, default_metrics, main_metric, metrics
 from workflow_src.spec import Metric
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -195,7 +197,7 @@ class Choice:
     `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` is the deciding one.
     """
 
-    decode: DecodeInfo
+    decode: ShownDecode
     seed: int
     chosen: dict[str, Any]
     points: list[dict[str, Any]]
@@ -326,7 +328,7 @@ def build_rows(
             "disturbed_rounds": speed.protocol.disturbed if speed and timed else None,
             **{key: getattr(timed, key) if timed else None for key in TIMED},
         }
-        for removed in ("none",) if decode.system.autoregressive else REMOVALS:
+        for removed in ("none",) if decode.system.family.autoregressive else REMOVALS:
             variant = VARIANTS[removed]
             scored = qualities[entry.quality][variant]
             compared = _compared(tested, (*entry.key, entry.seed), variant, manifest.metrics)
@@ -350,18 +352,17 @@ def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, 
     }
 
 
-def _described(row: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
+def _described(row: ManifestRow, decode: ShownDecode, quality: dict[str, Any]) -> dict[str, Any]:
     """Entries that describe a row, without its figures."""
-    system, search, settings = decode.system, decode.search, settings_of(row.settings)
-    stops = any(name in row.settings for name in search.stops)
+    system, search = decode.system, decode.search
     return {
         "name": row.name,
         "system": system.name,
-        "family": system.family,
-        "autoregressive": system.autoregressive,
+        "family": system.family.name,
+        "autoregressive": system.family.autoregressive,
         "aligned": decode.aligned,
         "preset": system.preset,
-        "data": system.data_kind,
+        "data": texts.kind_of(system.learnt_data),
         "seed": row.seed,
         "chosen": row.picked,
         "search": search.name,
@@ -369,10 +370,10 @@ def _described(row: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dic
         "series": search.series,
         "value": decode.value,
         "engine": decode.engine.key,
-        "mean_steps": quality.get("mean_steps") if stops else None,
+        "mean_steps": quality.get("mean_steps") if search.settings.named("stop") else None,
         # Seeds may have chosen different numbers on dev.
-        "candidates": None if decode.candidates is None else search_of(settings).width(settings),
-        "settings": settings.model_dump(mode="json"),
+        "candidates": None if decode.candidates is None else search.width(row.settings),
+        "settings": row.settings.model_dump(mode="json"),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import DecodeInfo, Manifest
+from workflow_src.config.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
@@ -69,10 +69,10 @@ def control_tables(
     All captions have `data` and `notes`. `rows` are those of results.json; tables have the variants of the main table,
     each seed by itself.
     """
-    tested: dict[str, list[tuple[Row, DecodeInfo]]] = {}
+    tested: dict[str, list[tuple[Row, ShownDecode]]] = {}
     for row in variant_rows(rows, manifest, manifest.report.remove_repetitions):
         decode = manifest.decode(row.system, row.name)
-        if row.control_p_value is not None and decode.control and not decode.system.autoregressive:
+        if row.control_p_value is not None and decode.control and not decode.system.family.autoregressive:
             tested.setdefault(decode.control, []).append((row, decode))
     if not significance:
         return []
@@ -83,7 +83,7 @@ def _control_table(
     significance: Significance,
     manifest: Manifest,
     name: str,
-    tested: list[tuple[Row, DecodeInfo]],
+    tested: list[tuple[Row, ShownDecode]],
     data: str,
     notes: Mapping[str, str],
 ) -> dict[str, Any]:

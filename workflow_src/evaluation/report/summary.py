@@ -24,8 +24,8 @@ def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
 
     Rows are compared that were timed on the same kind of engine; where there are none, all rows.
     """
-    rivals = [line for line in lines if line.decode.system.autoregressive]
-    candidates = [line for line in lines if not line.decode.system.autoregressive]
+    rivals = [line for line in lines if line.decode.system.family.autoregressive]
+    candidates = [line for line in lines if not line.decode.system.family.autoregressive]
     timed_rivals, timed_candidates = ([line for line in some if _timed(line)] for some in (rivals, candidates))
     if not rivals or not candidates:
         return []
@@ -194,7 +194,7 @@ def _preference(line: Line) -> tuple[bool, int, float]:
     """A sorting key: trained refiners before refinement without one, in the order of their families; then the most
     steps."""
     search, value = line.decode.search, line.decode.value
-    return search.control is None, line.decode.system.order, -(value or 0)
+    return search.control is None, line.decode.system.family.order, -(value or 0)
 
 
 def _steps_words(line: Line) -> str:

@@ -10,8 +10,10 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
-from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
+from workflow_src.config.manifest import Manifest, ShownDecode
+from workflow_src.config.resolved import System
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import Formatted, bold, group_row, markdown_table, plain, signed
 from workflow_src.evaluation.report.results import Row
@@ -30,7 +32,7 @@ class Line:
     `metrics` are those of its scores, the main one first. `intervals` and `p_values` are by metric, for one seed.
     """
 
-    decode: DecodeInfo
+    decode: ShownDecode
     label: str
     metrics: tuple[Metric, ...]
     figures: dict[str, float | None]
@@ -91,7 +93,7 @@ class Group:
     """Lines of one system, or of one model and its refiners, named by the system `head`."""
 
     title: str
-    head: SystemInfo
+    head: System
     lines: tuple[Line, ...]
 
     @property
@@ -100,10 +102,10 @@ class Group:
 
     @property
     def autoregressive(self) -> bool:
-        return self.head.autoregressive
+        return self.head.family.autoregressive
 
 
-def _expected(decode: DecodeInfo, first_systems: dict[str, str], expected: dict[str, float]) -> float | None:
+def _expected(decode: ShownDecode, first_systems: dict[str, str], expected: dict[str, float]) -> float | None:
     """The published figure of a row: by `system/name`, or by `name` for the first group that has it."""
     exact = expected.get("/".join(decode.key))
     if exact is not None:
@@ -156,13 +158,14 @@ def _order(line: Line) -> tuple[bool, int, bool, float]:
     """A sorting key: autoregressive lines keep their order; others are sorted by family, the group's own system first,
     then by the series of their search."""
     system, search = line.decode.system, line.decode.search
-    value = 0 if system.autoregressive else line.decode.value or 0
-    return system.name != system.group, system.order, search.borrows, value
+    value = 0 if system.family.autoregressive else line.decode.value or 0
+    return system.name != system.group, system.family.order, bool(search.settings.named("steps")), value
 
 
-def group_title(head: SystemInfo) -> str:
-    data = "" if head.data_kind == "none" else f", {head.data_kind} data"
-    return f"{head.title} “{head.name}”, {head.preset}{data}"
+def group_title(head: System) -> str:
+    kind = texts.kind_of(head.learnt_data)
+    data = "" if kind == "none" else f", {kind} data"
+    return f"{head.family.title} “{head.name}”, {head.preset}{data}"
 
 
 def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
@@ -173,7 +176,7 @@ def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | Non
 
     def is_of_variant(row: Row) -> bool:
         decode = manifest.decode(row.system, row.name)
-        return decode.system.autoregressive or row.repetitions_removed == decode.removal(removed)
+        return decode.system.family.autoregressive or row.repetitions_removed == decode.removal(removed)
 
     return [row for row in rows if is_of_variant(row)]
 
@@ -198,9 +201,9 @@ def groups(
         decode = manifest.decode(*key)
         line = _line(seeds, manifest, _expected(decode, first_systems, manifest.report.expected))
         collected.setdefault(decode.system.group, []).append(line)
-    heads = [(manifest.system(name), lines) for name, lines in collected.items()]
+    heads = [(manifest.plan.system(name), lines) for name, lines in collected.items()]
     all_groups = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads]
-    table = sorted(all_groups, key=lambda group: (not group.autoregressive, group.head.order))
+    table = sorted(all_groups, key=lambda group: (not group.autoregressive, group.head.family.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
@@ -289,12 +292,12 @@ class Column:
 def best_lines(table: Sequence[Group]) -> set[tuple[str, str]]:
     """Keys of the lines with the best main figure, of all and of those without autoregression: bold in tables."""
     lines = [line for group in table for line in group.lines]
-    others = [line for line in lines if not line.decode.system.autoregressive]
+    others = [line for line in lines if not line.decode.system.family.autoregressive]
     best = [max((line.goodness for line in some), default=None) for some in (lines, others)]
     return {
         line.decode.key
         for line in lines
-        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.system.autoregressive)
+        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.system.family.autoregressive)
     }
 
 
@@ -326,12 +329,12 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     return [column for column in all_columns if any(column.cell(line) for line in lines)]
 
 
-def speedup_heading(reference: DecodeInfo | None) -> str:
+def speedup_heading(reference: ShownDecode | None) -> str:
     """The heading of speed-ups, which names the row that they refer to."""
     return f"speed-up over {row_words(reference)}" if reference else "speed-up"
 
 
-def row_words(decode: DecodeInfo) -> str:
+def row_words(decode: ShownDecode) -> str:
     """A row in words: its system and its label."""
     return f"{decode.system.name}, {decode.label()}"
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.config.manifest import SystemInfo
+from workflow_src.config import texts
+from workflow_src.config.resolved import System
 from workflow_src.evaluation.report import progress
 from workflow_src.records.checked import Strict
 
@@ -82,7 +83,7 @@ class TrainedSystem(Strict):
 
 
 def describe_system(
-    system: SystemInfo, seed: int, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
+    system: System, seed: int, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
 ) -> TrainedSystem:
     """A trained system from its config.json and the entries of its training.jsonl."""
     sizes = config.get("sizes") or {}
@@ -90,9 +91,9 @@ def describe_system(
     reached = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
     return TrainedSystem(
         system=system.name,
-        family=system.family,
+        family=system.family.name,
         preset=system.preset,
-        data=system.data,
+        data=texts.words(system.learnt_data) + (" (reversed)" if system.reversed else ""),
         seed=seed,
         source_subwords=sizes.get("source"),
         target_subwords=sizes.get("target"),

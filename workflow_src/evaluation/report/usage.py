@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.manifest import RowInfo
+from workflow_src.config.manifest import Row
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
@@ -33,8 +33,7 @@ EXAMPLES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Recommended:
-    """The recommended row: its `entry` in the plan, its `row` in the manifest, and its main metric on the split of the
-    tables (`figure`).
+    """The recommended row, and its main metric on the split of the tables (`figure`).
 
     `on_dev` are its figures on dev by the metrics that decide, as far as measured; `latency_ms` is None where it was
     not timed. `measured` of `rows` rows were measured on dev. `close` rows are within the margin of the best one, whose
@@ -42,8 +41,7 @@ class Recommended:
     best of the other rows on the split of the tables, where it is better than this one.
     """
 
-    entry: Mapping[str, Any]
-    row: RowInfo
+    row: Row
     on_dev: Mapping[Metric, float]
     figure: float
     latency_ms: float | None
@@ -54,27 +52,29 @@ class Recommended:
     above: Recommended | None = None
 
 
-def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
-    """The fastest of the rows of `usage` that are within the margin of the best one on dev, in every metric that
+def recommend(inputs: Inputs) -> Recommended:
+    """The fastest of the rows of the first seed that are within the margin of the best one on dev, in every metric that
     decides; of equally fast ones, and where none was timed, the best.
 
     Where no row was measured on dev, the figures on the split of the tables decide.
     """
     manifest = inputs.manifest
     main, margin = manifest.main, manifest.report.margin
-    rows = {(row.key, row.split): row for row in reversed(manifest.rows)}
+    first_seed = manifest.rows[0].seed
+    rows = {(row.key, row.split): row for row in manifest.rows if row.seed == first_seed}
     times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
     chosen = {(choice.decode.key, choice.seed): choice.quality for choice in inputs.choices}
     deciding = [metric for metric in manifest.metrics if metric == main or metric.decides]
     candidates = []
-    for entry in usage["rows"]:
-        key = entry["system"], entry["name"]
-        row, dev_row = rows[key, usage["split"]], rows.get((key, "dev"))
+    for row in rows.values():
+        if row.split != manifest.plan.shown_split:
+            continue
+        key, dev_row = row.key, rows.get((row.key, "dev"))
         on_dev = _figures(inputs, dev_row, deciding) if dev_row else {}
         if not dev_row and (key, row.seed) in chosen:
             on_dev = {main: chosen[key, row.seed]}
         on_split = _figures(inputs, row, deciding)
-        candidates.append(Recommended(entry, row, on_dev, on_split[main], times.get(key)))
+        candidates.append(Recommended(row, on_dev, on_split[main], times.get(key)))
     measured = [candidate for candidate in candidates if candidate.on_dev]
 
     def figures(candidate: Recommended) -> Mapping[Metric, float]:
@@ -113,7 +113,7 @@ def recommend(inputs: Inputs, usage: Mapping[str, Any]) -> Recommended:
     )
 
 
-def _figures(inputs: Inputs, row: RowInfo, metrics: Sequence[Metric]) -> dict[Metric, float]:
+def _figures(inputs: Inputs, row: Row, metrics: Sequence[Metric]) -> dict[Metric, float]:
     """Figures of a row by metric, as tables show them; without those that were not measured."""
     removal = inputs.manifest.decode(*row.key).removal(inputs.manifest.report.remove_repetitions)
     scored = inputs.qualities[row.quality][VARIANTS[removal]]
@@ -124,7 +124,7 @@ def recommended_outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
     """The first translations of a row, without repetitions where its scores are without them, as its bundle gives
     them."""
     removal = inputs.manifest.decode(*recommended.row.key).removal(inputs.manifest.report.remove_repetitions)
-    path = Path(recommended.entry["translations"])
+    path = Path(_translation(recommended, inputs))
     texts = _first(path)
     if removal == "subwords":
         details = read_details(path.with_suffix(".jsonl"))[:EXAMPLES]
@@ -136,37 +136,49 @@ def _first(path: str | Path) -> list[str]:
     return list(itertools.islice(read_lines(Path(path)), EXAMPLES))
 
 
-def inputs_of(recommended: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
+def _translation(recommended: Recommended, inputs: Inputs) -> str:
+    row = recommended.row
+    return inputs.manifest.plan.translation(row.decode, row.seed, row.split)
+
+
+def inputs_of(recommended: Recommended, inputs: Inputs) -> dict[str, str]:
     """Files that the section reads, by their role in it, for provenance."""
-    texts = {f"{usage['split']} {side}": usage[side] for side in ("source", "reference")}
-    return texts | {"recommended translations": recommended.entry["translations"]}
+    plan, split = inputs.manifest.plan, recommended.row.split
+    return {
+        f"{split} source": plan.corpus(split, "source"),
+        f"{split} reference": plan.reference(split),
+        "recommended translations": _translation(recommended, inputs),
+    }
 
 
 def context_of(
-    recommended: Recommended, inputs: Inputs, usage: Mapping[str, Any], device: str = "auto", precision: str = "auto"
+    recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto"
 ) -> dict[str, Any]:
     """The content of the section. `device` and `precision` are those of the workflow.
 
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
-    folder, split, row = recommended.entry["bundle"], usage["split"], recommended.row
+    plan, row = inputs.manifest.plan, recommended.row
+    source_path, split = plan.corpus(row.split, "source"), row.split
+    folder = plan.finished_bundle(row.system, row.seed, plan.export_of(row.decode))
     description = read_bundle(Path(folder))
-    sources = _first(usage["source"])
-    settings = row.settings | (row.picked or {})
-    command = translate_command(folder, description, settings, recommended.entry["systems"], device, precision)
+    sources = _first(source_path)
+    systems = {role: plan.finished_bundle(other, row.seed) for role, other in plan.systems_in_roles(row.decode).items()}
+    settings = {**row.decode.settings, **(row.picked or {})}
+    command = translate_command(folder, description, settings, systems, device, precision)
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
     normaliser = Normaliser(description.normalisation, description.languages.source, kinds)
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.
     option = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
     detokenised = [normaliser.detokenise(line) for line in sources]
-    examples = zip(detokenised, _first(usage["reference"]), recommended_outputs(recommended, inputs), strict=True)
+    examples = zip(detokenised, _first(plan.reference(split)), recommended_outputs(recommended, inputs), strict=True)
     return {
         "title": f"{row.system} {row.name}",
         "why": why(recommended, split, inputs.manifest.main, inputs.manifest.report.margin),
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
-        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command} {option}",
+        "again": f"head -n {len(sources)} {shlex.quote(source_path)} | {command} {option}",
         "split": split,
         "examples": [{"source": s, "reference": r, "translation": t} for s, r, t in examples],
     }

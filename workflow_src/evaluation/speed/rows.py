@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workflow_src.config.display import engine_of
+from workflow_src.config.resolved import engine_key
 from workflow_src.registry import default_engine, engines, named_systems, plain, search_of, settings_of
 from workflow_src.spec import Engine, Search, SearchSettings
 
@@ -46,7 +46,7 @@ class SpeedRow:
             entry["system"],
             entry["name"],
             row_settings(entry),
-            engine_of(entry),
+            engine_key(entry),
             entry.get("compute_type"),
             entry.get("chosen"),
             entry,

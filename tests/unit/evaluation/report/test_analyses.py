@@ -140,7 +140,7 @@ def test_every_scorer_has_columns_of_its_own():
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     manifest = reports.manifest(
-        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-9": 1.0},
+        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-4": 1.0},
         expected_source="A paper",
         expected_convention="intl-lowercase",
     )
@@ -164,7 +164,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     text = str(analyses.render(context, {}, ("de", "en")))
     assert "At the references’ lengths" in text and "At the references’ lengths" in analyses.markdown(context)
     assert unmatched(row_energies(_several().values(), "dev"), manifest.report.expected_reference_lengths) == {
-        "lvm/delta-9 (at the references' lengths)": 1.0
+        "lvm/delta-4 (at the references' lengths)": 1.0
     }
     assert len(unmatched(None, manifest.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.

@@ -66,12 +66,12 @@ def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
 
 
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
-    system = MANIFEST.system("teacher")
+    system = MANIFEST.plan.system("teacher")
     logs = [figures_learning.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
     colours = [look.colour for look in MANIFEST.palette]
     inline = figures.save(figures_learning.learning_curves(logs), tmp_path / "a", "curves", colours)
     second = figures.save(figures_learning.learning_curves(logs), tmp_path / "b", "curves", colours)
-    assert f"var(--c-{system.look.colour[1:]})" in inline and system.look.colour not in inline
+    assert f"var(--c-{system.family.look.colour[1:]})" in inline and system.family.look.colour not in inline
     assert inline == second
     for name in ("curves.svg", "curves.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -96,7 +96,7 @@ def test_there_is_no_picture_without_content():
         timed = [reports.timed(*key, 5.0, by_length=bins) for key in keys]
         assert figures_speed.time_by_length(reports.speed(*timed), MANIFEST) is None
     assert figures.stopping([]) is None
-    log = functools.partial(figures_learning.Log, MANIFEST.system("teacher"), 1)
+    log = functools.partial(figures_learning.Log, MANIFEST.plan.system("teacher"), 1)
     once = [{"step": 5, "loss": 2.0, "dev_bleu": 1.0}]
     for entries in ([], once, [*once, {"step": 9, "dev_bleu": float("nan")}], [{"step": 0, "loss": 1.0}] * 2):
         assert figures_learning.learning_curves([log(entries)] if entries else []) is None
@@ -133,8 +133,8 @@ def timed(decode, milliseconds):
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
     few = [timed(MANIFEST.decode("lvm", f"delta-{steps}"), steps) for steps in (1, 2, 4)]
     assert figures_speed.rows_to_draw(few) == few[:1]
-    systems = {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(7)}
-    engines = [{}] + [{"engine": "onnxruntime", "compute_type": kind} for kind in ("float32", "int8")]
+    systems = {f"lvm{i}": reports.SYSTEMS["lvm-raw"] for i in range(7)}
+    engines = [{}] + [{"engine": f"onnxruntime-{kind}"} for kind in ("float32", "int8")]
     decodes = {
         (system, f"delta-{place}"): reports.stepped("delta", 1, **engine)
         for system in systems
@@ -245,10 +245,9 @@ def test_pictures_distinguish_rows_by_what_not_all_of_them_have():
 
 def test_refinement_by_passes_is_drawn_over_its_steps():
     """One pass has no refinement yet, as no step has none."""
-    passes = {
-        ("score", f"iterative-refinement-{n}"): {"search": "iterative-refinement", "passes": n} for n in (1, 2, 4)
-    }
-    manifest = reports.manifest(passes | {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)})
+    passes = {("inat", f"iterative-refinement-{n}"): {"search": "iterative-refinement", "passes": n} for n in (1, 2, 4)}
+    steps = {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)}
+    manifest = reports.manifest(passes | steps, reports.SYSTEMS | {"inat": reports.INAT})
     rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in manifest.decodes]
     (axes,) = figures.refinement(tables.groups(rows, manifest, removed="none")).axes
     assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]

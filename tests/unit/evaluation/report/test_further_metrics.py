@@ -9,6 +9,8 @@ import pytest
 import reports
 from titles import BLEU, CHRF
 
+from workflow_src.config import Plan, load
+from workflow_src.config.manifest import Manifest
 from workflow_src.errors import InputError
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import captions, comparison, results, tables
@@ -56,7 +58,9 @@ def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
 def test_a_column_says_where_the_first_of_several_references_counts():
     rows = [row("teacher", "greedy", 40.0, 51.0)]
     alone = dataclasses.replace(TER, references="first")
-    manifest = dataclasses.replace(MANIFEST, metrics=(*default_metrics(), alone), references={"test": 3})
+    recipe = reports.RECIPE | {"dataset": reports.dataset(test=3, news=1)}
+    plan = Plan(load(reports.configuration({("teacher", "greedy"): {"search": "greedy"}}, recipe=recipe)))
+    manifest = dataclasses.replace(Manifest.of(plan, {}.__getitem__), metrics=(*default_metrics(), alone))
     heads = [column.heading for column in tables.columns(tables.groups(rows, manifest, "subwords"), manifest)]
     assert heads == [BLEU, CHRF, f"{TER.title}, first reference", "p"]
     assert captions.reference_words(manifest, "test").endswith(f"sacreBLEU. {TER.title}: the first one alone.")

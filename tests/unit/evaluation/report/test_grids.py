@@ -5,7 +5,7 @@ import dataclasses
 import titles
 from reports import manifest, row
 
-from workflow_src.config.manifest import GridCell, GridInfo
+from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import grids, tables
 

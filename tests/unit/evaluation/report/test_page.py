@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 import reports
@@ -12,7 +13,6 @@ from iso639 import ALL_LANGUAGES
 from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
@@ -62,7 +62,7 @@ PASSES = {"search": "iterative-refinement"}
 BY_PASSES = reports.manifest(
     {("inat", f"by-{n}"): PASSES | {"passes": n} for n in (1, 2, 4)}
     | {("inat", "iterative-refinement-8-adaptive"): PASSES | {"passes": 8, "stop": "adaptive"}},
-    reports.SYSTEMS | {"inat": {"family": "inat", "preset": "tiny", "data": "raw", "base": None}},
+    reports.SYSTEMS | {"inat": reports.INAT},
 )
 
 
@@ -98,7 +98,7 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     (shared,) = page.examples(traces([same_start], followed), MANIFEST)
     assert shared["start"] == "a" and shared["start_title"] == PRIOR_MEAN.title
     assert all(search["start"] is None for search in shared["searches"])
-    classes = [page.colour_class(MANIFEST.system(name).look.colour) for name in ("lvm", "score")]
+    classes = [page.colour_class(MANIFEST.plan.system(name).family.look.colour) for name in ("lvm", "score")]
     assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2
     # Systems that share a search are named with it; the file names the search of each.
     named = {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}
@@ -211,7 +211,7 @@ def test_a_caption_says_what_several_seeds_mean_for_quality_and_for_speed():
     def notes(*seeds: int) -> dict[str, str]:
         return captions.main_caption(reports.manifest(seeds=seeds), "test", 1000, timed=True).notes
 
-    assert "95 % bootstrap interval" in notes(1, 1)["Brackets"] and "from text to text. ±" in notes(1, 1)["Latency"]
+    assert "95 % bootstrap interval" in notes(1)["Brackets"] and "from text to text. ±" in notes(1)["Latency"]
     assert "±: the standard deviation over sentences" in notes(1)["Latency"]
     several = notes(1, 2, 3)
     assert "Brackets" not in several and "means ± deviation over 3 seeds" in several["±"]
@@ -254,7 +254,8 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
     assert page.round_trip_words(CorpusSummary()) == page.loss_words(CorpusSummary(), "test") == ""
 
 
-def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does(tmp_path):
+def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     histories = {
         "teacher": [{"step": 2, "dev_bleu": 30.0}],
         # The entry of averaged weights has no figures of updates.
@@ -262,13 +263,12 @@ def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does
     }
 
     def table(*names: str) -> str:
-        entries = []
+        manifest = dataclasses.replace(reports.manifest(), training=tuple((name, 1) for name in names))
         for name in names:
-            log, config = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
-            log.write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
-            config.write_text("{}")
-            entries.append(TrainingInfo(name, 1, str(log), str(config)))
-        manifest = dataclasses.replace(reports.manifest(), training=tuple(entries))
+            paths = manifest.plan.training_files(name, 1)
+            Path(paths["config"]).parent.mkdir(parents=True, exist_ok=True)
+            Path(paths["config"]).write_text("{}")
+            Path(paths["log"]).write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
         return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(manifest)[1]]))
 
     two_systems = table("teacher", "ctc")

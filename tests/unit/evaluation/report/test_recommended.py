@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +30,7 @@ def report_inputs(test, dev=None, tuned=None, times=None, validity=None, **repor
     report_manifest = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
     if dev:
         rows = tuple(row for row in report_manifest.rows if row.split == "test" or row.key in dev)
-        report_manifest = report_manifest.__class__(**(report_manifest.__dict__ | {"rows": rows}))
+        report_manifest = dataclasses.replace(report_manifest, rows=rows)
     scores = {"test": test, "dev": dev}
     qualities = {}
     for row in report_manifest.rows:
@@ -46,11 +49,6 @@ def report_inputs(test, dev=None, tuned=None, times=None, validity=None, **repor
     ]
     timing = speed(*(timed(*key, value) for key, value in times.items())) if times else None
     return SimpleNamespace(manifest=report_manifest, qualities=qualities, choices=choices, speed=timing)
-
-
-def rows(**fields):
-    entries = [{"system": system, "name": name, "systems": {}} | fields for system, name in DECODES]
-    return {"split": "test", "source": "test.de", "reference": "test.en", "rows": entries}
 
 
 TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
@@ -90,12 +88,12 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
     ],
 )
 def test_the_fastest_of_the_best_on_dev_is_recommended(facts, key, dev):
-    recommended = usage.recommend(report_inputs(TEST, **facts), rows())
+    recommended = usage.recommend(report_inputs(TEST, **facts))
     assert (recommended.row.key, recommended.on_dev.get(main_metric())) == (key, dev)
 
 
 def reason(**facts):
-    return usage.why(usage.recommend(report_inputs(TEST, **facts), rows()), "test", main_metric(), 0.5)
+    return usage.why(usage.recommend(report_inputs(TEST, **facts)), "test", main_metric(), 0.5)
 
 
 def test_the_reason_is_said():
@@ -111,25 +109,33 @@ def test_the_reason_is_said():
     )
 
 
+def write_texts(plan, sources, translations):
+    """Write source, reference and the translations of the latent-variable model on test."""
+    (decode,) = (decode for decode in plan.loaded.decodes if decode.system == "lvm")
+    translation = plan.translation(decode, 1, "test")
+    texts = {plan.corpus("test", "source"): sources, plan.reference("test"): ["the reference"] * len(sources)}
+    for path, lines in (texts | {translation: translations}).items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return Path(translation)
+
+
 @pytest.fixture
-def section_context(tmp_path):
+def section_context(tmp_path, monkeypatch):
     """Write texts and a bundle to the folder; returns the section's content for a row decoded without repetitions."""
 
     def make(sources, normalisation=None, removal=None):
-        texts = {"in.de": sources, "in.en": ["the reference"] * len(sources), "out.txt": ["a a tree"] * len(sources)}
-        for name, lines in texts.items():
-            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        (tmp_path / "out.jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
+        monkeypatch.chdir(tmp_path)
+        inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions=removal)
+        translation = write_texts(inputs.manifest.plan, sources, ["a a tree"] * len(sources))
+        translation.with_suffix(".jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
         description = bundle_description("prior-mean", NormalisationConfig(**(normalisation or {})))
-        folder = tmp_path / "it's a bundle"
-        folder.mkdir(exist_ok=True)
+        folder = Path(inputs.manifest.plan.finished_bundle("lvm", 1))
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "bundle.json").write_text(json.dumps(description))
         (folder / "subwords").mkdir(exist_ok=True)
         (folder / "subwords/subwords.json").write_text("{}")
-        usage_rows = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))
-        usage_rows |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
-        inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions=removal)
-        return usage.context_of(usage.recommend(inputs, usage_rows), inputs, usage_rows)
+        return usage.context_of(usage.recommend(inputs), inputs)
 
     return make
 
@@ -150,19 +156,20 @@ def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(
     assert tokenised["again"].endswith(" --normalised") and "--normalised" not in tokenised["command"]
 
 
-def test_the_command_gives_the_translations_of_lines_with_several_sentences(tiny_bundles, tmp_path, capsys):
+def test_the_command_gives_the_translations_of_lines_with_several_sentences(
+    tiny_bundles, tmp_path, capsys, monkeypatch
+):
     sources, bundle = ["der Hund ruht heute. Ein Vogel kommt!", "Kein Mann bleibt noch dort."], tiny_bundles["lvm"]
     translator = Translator.load(bundle, device="cpu", threads=1)
     hypotheses = translator.search(sources, settings_of({"search": "prior-mean"}), normalised=True)
-    texts = {"in.de": sources, "in.en": ["the reference"] * 2, "out.txt": translator.text(hypotheses.tokens)}
-    for name, lines in texts.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    usage_rows = rows(translations=str(tmp_path / "out.txt"), bundle=str(bundle))
-    usage_rows |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
+    monkeypatch.chdir(tmp_path)
     inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions="words")
-    context = usage.context_of(usage.recommend(inputs, usage_rows), inputs, usage_rows, device="cpu")
+    plan = inputs.manifest.plan
+    write_texts(plan, sources, translator.text(hypotheses.tokens))
+    shutil.copytree(bundle, plan.finished_bundle("lvm", 1))
+    context = usage.context_of(usage.recommend(inputs), inputs, device="cpu")
     words = shlex.split(context["again"].partition("| continuum translate ")[2])
-    command.main([*words, "--remove-repetitions", "words", "--input", usage_rows["source"]])
+    command.main([*words, "--remove-repetitions", "words", "--input", plan.corpus("test", "source")])
     assert capsys.readouterr().out.splitlines() == [example["translation"] for example in context["examples"]]
     assert translator.translate(sources, remove_repetitions="words") != translator.translate(
         sources, remove_repetitions="words", split=False
@@ -173,7 +180,6 @@ def test_the_section_is_escaped_everywhere(section_context):
     context = section_context(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
     section = usage.render(context, ("de", "en"))
     assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
-    assert "it&#39;s a bundle" in section and "'\"'\"'" in context["command"]
     assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(context)
 
 

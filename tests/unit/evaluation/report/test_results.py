@@ -7,7 +7,7 @@ import reports
 from refusals import fields_of
 from titles import BEAM, DELTA
 
-from workflow_src.config.display import engine_of
+from workflow_src.config.resolved import engine_key
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
@@ -194,7 +194,7 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
 
 
 def test_a_figure_that_breaks_the_schema_is_named_with_its_file():
-    spoilt = QUALITIES | {"lvm/delta-2-1-test": VARIANTS | {"kept": VARIANT | {"bleu": 141.0}}}
+    spoilt = QUALITIES | {MANIFEST.rows[1].quality: VARIANTS | {"kept": VARIANT | {"bleu": 141.0}}}
     with pytest.raises(ArtifactError, match=r"here .*rows\[1\].bleu is 141.0; "):
         results.build_rows(MANIFEST, spoilt, None, "test", where="here")
 
@@ -217,7 +217,7 @@ def test_rows_say_what_dev_chose_and_the_steps_that_stopping_left():
     rows = results.build_rows(manifest, qualities, None, "test")
     assert {(row.mean_steps, row.chosen["stop_threshold"]) for row in rows} == {(1.25, 0.4)}
     plain = results.build_rows(MANIFEST, {name: q | {"mean_steps": 2.0} for name, q in QUALITIES.items()}, None, "test")
-    assert {(row.mean_steps, row.chosen) for row in plain} == {(None, None)}
+    assert {(row.system, row.mean_steps, row.chosen) for row in plain} == {("teacher", None, None), ("lvm", 2.0, None)}
 
 
 def test_speed_stands_beside_the_rows_it_was_measured_for():
@@ -235,8 +235,8 @@ def test_tables_are_of_test_unless_there_is_only_dev():
 
 
 def test_engines_are_named_in_one_word():
-    assert engine_of({"search": "beam"}) == engine_of({"engine": "eager"}) == "eager"
-    assert engine_of(reports.INT8) == "ctranslate2-int8"
+    assert engine_key({"search": "beam"}) == engine_key({"engine": "eager"}) == "eager"
+    assert engine_key({"engine": "ctranslate2", "compute_type": "int8"}) == "ctranslate2-int8"
     manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
     (row,) = results.build_rows(manifest, {row.quality: VARIANTS for row in manifest.rows}, None, "test")
     assert row.engine == "ctranslate2-int8"

@@ -13,7 +13,7 @@ from workflow_src.evaluation.report.tables import groups
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
-DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}}
+DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime-int8"}}
 
 
 def points(*rows, **options) -> list[str]:

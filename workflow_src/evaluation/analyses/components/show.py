@@ -60,7 +60,7 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
     systems = [system for system in content.systems if len(system.shares) > 1]
     if not systems:
         return None
-    colours = {system.name: system.look.colour for system in manifest.systems}
+    colours = {system.name: system.family.look.colour for system in manifest.systems}
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)

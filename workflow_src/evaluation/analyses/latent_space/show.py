@@ -40,7 +40,7 @@ LABELLED_SHARE = 0.06
 
 
 def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
-    titles = (system.title.lower() for system in manifest.systems if system.name == content.system)
+    titles = (system.family.title.lower() for system in manifest.systems if system.name == content.system)
     kind, start = next(titles, "network"), start_title(manifest)
     caption = Caption(
         f"The latents of sentence {content.sentence + 1} of {content.split} with the {kind} "
