@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import file_digest, new_file_mode, read_json, room_for, sha256
+from workflow_src.records.atomic import file_digest, new_file_mode, read_json, room_for
 
 log = logging.getLogger("continuum")
 
@@ -90,21 +90,25 @@ def fetch(
     the network fails for good.
     """
     path = Path(folder) / places(file)[0]
-    in_mirrors = _in_mirrors(file, mirrors)
-    for mirror, candidate in in_mirrors:
-        if _is_right(candidate, file):
+    wrong: list[tuple[Path, dict[str, str]]] = []
+    for mirror, candidate in _in_mirrors(file, mirrors):
+        sums = _sums(candidate, file)
+        if _is_right(sums, file):
             log.info("%s: found in mirror %s", name, mirror)
-            return candidate, _checked(name, candidate, file, allow_unpinned)
+            return candidate, _checked(name, candidate, sums, file, allow_unpinned)
+        wrong.append((candidate, sums))
     if path.is_file():
-        if _is_right(path, file):
-            return path, _checked(name, path, file, allow_unpinned)
+        sums = _sums(path, file)
+        if _is_right(sums, file):
+            return path, _checked(name, path, sums, file, allow_unpinned)
         sum_name = SUMS[file.check]
         log.warning("%s: %s has another %s than the configuration; downloading it again", name, path, sum_name)
-    elif in_mirrors:
+    elif wrong:
         # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
-        return in_mirrors[0][1], _checked(name, in_mirrors[0][1], file, allow_unpinned)
+        candidate, sums = wrong[0]
+        return candidate, _checked(name, candidate, sums, file, allow_unpinned)
     _download(name, file, path, patience)
-    return path, _checked(name, path, file, allow_unpinned)
+    return path, _checked(name, path, _sums(path, file), file, allow_unpinned)
 
 
 def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
@@ -119,13 +123,23 @@ def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[tuple[s
     return [(mirror, path) for mirror, path in paths if path.is_file()]
 
 
-def _is_right(path: Path, file: RemoteFile) -> bool:
+def _sums(path: Path, file: RemoteFile) -> dict[str, str]:
+    """Sums of a local file by their kinds, in one reading: SHA-256, and that of the dataset."""
+    hashes = {kind: hashlib.new(kind) for kind in SUMS if kind in ("sha256", file.check)}
+    with open(path, "rb") as content:
+        while block := content.read(BLOCK):
+            for summed in hashes.values():
+                summed.update(block)
+    return {kind: summed.hexdigest() for kind, summed in hashes.items()}
+
+
+def _is_right(sums: Mapping[str, str], file: RemoteFile) -> bool:
     """Whether a local file has the sum of the dataset, or the dataset gives none."""
-    return file.check == "none" or file.digest == file_digest(path, file.check)
+    return file.check == "none" or file.digest == sums[file.check]
 
 
-def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:
-    digest = sha256(path)
+def _checked(name: str, path: Path, sums: Mapping[str, str], file: RemoteFile, allow_unpinned: bool) -> str:
+    digest = sums["sha256"]
     if file.check == "none":
         if file.size not in (None, path.stat().st_size):
             raise _wrong_size(name, str(path), file, path.stat().st_size)
@@ -137,9 +151,8 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
             )
         log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
         return digest
-    compared = digest if file.check == "sha256" else file_digest(path, file.check)
-    if compared != file.digest:
-        raise _wrong_sum(name, str(path), compared, file, path.stat().st_size)
+    if not _is_right(sums, file):
+        raise _wrong_sum(name, str(path), sums[file.check], file, path.stat().st_size)
     log.info("%s: %s is as expected", name, SUMS[file.check])
     return digest
 

@@ -408,6 +408,23 @@ def test_a_wrong_file_of_a_mirror_does_not_hide_the_right_one(tmp_path, server):
     assert server.requests == []
 
 
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_a_file_that_is_there_is_read_once(tmp_path, server, monkeypatch, kind):
+    file = RemoteFile(url=server.url, **{kind: hashlib.new(kind, CONTENT).hexdigest()})
+    path = tmp_path / "mirror" / places(file)[0]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    opened, plain_open = [], open
+    monkeypatch.setattr(
+        "builtins.open", lambda name, *modes, **more: opened.append(name) or plain_open(name, *modes, **more)
+    )
+    assert fetch("f", file, tmp_path / "downloads", [tmp_path / "mirror"]) == (
+        path,
+        hashlib.sha256(CONTENT).hexdigest(),
+    )
+    assert opened.count(path) == 1
+
+
 def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, server):
     file = RemoteFile(url=server.url, sha256=SUM)
     wrong = tmp_path / "mirror" / places(file)[0]
