@@ -49,14 +49,6 @@ class Record:
         return [entry["record"] for entry in self.inputs if entry.get("record", self.path) != self.path]
 
 
-@dataclasses.dataclass
-class Counts:
-    records: int = 0
-    files: int = 0
-    originals: int = 0
-    absent_downloads: int = 0
-
-
 AGAIN = "run the workflow again"
 REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
 
@@ -129,8 +121,7 @@ class Chain:
         def depth(path: str) -> float:
             if path not in depths:
                 depths[path] = 0  # ends a circle, which only forged records could make
-                usable = [name for name in self.records[path].built_on if self._usable(name)]
-                depths[path] = 1 + max(map(depth, usable), default=0)
+                depths[path] = 1 + max(map(depth, filter(self._is_readable, self.records[path].built_on)), default=0)
             return depths[path]
 
         for path in self.records:
@@ -142,67 +133,53 @@ class Chain:
                 depths[path] = min(users, default=math.inf) - 0.5
         return sorted(self.records.values(), key=lambda record: (depths[record.path], record.path))
 
-    def _usable(self, path: str) -> bool:
+    def _is_readable(self, path: str) -> bool:
         return path in self.records and self.records[path].block is not None
 
-    def check(self) -> Counts:
-        """Compare everything. Raises ArtifactError with one sentence for the first file that does not match."""
-        counts = Counts(records=len(self.records))
-        originals: set[str] = set()
-        absent: set[str] = set()
+    def check(self) -> tuple[int, int, int]:
+        """Compare everything; returns how many files are described, how many are originals, and downloads removed.
+
+        Raises ArtifactError with one sentence for the first file that does not match.
+        """
         described: set[str] = set()
+        originals: set[str] = set()
+        removed: set[str] = set()
         for record in self.in_order():
             if record.failure:
                 raise record.failure
             for entry in record.inputs:
-                if entry.get("record"):
-                    self._check_input(record, entry)
-                elif "url" in entry and self._digest(entry["path"]) is None:
+                path, digest = entry["path"], self._digest(entry["path"])
+                if "url" in entry and digest is None:
                     # Downloads may be removed once the raw text is written.
-                    absent.add(entry["path"])
-                else:
-                    self._check_original(record, entry)
-                    originals.add(entry["path"])
+                    removed.add(path)
+                    continue
+                if not entry.get("record"):
+                    originals.add(path)
+                if digest != entry["sha256"]:
+                    raise _another_input(record.path, entry, digest)
             for path, expected in sorted(record.files.items()):
-                self._check_file(record, path, expected)
                 described.add(path)
-        counts.files, counts.originals, counts.absent_downloads = len(described), len(originals), len(absent)
-        return counts
+                if (digest := self._digest(path)) != expected:
+                    raise _another_file(record.path, path, expected, digest)
+        return len(described), len(originals), len(removed)
 
-    def _check_file(self, record: Record, path: str, expected: str) -> None:
-        digest = self._digest(path)
-        if digest is None:
-            raise ArtifactError(
-                path, f"is missing, which {record.path} describes", f"delete {record.path} and run the workflow again"
-            )
-        if digest != expected:
-            raise ArtifactError(
-                path,
-                f"was changed after it was made: its SHA-256 is {digest}, {record.path} says {expected}",
-                "delete both and run the workflow again",
-            )
 
-    def _check_input(self, record: Record, entry: dict[str, Any]) -> None:
-        digest = self._digest(entry["path"])
-        if digest is None:
-            raise ArtifactError(
-                entry["path"], f"is missing, which {record.path} was made from", "run the workflow again"
-            )
-        if digest != entry["sha256"]:
-            raise ArtifactError(
-                record.path,
-                f"was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, now {digest})",
-                "delete it and what lies beside it, and run the workflow again",
-            )
+def _another_file(record: str, path: str, expected: str, digest: str | None) -> ArtifactError:
+    if digest is None:
+        return ArtifactError(path, f"is missing, which {record} describes", f"delete {record} and {AGAIN}")
+    changed = f"was changed after it was made: its SHA-256 is {digest}, {record} says {expected}"
+    return ArtifactError(path, changed, f"delete both and {AGAIN}")
 
-    def _check_original(self, record: Record, entry: dict[str, Any]) -> None:
-        digest = self._digest(entry["path"])
-        if digest == entry["sha256"]:
-            return
-        problem = "is missing" if digest is None else f"was changed (SHA-256 {entry['sha256']}, now {digest})"
-        raise ArtifactError(
-            entry["path"], f"{problem} after {record.path} was made from it", "bring it back, or run the workflow again"
-        )
+
+def _another_input(record: str, entry: dict[str, Any], digest: str | None) -> ArtifactError:
+    path, expected = entry["path"], entry["sha256"]
+    if not entry.get("record"):
+        problem = "is missing" if digest is None else f"was changed (SHA-256 {expected}, now {digest})"
+        return ArtifactError(path, f"{problem} after {record} was made from it", f"bring it back, or {AGAIN}")
+    if digest is None:
+        return ArtifactError(path, f"is missing, which {record} was made from", AGAIN)
+    another = f"was made from another {path} than lies there now (SHA-256 {expected}, now {digest})"
+    return ArtifactError(record, another, f"delete it and what lies beside it, and {AGAIN}")
 
 
 def _provenance(content: Any) -> dict[str, Any] | None:
@@ -265,15 +242,15 @@ def verify(folder: str | Path) -> str:
     missing, or was made from an input that has changed since.
     """
     chain = Chain(folder)
-    counts = chain.check()
-    removed, extra = counts.absent_downloads, chain.undescribed
+    described, originals, removed = chain.check()
+    extra = chain.undescribed
     notes = [
-        f"{counts.originals} original {'file' if counts.originals == 1 else 'files'}" if counts.originals else "",
+        f"{originals} original {'file' if originals == 1 else 'files'}" if originals else "",
         f"{removed} {'download is' if removed == 1 else 'downloads are'} no longer there" if removed else "",
         f"{len(extra)} {'file is' if len(extra) == 1 else 'files are'} described by none ({extra[0]})" if extra else "",
     ]
     note_text = "".join(f", {note}" for note in notes if note)
-    return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{note_text}"
+    return f"{folder}: {len(chain.records)} records match, with {described} files that they describe{note_text}"
 
 
 def check_finished(folder: str | Path) -> None:
