@@ -1,7 +1,6 @@
 """Continuum: from a raw parallel corpus to a table of non-autoregressive translation systems.
 
-Stages lie in `rules/`, one file each, in the order of the flow; every stage is also a target of its own, such as
-`snakemake teachers`. The files follow from the configuration alone (`workflow_src/config/plan/`).
+Stages lie in `rules/`, in the order of the flow; `snakemake --list` names them and further targets.
 """
 
 from snakemake.utils import min_version
@@ -20,9 +19,10 @@ include: "rules/common.smk"
 
 rule all:
     input:
-        REPORT,
+        FILES.report,
 
 
+include: "rules/base.smk"
 include: "rules/data.smk"
 include: "rules/clean.smk"
 include: "rules/train.smk"
@@ -36,7 +36,7 @@ include: "rules/analyse.smk"
 include: "rules/report.smk"
 
 
-for target, (files, _) in TARGETS.items():
+for target, (files, _) in plan.targets.items():
 
     rule:
         name:
@@ -46,4 +46,5 @@ for target, (files, _) in TARGETS.items():
         localrule: True
 
 
-describe(workflow.rules)
+snakemake_parts.forget(workflow, "cpu", "gpu")
+snakemake_parts.describe(workflow, plan.targets)

@@ -6,7 +6,7 @@ for key, analysis in plan.analyses.items():
         name:
             analysis.rule
         input:
-            **analysis_inputs(analysis),
+            **plan.analysis_inputs(analysis),
         output:
             analysis=analysis.path,
         log:
@@ -17,22 +17,9 @@ for key, analysis in plan.analyses.items():
             "../envs/gpu.yaml"
         threads: 1
         resources:
-            mem_mb=needs.memory(analysis.rule),
-            runtime=needs.minutes(analysis.rule),
-            slurm_partition=needs.partition(gpu=True),
-            gpu=GPUS,
+            **GPU,
         params:
-            **stage(
-                "measure_analysis",
-                lambda plan, wildcards, key=key: plan.settings_of_analysis(key),
-                bundles=analysis_bundles,
-                source="input.source",
-                target="input.target",
-                reference="input.reference",
-                output="output.analysis",
-                analysis=lambda job, name=analysis.name: name,
-                limits=lambda job, limits=analysis.limits: dict(limits),
-            ),
+            **params.analysis(key, analysis),
         message:
             analysis.message
         shell:

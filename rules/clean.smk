@@ -1,25 +1,19 @@
 """Raw text -> raw text whose train has passed the filters of `recipe.clean`. Without filters it does not run."""
 
 
-rule clean:
+use rule cpu as clean with:
     input:
         texts=rules.download.output.texts,
         scores=rules.download.output.scores,
         summary=rules.download.output.summary,
     output:
         texts=plan.raw_texts(plan.cleaned),
-        summary=plan.cleaned("raw", "json"),
+        summary=FILES.clean_summary,
     log:
         f"{LOGS}/clean.log",
     benchmark:
         f"{BENCHMARKS}/clean.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: needs.corpus_threads("clean")
-    resources:
-        mem_mb=needs.memory("clean"),
-        runtime=needs.minutes("clean"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "clean",
@@ -29,5 +23,3 @@ rule clean:
         ),
     message:
         "Cleaning the training text"
-    shell:
-        COMMAND

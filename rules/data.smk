@@ -6,37 +6,29 @@ localrules:
     download_monolingual,
 
 
-rule download:
+use rule cpu as download with:
     output:
         texts=plan.raw_texts(plan.raw),
-        scores=[plan.scores] if plan.loaded.needs_scores else [],
-        summary=plan.raw("raw", "json"),
+        scores=[FILES.raw_scores] if plan.loaded.needs_scores else [],
+        summary=FILES.raw_summary,
     log:
         f"{LOGS}/download.log",
     benchmark:
         f"{BENCHMARKS}/download.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("download"),
-        runtime=needs.minutes("download"),
     params:
         **stage(
             "download",
             lambda plan, wildcards: plan.settings_download(),
-            languages=lambda job: LANGUAGES,
+            languages=params.languages,
             output_folder=folder_of("output.summary"),
         ),
         # The user's text counts by its contents and is no input: its date may come from another machine's clock.
         own=lambda wildcards: contents(plan.own_files()),
     message:
         f"Fetching dataset {plan.loaded.dataset.name}"
-    shell:
-        COMMAND
 
 
-rule download_monolingual:
+use rule cpu as download_monolingual with:
     output:
         text=plan.raw(MONOLINGUAL, plan.recipe.source),
         summary=plan.raw(MONOLINGUAL, "json"),
@@ -44,13 +36,6 @@ rule download_monolingual:
         f"{LOGS}/download_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/download_monolingual.tsv"
-    priority: priority_of_training
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("download_monolingual"),
-        runtime=needs.minutes("download_monolingual"),
     params:
         **stage(
             "download_monolingual",
@@ -60,63 +45,46 @@ rule download_monolingual:
         own=lambda wildcards: contents(plan.own_monolingual.values()),
     message:
         f"Fetching text in {plan.recipe.source}"
-    shell:
-        COMMAND
 
 
-rule normalise_monolingual:
+use rule cpu as normalise_monolingual with:
     input:
         text=rules.download_monolingual.output.text,
         summary=rules.download_monolingual.output.summary,
         held_out=[plan.corpus(split, "source") for split in plan.loaded.held_out],
     output:
         text=plan.corpus(MONOLINGUAL, "source"),
-        summary=plan.monolingual_summary,
+        summary=FILES.monolingual_summary,
     log:
         f"{LOGS}/normalise_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/normalise_monolingual.tsv"
-    priority: priority_of_training
-    conda:
-        "../envs/cpu.yaml"
     threads: needs.corpus_threads("normalise_monolingual")
-    resources:
-        mem_mb=needs.memory("normalise_monolingual"),
-        runtime=needs.minutes("normalise_monolingual"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "normalise_monolingual",
             lambda plan, wildcards: plan.settings_normalise_monolingual(),
+            "held_out",
             raw_folder=folder_of("input.summary"),
-            held_out="input.held_out",
             output_folder=folder_of("output.summary"),
         ),
     message:
         f"Cleaning and normalising text in {plan.recipe.source}"
-    shell:
-        COMMAND
 
 
-rule normalise:
+use rule cpu as normalise with:
     input:
         texts=plan.raw_texts(plan.to_normalise),
         summary=plan.to_normalise("raw", "json"),
     output:
-        texts=[plan.corpus(split, code) for split in ["train", *plan.loaded.held_out] for code in LANGUAGES],
+        texts=[plan.corpus(split, side) for split in ["train", *plan.loaded.held_out] for side in ["source", "target"]],
         references=[file for split in plan.loaded.held_out for file in plan.references(split)],
-        summary=plan.corpus_summary,
+        summary=FILES.corpus_summary,
     log:
         f"{LOGS}/normalise.log",
     benchmark:
         f"{BENCHMARKS}/normalise.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: needs.corpus_threads("normalise")
-    resources:
-        mem_mb=needs.memory("normalise"),
-        runtime=needs.minutes("normalise"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "normalise",
@@ -126,91 +94,51 @@ rule normalise:
         ),
     message:
         "Normalising, filtering and splitting the corpus"
-    shell:
-        COMMAND
 
 
-rule learn_subwords:
+use rule cpu as learn_subwords with:
     input:
         **{"subwords_from": path for path in plan.own_subwords},
         source=plan.corpus("train", "source"),
         target=plan.corpus("train", "target"),
     output:
-        summary=SUBWORDS,
+        summary=FILES.subwords,
     log:
         f"{LOGS}/learn_subwords.log",
     benchmark:
         f"{BENCHMARKS}/learn_subwords.tsv"
-    conda:
-        "../envs/cpu.yaml"
     # As many as SentencePiece starts.
     threads: 4
-    resources:
-        mem_mb=needs.memory("learn_subwords"),
-        runtime=needs.minutes("learn_subwords"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "learn_subwords",
             lambda plan, wildcards: plan.settings_subwords(),
+            *["source", "target", "subwords_from"],
             # Texts with other placeholders are normalised anew.
             placeholders=lambda job: plan.recipe.placeholder_kinds,
-            source="input.source",
-            target="input.target",
-            subwords_from=input_if_any("subwords_from"),
             output_folder=folder_of("output.summary"),
         ),
     message:
         "Learning subwords on the training text"
-    shell:
-        COMMAND
 
 
-rule encode:
+use rule cpu as encode with:
     input:
-        unpack(measured_raw),
+        unpack(plan.encode_inputs),
         subwords=rules.learn_subwords.output.summary,
-        corpus=plan.corpus_summary,
-        source=lambda wildcards: (
-            plan.source_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "source")
-        ),
-        target=lambda wildcards: (
-            plan.target_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "target")
-        ),
+        corpus_summary=rules.normalise.output.summary,
     output:
-        summary=f"{ENCODED}.json",
-        arrays=multiext(ENCODED, *ARRAYS),
+        summary=FILES.encoded,
+        arrays=multiext(FILES.encoded.removesuffix(".json"), *ARRAYS),
     log:
         f"{LOGS}/encode/{{text}}/{{split}}.log",
     benchmark:
         f"{BENCHMARKS}/encode/{{text}}/{{split}}.tsv"
     wildcard_constraints:
-        # keep_likely writes these texts.
-        text=f"(?!{LIKELY}-by-)[^/]+",
+        text=NOT_LIKELY,
     priority: priority_of_training
-    conda:
-        "../envs/cpu.yaml"
     threads: lambda wildcards: needs.corpus_threads("encode", wildcards)
-    resources:
-        mem_mb=needs.memory("encode"),
-        runtime=needs.minutes("encode"),
-        slurm_partition=needs.partition(gpu=False),
     params:
-        **stage(
-            "encode",
-            lambda plan, wildcards: plan.settings_encode(wildcards.text),
-            languages=lambda job: LANGUAGES,
-            subwords=folder_of("input.subwords"),
-            source="input.source",
-            target="input.target",
-            corpus_summary="input.corpus",
-            measured=input_if_any("measured"),
-            # No result depends on it: longer sentences end the job.
-            longest=lambda job: plan.longest,
-            split="wildcards.split",
-            output_prefix=prefix_of("output.summary"),
-        ),
+        **params.encode,
     message:
         "Encoding {wildcards.split} with {wildcards.text} targets"
-    shell:
-        COMMAND

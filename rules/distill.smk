@@ -1,14 +1,14 @@
 """Teachers translate the training source, or text of the source language, in shards; models learn from the outputs."""
 
 
-rule distill:
+use rule gpu as distill with:
     input:
         model=lambda wildcards: plan.teacher_file(wildcards.teacher),
-        subwords=SUBWORDS,
-        source=plan.corpus("{split}", "source"),
+        subwords=rules.learn_subwords.output.summary,
+        source=FILES.source,
     output:
-        shard=plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}"),
-        record=records_of([plan.distilled_shard("{teacher}", "{split}", "{shard}", "{shards}")]),
+        shard=FILES.distilled_shard,
+        record=records_of([FILES.distilled_shard]),
     log:
         f"{LOGS}/distill/{{teacher}}/{{split}}-{{shard}}-of-{{shards}}.log",
     benchmark:
@@ -16,44 +16,22 @@ rule distill:
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
     priority: priority_of_training
-    conda:
-        "../envs/gpu.yaml"
     # One thread a shard: shards beside each other are faster than threads within one.
-    threads: 1
-    resources:
-        mem_mb=needs.memory("distill"),
-        runtime=needs.minutes("distill"),
-        slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS,
     params:
-        **stage(
-            "distill",
-            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
-            model="input.model",
-            subwords=folder_of("input.subwords"),
-            source="input.source",
-            shard="wildcards.shard",
-            shards="wildcards.shards",
-            output="output.shard",
-            batch=lambda job: plan.distillation(job.wildcards.teacher).batch,
-            engine=lambda job: plan.distillation(job.wildcards.teacher).engine,
-        ),
+        **params.distillation,
     message:
         "Translating {wildcards.split} with {wildcards.teacher}, shard {wildcards.shard} of {wildcards.shards}"
-    shell:
-        COMMAND
 
 
-rule merge_distilled:
+use rule cpu as merge_distilled with:
     input:
-        shards=lambda wildcards: plan.distilled_shards(wildcards.teacher, wildcards.split),
-        records=lambda wildcards: records_of(plan.distilled_shards(wildcards.teacher, wildcards.split)),
+        unpack(plan.distilled_inputs),
         model=rules.distill.input.model,
-        subwords=SUBWORDS,
-        source=plan.corpus("{split}", "source"),
+        subwords=rules.learn_subwords.output.summary,
+        source=FILES.source,
     output:
-        text=plan.distilled_text("{teacher}", "{split}"),
-        scores=plan.distilled_scores("{teacher}", "{split}"),
+        text=FILES.distilled_text,
+        scores=FILES.distilled_scores,
     log:
         f"{LOGS}/merge_distilled/{{teacher}}/{{split}}.log",
     benchmark:
@@ -61,25 +39,7 @@ rule merge_distilled:
     wildcard_constraints:
         split=f"train|{MONOLINGUAL}",
     priority: priority_of_training
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("merge_distilled"),
-        runtime=needs.minutes("merge_distilled"),
-        slurm_partition=needs.partition(gpu=False),
     params:
-        **stage(
-            "merge_distilled",
-            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
-            shards="input.shards",
-            model="input.model",
-            subwords=folder_of("input.subwords"),
-            source="input.source",
-            output_text="output.text",
-            output_scores="output.scores",
-        ),
+        **params.merging,
     message:
         "Joining the shards of {wildcards.split} that {wildcards.teacher} translated"
-    shell:
-        COMMAND

@@ -9,11 +9,11 @@ for metric in PROGRAMS:
         input:
             text=rules.decode.output.text,
             details=rules.decode.output.details,
-            source=plan.corpus("{split}", "source"),
-            reference=plan.reference("{split}"),
+            source=FILES.source,
+            reference=FILES.reference,
             files=list(plan.program_files(metric.name).values()),
         output:
-            figures=plan.computed(metric.name, ANY_DECODE, "{seed}", "{split}"),
+            figures=FILES.computed.replace("{metric}", metric.name),
         log:
             f"{EXPERIMENT_LOGS}/{metric.rule}/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
         benchmark:
@@ -22,22 +22,9 @@ for metric in PROGRAMS:
             str(metric.program.environment)
         threads: RUNTIME.training_threads
         resources:
-            mem_mb=needs.memory(metric.rule),
-            runtime=needs.minutes(metric.rule),
-            slurm_partition=needs.partition(gpu=True),
-            gpu=GPUS,
+            **GPU,
         params:
-            **stage(
-                "score_sentences",
-                lambda plan, wildcards, name=metric.name: plan.settings_program(name),
-                hypotheses="input.text",
-                details="input.details",
-                source="input.source",
-                reference="input.reference",
-                output="output.figures",
-                cache=lambda job, name=metric.name: plan.figure_cache(name),
-                metric=lambda job, name=metric.name: name,
-            ),
+            **params.program(metric.name),
         message:
             f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
             f" {metric.title}"
@@ -45,41 +32,28 @@ for metric in PROGRAMS:
             COMMAND
 
 
-rule score_quality:
+use rule cpu as score_quality with:
     input:
-        text=rules.decode.output.text,
+        hypotheses=rules.decode.output.text,
         details=rules.decode.output.details,
-        source=plan.corpus("{split}", "source"),
+        source=FILES.source,
         reference=lambda wildcards: plan.references(wildcards.split),
-        computed=computed_figures,
+        computed=plan.figures_of_programs,
     output:
-        quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
+        quality=FILES.quality,
     log:
         f"{EXPERIMENT_LOGS}/score_quality/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
     benchmark:
         f"{EXPERIMENT_BENCHMARKS}/score_quality/{{system}}/seed-{{seed}}/{{search}}/{{split}}.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("score_quality"),
-        runtime=needs.minutes("score_quality"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "score_quality",
             lambda plan, wildcards: plan.settings_quality(),
-            hypotheses="input.text",
-            details="input.details",
-            source="input.source",
-            reference="input.reference",
-            computed="input.computed",
+            *["hypotheses", "details", "source", "reference", "computed"],
             output="output.quality",
         ),
     message:
         "Scoring {wildcards.split} of {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
-    shell:
-        COMMAND
 
 
 for test_set in plan.compared_sets:
@@ -88,11 +62,7 @@ for test_set in plan.compared_sets:
         name:
             plan.rule_on("compare_rows", test_set)
         input:
-            translations=[plan.translation(*row) for row in plan.rows if row[2] == test_set],
-            details=[plan.translation_details(*row) for row in plan.rows if row[2] == test_set],
-            computed=[file for row in plan.rows if row[2] == test_set for file in plan.computed_figures(*row)],
-            source=plan.corpus(test_set, "source"),
-            reference=plan.references(test_set),
+            **plan.compared_rows(test_set),
         output:
             significance=plan.significance(test_set),
         log:
@@ -103,18 +73,9 @@ for test_set in plan.compared_sets:
             "../envs/cpu.yaml"
         threads: 1
         resources:
-            mem_mb=needs.memory("compare_rows"),
-            runtime=needs.minutes("compare_rows"),
-            slurm_partition=needs.partition(gpu=False),
+            **CPU,
         params:
-            **stage(
-                "compare_rows",
-                lambda plan, wildcards, name=test_set: plan.settings_significance(name),
-                source="input.source",
-                reference="input.reference",
-                computed="input.computed",
-                output="output.significance",
-            ),
+            **params.comparison(test_set),
         message:
             "Comparing every row with its baseline and with autoregressive rows"
             + (f" on {test_set}" if len(plan.compared_sets) > 1 else "")
@@ -122,74 +83,46 @@ for test_set in plan.compared_sets:
             COMMAND
 
 
-rule measure_speed:
+use rule gpu as measure_speed with:
     input:
-        **EXPORTED,
-        chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
-        bundles=EXPORTED_BUNDLES,
+        **plan.exports,
+        chosen=[plan.chosen(decode, seed) for decode, seed in plan.tuned if seed == plan.first_seed],
+        bundles=plan.exported_bundles,
         source=plan.corpus(plan.test, "source"),
     output:
-        speed=plan.speed,
+        speed=FILES.speed,
     log:
         f"{EXPERIMENT_LOGS}/measure_speed.log",
     benchmark:
         f"{EXPERIMENT_BENCHMARKS}/measure_speed.tsv"
-    conda:
-        "../envs/gpu.yaml"
     # All cores are claimed, whatever the measuring process uses, so that no other job disturbs it.
-    threads: all_cores
+    threads: lambda wildcards: snakemake_parts.cores(workflow, RUNTIME.speed_threads)
     resources:
-        mem_mb=needs.memory("measure_speed"),
-        runtime=needs.minutes("measure_speed"),
-        slurm_partition=needs.partition(gpu=True),
-        # A node to itself. Not in the profile, whose resources any --set-resources on the command line replaces.
-        slurm_extra="--exclusive",
-        # Every place on its GPU.
-        gpu=GPUS * PLACES,
+        **MEASURING,
     params:
-        **stage(
-            "measure_speed",
-            lambda plan, wildcards: plan.settings_speed(),
-            bundles=bundle_folders,
-            exports=export_folders,
-            source="input.source",
-            output="output.speed",
-        ),
+        **params.speed,
     message:
         "Measuring the speed of every system, alone on the machine"
-    shell:
-        COMMAND
 
 
-rule analyse:
+use rule gpu as analyse with:
     input:
-        bundles=EXPORTED_BUNDLES,
+        bundles=plan.exported_bundles,
         source=plan.corpus(plan.test, "source"),
         reference=plan.reference(plan.test),
     output:
-        traces=plan.traces,
+        traces=FILES.traces,
     log:
         f"{EXPERIMENT_LOGS}/analyse.log",
     benchmark:
         f"{EXPERIMENT_BENCHMARKS}/analyse.tsv"
-    conda:
-        "../envs/gpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("analyse"),
-        runtime=needs.minutes("analyse"),
-        slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS,
     params:
         **stage(
             "analyse",
             lambda plan, wildcards: plan.settings_analysis(),
-            bundles=bundle_folders,
-            source="input.source",
-            reference="input.reference",
+            *["source", "reference"],
+            bundles=folders_by_system,
             output="output.traces",
         ),
     message:
         "Following example sentences through every refinement step"
-    shell:
-        COMMAND

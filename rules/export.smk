@@ -1,40 +1,24 @@
 """Trained systems -> bundles, which hold all a translation needs -> folders of engines, and bundles for users."""
 
 
-rule export_bundle:
+use rule cpu as export_bundle with:
     input:
-        unpack(bundle_inputs),
+        unpack(plan.bundle_inputs),
+        model=FILES.weights,
+        subwords=rules.learn_subwords.output.summary,
     output:
-        bundle=plan.bundle_file("{system}", "{seed}"),
+        bundle=FILES.bundle,
     log:
         f"{LOGS}/export_bundle/{{system}}/seed-{{seed}}.log",
     benchmark:
         f"{BENCHMARKS}/export_bundle/{{system}}/seed-{{seed}}.tsv"
     wildcard_constraints:
-        system=OWN_SYSTEMS,
+        system=one_of([system for system in plan.loaded.systems if system not in plan.imported]),
     priority: AWAITED
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("export_bundle"),
-        runtime=needs.minutes("export_bundle"),
-        slurm_partition=needs.partition(gpu=False),
     params:
-        **stage(
-            "export_bundle",
-            lambda plan, wildcards: plan.settings_bundle(wildcards.system),
-            model="input.model",
-            base=input_if_any(BASE),
-            roles=options_of_roles,
-            subwords=folder_of("input.subwords"),
-            normalisation=lambda job: plan.loaded.normalisation.model_dump(mode="json"),
-            output_folder=folder_of("output.bundle"),
-        ),
+        **params.bundle,
     message:
         "Exporting {wildcards.system}, seed {wildcards.seed}"
-    shell:
-        COMMAND
 
 
 # Engines that read files of their own, and a rule for each.
@@ -46,7 +30,7 @@ for engine in EXPORTING:
         input:
             bundle=rules.export_bundle.output.bundle,
         output:
-            bundle=plan.export_file(engine.exports, "{system}", "{seed}"),
+            bundle=FILES.export.replace("{export}", engine.exports),
         log:
             f"{LOGS}/{engine.export_rule}/{{system}}/seed-{{seed}}.log",
         benchmark:
@@ -55,47 +39,30 @@ for engine in EXPORTING:
             "../envs/cpu.yaml"
         threads: 1
         resources:
-            mem_mb=needs.memory(engine.export_rule),
-            runtime=needs.minutes(engine.export_rule),
-            slurm_partition=needs.partition(gpu=False),
+            **CPU,
         params:
-            **stage(
-                "export_engine",
-                lambda plan, wildcards: "{}",
-                engine=lambda job, name=engine.name: name,
-                bundle=folder_of("input.bundle"),
-                output_folder=folder_of("output.bundle"),
-            ),
+            **params.export(engine.name),
         message:
             f"Exporting {{wildcards.system}}, seed {{wildcards.seed}}, to {engine.title}"
         shell:
             COMMAND
 
 
-rule finish_bundle:
+use rule cpu as finish_bundle with:
     input:
-        unpack(finish_inputs),
+        unpack(plan.finish_inputs),
     output:
-        bundle=plan.finished_file("{system}", "{seed}", "{kind}"),
+        bundle=FILES.finished,
     log:
         f"{EXPERIMENT_LOGS}/finish_bundle/{{kind}}/{{system}}/seed-{{seed}}.log",
     benchmark:
         f"{EXPERIMENT_BENCHMARKS}/finish_bundle/{{kind}}/{{system}}/seed-{{seed}}.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("finish_bundle"),
-        runtime=needs.minutes("finish_bundle"),
-        slurm_partition=needs.partition(gpu=False),
     params:
         **stage(
             "finish_bundle",
-            lambda plan, wildcards: plan.settings_finish(wildcards.system, wildcards.seed, finished_from(wildcards)),
+            lambda plan, jobs: plan.settings_finish(jobs.system, jobs.seed, plan.finished_from(jobs)),
             bundle=folder_of("input.bundle"),
             output_folder=folder_of("output.bundle"),
         ),
     message:
         "Finishing the bundle of {wildcards.system}, seed {wildcards.seed}, with what dev chose ({wildcards.kind})"
-    shell:
-        COMMAND

@@ -1,37 +1,28 @@
 """Models that were made elsewhere -> bundles, with the subwords and the normalisation of the recipe."""
 
 
-rule import_model:
+use rule cpu as import_model with:
     input:
         files=lambda wildcards: list(plan.imported_files(wildcards.system).values()),
-        subwords=SUBWORDS,
+        subwords=rules.learn_subwords.output.summary,
     output:
-        bundle=plan.bundle_file("{system}", "{seed}"),
+        bundle=FILES.bundle,
     log:
         f"{LOGS}/import_model/{{system}}/seed-{{seed}}.log",
     benchmark:
         f"{BENCHMARKS}/import_model/{{system}}/seed-{{seed}}.tsv"
     wildcard_constraints:
-        system=IMPORTED,
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("import_model"),
-        runtime=needs.minutes("import_model"),
-        slurm_partition=needs.partition(gpu=False),
+        system=one_of(plan.imported),
     params:
         **stage(
             "import_model",
             lambda plan, wildcards: plan.settings_import(wildcards.system),
-            languages=lambda job: LANGUAGES,
-            seed="wildcards.seed",
+            "seed",
             files=lambda job: plan.imported_files(job.wildcards.system),
             subwords=folder_of("input.subwords"),
-            normalisation=lambda job: plan.loaded.normalisation.model_dump(mode="json"),
+            normalisation=params.normalisation,
+            languages=params.languages,
             output_folder=folder_of("output.bundle"),
         ),
     message:
         "Importing {wildcards.system}, seed {wildcards.seed}"
-    shell:
-        COMMAND

@@ -35,14 +35,14 @@ PROJECT = Path(__file__).resolve().parents[1]
 DRY_RUNS.unchanged.add(PROJECT)
 # Documents of jobs are not written where nothing runs.
 WRITING = """
-import workflow_src.jobs
+import workflow_src.records.documents
 
-class Written(workflow_src.jobs.Document):
+class Written(workflow_src.records.documents.Document):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.write()
 
-workflow_src.jobs.Document = Written
+workflow_src.records.documents.Document = Written
 
 include: {snakefile!r}
 """

@@ -13,6 +13,7 @@ from typing import Any, get_origin
 import pydantic
 
 from workflow_src import jobs
+from workflow_src.records.documents import Document
 
 
 def content_of(kind: type[jobs.JobInputs], words: Sequence[str]) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def inputs_of(kind: type[jobs.JobInputs], words: Sequence[str]) -> Any:
 
 def document_of(kind: type[jobs.JobInputs], words: Sequence[str], folder: Path) -> Path:
     """A document with the words in a folder."""
-    document = jobs.Document(folder, content_of(kind, words))
+    document = Document(folder, content_of(kind, words))
     document.write()
     return document.path
 

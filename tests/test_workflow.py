@@ -29,7 +29,8 @@ from workflow_src import registry
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_names
-from workflow_src.jobs import RUN, read_inputs
+from workflow_src.jobs import read_inputs
+from workflow_src.records.documents import RUN
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -325,7 +326,7 @@ import json
 PARTS = "input output log benchmark params resources conda_env message".split()
 print("RULES", json.dumps({{
     each.name: [each.shellcmd, [part for part in PARTS if not getattr(each, part)], sorted(each.resources)]
-    for each in workflow.rules if each.name not in ("all", *TARGETS)
+    for each in workflow.rules if each.name not in ("all", *plan.targets)
 }}))
 """
 
@@ -752,7 +753,7 @@ def test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing(f
         hollow_project,
         tmp_path,
         {
-            "rules/decode.smk": ("            batch=batch_of_decode,\n", ""),
+            "workflow_src/runtime/rule_params.py": ('            "batch": lambda job: self.plan.decode_of(job.wildcards).batch,\n', ""),
             "workflow_src/config/experiment.py": (
                 "    accumulate: int =",
                 "    sharpness: float = 0.5\n    accumulate: int =",

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -16,15 +16,14 @@ from pydantic import Field
 from rich.console import Console
 from rich.logging import RichHandler
 
-from workflow_src.errors import ArtifactError, ConfigError, InputError
-from workflow_src.records.atomic import atomic, canonical, copy_file, fingerprint, read_json
+from workflow_src.errors import ConfigError, InputError
+from workflow_src.records.atomic import copy_file
+from workflow_src.records.documents import RUN, read_document
 from workflow_src.runtime import console, garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen, parse
 
 log = logging.getLogger("continuum")
-# The environment variable with the path of the run's document, which has the settings of the machine for all jobs.
-RUN = "CONTINUUM_RUN"
 
 
 class JobInputs(Frozen):
@@ -66,27 +65,6 @@ class DeviceJobInputs(JobInputs, Machine):
 Inputs = TypeVar("Inputs", bound=JobInputs)
 
 
-class Document:
-    """A JSON object in a file that is named by the digest of its content, so that a written one never changes.
-
-    A job's document has its settings and files by the names of its stage's inputs, and is the same for jobs of equal
-    inputs; a run's document has the settings of the machine.
-    """
-
-    def __init__(self, folder: str | Path, content: Mapping[str, Any]):
-        self.content = content
-        self.path = Path(folder, f"{fingerprint(content)[:32]}.json")
-
-    def write(self) -> None:
-        """Write the file where it is absent or damaged. Raises ArtifactError where there is no room for it."""
-        text = canonical(self.content)
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
-            if self.path.read_text(encoding="utf-8") == text:
-                return
-        with atomic(self.path) as file:
-            file.write(text)
-
-
 def read_inputs(kind: type[Inputs], job: str | Path, threads: int | None = None) -> Inputs:
     """The inputs of a job from its document, and from that of the run, where the environment names one.
 
@@ -97,14 +75,6 @@ def read_inputs(kind: type[Inputs], job: str | Path, threads: int | None = None)
     if threads is not None and "threads" in kind.model_fields:
         content["threads"] = threads
     return parse(kind, content, "")
-
-
-def read_document(path: str | Path) -> dict[str, Any]:
-    """The content of a `Document`. Raises ArtifactError for a file that is none."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise ArtifactError(path, "is no JSON object of inputs", "start Snakemake again, which writes it")
-    return content
 
 
 def _read_line(kind: type[JobInputs], description: str | None, words: Sequence[str] | None) -> argparse.Namespace:

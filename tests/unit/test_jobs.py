@@ -16,6 +16,7 @@ from stage_server import python_module
 
 from workflow_src import jobs
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.documents import RUN, Document
 from workflow_src.runtime import console
 from workflow_src.spec import Frozen
 
@@ -45,7 +46,7 @@ def document(tmp_path):
     """Write a document; returns its path."""
 
     def write(content=CONTENT) -> Path:
-        written = jobs.Document(tmp_path / "jobs", content)
+        written = Document(tmp_path / "jobs", content)
         written.write()
         return written.path
 
@@ -71,7 +72,7 @@ def test_a_document_becomes_typed_inputs(document):
 def test_settings_of_the_machine_come_from_the_document_of_the_run(document, monkeypatch):
     """Those of other stages are not this one's; what a job's own document has comes first."""
     run = document({"device": "cpu", "compile": True, "every": 3, "mirrors": ["m"]})
-    monkeypatch.setenv(jobs.RUN, str(run))
+    monkeypatch.setenv(RUN, str(run))
     inputs = jobs.read_inputs(Inputs, document(CONTENT | {"every": 7}))
     assert (inputs.device, inputs.compile, inputs.every) == ("cpu", True, 7)
     run.unlink()

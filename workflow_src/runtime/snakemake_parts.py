@@ -5,9 +5,13 @@ Everything else of the workflow uses Snakemake's documented interface.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import workflow_src
+from workflow_src.registry import analyses, engines, families, metrics
 
 # Attributes that this module uses, by class. Dry runs test `global_resources`, which objects alone have.
 PARTS = {
@@ -81,6 +85,18 @@ def places_on_gpus(workflow: Any, jobs_per_gpu: int) -> int:
     return jobs_per_gpu
 
 
+def plain_names(workflow: Any) -> Callable[[str], str]:
+    """A function from the name of a rule, as another workflow that includes this one has it, to its name here."""
+    before, _, after = workflow.modifier.modify_rulename("RULE").partition("RULE")
+    return lambda name: name.removeprefix(before).removesuffix(after)
+
+
+def forget(workflow: Any, *names: str) -> None:
+    """Remove rules that others were made from, which cannot run by themselves."""
+    for name in names:
+        del workflow._rules[workflow.modifier.modify_rulename(name)]
+
+
 def cores(workflow: Any, otherwise: int) -> int:
     """The cores that Snakemake was given; `otherwise` where it was given none, as on a cluster."""
     from snakemake.exceptions import WorkflowError
@@ -89,3 +105,29 @@ def cores(workflow: Any, otherwise: int) -> int:
         return int(workflow.cores)
     except WorkflowError:
         return otherwise
+
+
+def describe(workflow: Any, targets: Mapping[str, tuple[list[str], str]]) -> None:
+    """Give rules the words that `snakemake --list` shows: what their stage does, or what their target has."""
+    # What rules that share a stage differ in.
+    subjects = {analysis.rule_name: analysis.title for analysis in analyses().values()}
+    subjects |= {engine.export_rule: engine.name for engine in engines().values() if engine.export_rule}
+    subjects |= {metric.rule: metric.name for metric in metrics().values() if metric.program}
+    for family in families().values():
+        names = [subjects[family.training_rule]] if family.training_rule in subjects else []
+        subjects[family.training_rule] = ", ".join([*names, family.name])
+    for rule in workflow.rules:
+        if stage := getattr(rule.params, "stage", None):
+            rule.docstring = " ".join(filter(None, [_summary(stage), subjects.get(rule.name)]))
+        elif rule.name in targets:
+            rule.docstring = f"Target: {targets[rule.name][1]}."
+        elif rule.name == "all":
+            rule.docstring = "Default target: the report, with all that it needs."
+
+
+def _summary(stage: str) -> str:
+    """What a stage does: the first paragraph of its module, which is not imported."""
+    text = (Path(workflow_src.__file__).parent / "stages" / f"{stage}.py").read_text(encoding="utf-8")
+    paragraph = re.match(r'"""(?:Stage(?: \w+)?: )?(.*?)(?:"""|\n\n)', text, re.DOTALL)
+    summary = " ".join(paragraph[1].split()) if paragraph else ""
+    return summary[:1].upper() + summary[1:]

@@ -18,7 +18,7 @@ from stage_server import python_module
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Files, Patience, changed_sum, fetch, places
 from workflow_src.errors import ArtifactError
-from workflow_src.jobs import Document
+from workflow_src.records.documents import Document
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()

@@ -12,8 +12,8 @@ from pathlib import Path
 import fake_comet
 import pytest
 
-from workflow_src.jobs import Document
 from workflow_src.records.atomic import read_json
+from workflow_src.records.documents import Document
 from workflow_src.spec import sentence_key
 from workflow_src.stages import score_sentences
 

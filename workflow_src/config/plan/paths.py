@@ -5,15 +5,82 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from workflow_src.config.datasets import raw_names, reference_stem
 from workflow_src.config.resolved import Decode, Loaded
-from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import engines
 
 # The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
 # it, each in a folder named as the export.
 BUNDLES = "bundles"
+
+# Every file of an experiment, in the order of the flow. Rules have these patterns, with the names of recipe, experiment
+# and languages filled in; `Paths` fills in the wildcards.
+PATTERNS = {
+    # The text of each split as downloaded, and once more with a train that has passed the filters.
+    "raw_text": "results/{recipe}/raw/{split}.{language}",
+    "raw_summary": "results/{recipe}/raw/raw.json",
+    "raw_scores": "results/{recipe}/raw/train.scores",
+    "clean_text": "results/{recipe}/clean/{split}.{language}",
+    "clean_summary": "results/{recipe}/clean/raw.json",
+    # Normalised; references of dev and test sets for scoring are neither tokenised nor lowercased.
+    "text": "results/{recipe}/corpus/{split}.{language}",
+    "source": "results/{recipe}/corpus/{split}.{source}",
+    "target": "results/{recipe}/corpus/{split}.{target}",
+    "reference": "results/{recipe}/corpus/{split}.reference.{target}",
+    "corpus_summary": "results/{recipe}/corpus/corpus.json",
+    "monolingual_summary": "results/{recipe}/corpus/monolingual.json",
+    "subwords": "results/{recipe}/subwords/subwords.json",
+    # Arrays of ids lie beside it.
+    "encoded": "results/{recipe}/encoded/{text}/{split}.json",
+    # A system; its training state is not declared by any rule, so that Snakemake never deletes it.
+    "state": "work/{recipe}/{system}/seed-{seed}",
+    "weights": "results/{recipe}/systems/{system}/seed-{seed}/model.safetensors",
+    "config": "results/{recipe}/systems/{system}/seed-{seed}/config.json",
+    "training": "results/{recipe}/systems/{system}/seed-{seed}/training.jsonl",
+    # What is written last of the folder that decodes read, and of one for another engine.
+    "bundle": "results/{recipe}/systems/{system}/seed-{seed}/bundle/bundle.json",
+    "export": "results/{recipe}/systems/{system}/seed-{seed}/{export}/bundle.json",
+    # A teacher's translations of the training source, or of text of the source language.
+    "distilled_text": "results/{recipe}/distilled/{teacher}/{split}.{target}",
+    "distilled_scores": "results/{recipe}/distilled/{teacher}/{split}.scores.txt",
+    "distilled_shard": "results/{recipe}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl",
+    # A system's scores of the training pairs, and the pairs that it finds likely.
+    "likelihood_shard": "results/{recipe}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl",
+    "likely": "results/{recipe}/encoded/likely-by-{system}/train.json",
+    # Decodes; {search} is the name of a decode's files.
+    "chosen": "results/{recipe}/chosen/{system}/seed-{seed}/{search}.json",
+    "translation": "results/{recipe}/translations/{system}/seed-{seed}/{search}/{split}.txt",
+    "translation_details": "results/{recipe}/translations/{system}/seed-{seed}/{search}/{split}.jsonl",
+    "translation_shard": (
+        "results/{recipe}/translations/{system}/seed-{seed}/{search}/{split}.shards/{shard}-of-{shards}.jsonl"
+    ),
+    # What is the experiment's own.
+    "computed": "results/{experiment}/computed/{metric}/{system}/seed-{seed}/{search}/{split}.json",
+    "quality": "results/{experiment}/quality/{system}/seed-{seed}/{search}/{split}.json",
+    "finished": "results/{experiment}/{kind}/{system}/seed-{seed}/bundle.json",
+    "significance": "results/{experiment}/significance.json",
+    "speed": "results/{experiment}/speed.json",
+    "traces": "results/{experiment}/analysis/traces.json",
+    "report": "results/{experiment}/report/index.html",
+    # Figures that the program of a metric computed, of all experiments here; no rule declares it.
+    "figure_cache": "work/computed/{metric}",
+}
+
+
+class _Known(dict[str, str]):
+    """Names to fill in; others stay as wildcards."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+class Files(SimpleNamespace):
+    """`PATTERNS` by their names, as far as a configuration fills them in."""
+
+    def __getattr__(self, name: str) -> str:
+        raise AttributeError(name)
 
 
 class Paths:
@@ -27,19 +94,22 @@ class Paths:
         self.root = f"results/{self.recipe.name}"
         # The main one. Decodes of test have all of them.
         self.test = loaded.test_sets[0]
+        recipe = self.recipe
+        known = _Known(recipe=recipe.name, experiment=self.experiment, source=recipe.source, target=recipe.target)
+        self.files = Files(**{name: pattern.format_map(known) for name, pattern in PATTERNS.items()})
 
     def raw(self, split: str, language: str) -> str:
         """Text of the dataset's parts under train, dev or a test set, as downloaded."""
-        return f"{self.root}/raw/{split}.{language}"
+        return self.files.raw_text.format(split=split, language=language)
 
     @property
     def scores(self) -> str:
         """Scores of the training pairs, line by line, where a filter reads them."""
-        return f"{self.root}/raw/train.scores"
+        return self.files.raw_scores
 
     def cleaned(self, split: str, language: str) -> str:
         """The raw text once more, with a train that has passed the filters."""
-        return f"{self.root}/clean/{split}.{language}"
+        return self.files.clean_text.format(split=split, language=language)
 
     def to_normalise(self, split: str, language: str) -> str:
         """The text that is normalised: as downloaded, or cleaned where the recipe has filters."""
@@ -55,7 +125,7 @@ class Paths:
         ]
 
     def corpus(self, split: str, side: str) -> str:
-        return f"{self.root}/corpus/{split}.{self.language(side)}"
+        return self.files.text.format(split=split, language=self.language(side))
 
     def language(self, side: str) -> str:
         """`source` or `target` as a language code; a code stays as it is."""
@@ -66,7 +136,7 @@ class Paths:
 
         Where a source has several references, the first one.
         """
-        return f"{self.root}/corpus/{split}.reference.{self.recipe.target}"
+        return self.files.reference.format(split=split)
 
     def references(self, split: str) -> list[str]:
         """The files of all references of dev or of a test set."""
@@ -76,20 +146,21 @@ class Paths:
 
     @property
     def corpus_summary(self) -> str:
-        return f"{self.root}/corpus/corpus.json"
+        return self.files.corpus_summary
 
     @property
     def subwords(self) -> str:
         """Folder of the subword models; `subwords.json` inside it describes them."""
-        return f"{self.root}/subwords"
+        return self.files.subwords.removesuffix("/subwords.json")
 
     def encoded(self, text: str, split: str) -> str:
         """Prefix of an encoded split: `.json` describes it, `.source.bin`, `.target.bin` and offsets hold it."""
-        # Written so that wildcards in place of both give the pattern of all of them.
-        return f"{self.root}/encoded/{'raw' if split in self.loaded.held_out else text}/{split}"
+        # Dev and test sets are the same for all training texts.
+        text = "raw" if split in self.loaded.held_out else text
+        return self.files.encoded.format(text=text, split=split).removesuffix(".json")
 
     def system_folder(self, system: str, seed: int | str) -> str:
-        return f"{self.root}/systems/{system}/seed-{seed}"
+        return self.weights(system, seed).removesuffix("/model.safetensors")
 
     def training_files(self, system: str, seed: int | str) -> dict[str, str]:
         """What a training writes beside its weights: `config`, their description, and `log`, of its course."""
@@ -97,30 +168,30 @@ class Paths:
         return {"config": f"{folder}/config.json", "log": f"{folder}/training.jsonl"}
 
     def weights(self, system: str, seed: int | str) -> str:
-        return f"{self.system_folder(system, seed)}/model.safetensors"
+        return self.files.weights.format(system=system, seed=seed)
 
     def bundle(self, system: str, seed: int | str) -> str:
         """The exported folder that jobs of all experiments of the recipe read; users get those of `finished_bundle`."""
-        return f"{self.system_folder(system, seed)}/bundle"
+        return self.bundle_file(system, seed).removesuffix("/bundle.json")
 
     def bundle_file(self, system: str, seed: int | str) -> str:
         """The file of a bundle that is written last."""
-        return f"{self.bundle(system, seed)}/bundle.json"
+        return self.files.bundle.format(system=system, seed=seed)
 
     def export_file(self, export: str, system: str, seed: int | str) -> str:
         """The file that is written last of a folder for an engine that reads one of its own."""
-        return f"{self.system_folder(system, seed)}/{export}/bundle.json"
+        return self.files.export.format(export=export, system=system, seed=seed)
 
     def finished_bundle(self, system: str, seed: int | str, export: str | None = None) -> str:
         """The user's folder of a system: a bundle, or the `export` of an engine; with the search that dev chose.
 
         It belongs to the experiment: other experiments of the recipe may decode other rows on dev.
         """
-        return f"results/{self.experiment}/{export or BUNDLES}/{system}/seed-{seed}"
+        return self.finished_file(system, seed, export).removesuffix("/bundle.json")
 
     def finished_file(self, system: str, seed: int | str, export: str | None = None) -> str:
         """The file of a finished bundle that is written last."""
-        return f"{self.finished_bundle(system, seed, export)}/bundle.json"
+        return self.files.finished.format(kind=export or BUNDLES, system=system, seed=seed)
 
     def exported_file(self, system: str, seed: int | str, export: str | None = None) -> str:
         """The last file of the folder that a finished bundle is made from."""
@@ -137,27 +208,27 @@ class Paths:
 
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
-        return f"work/{self.recipe.name}/{system}/seed-{seed}"
+        return self.files.state.format(system=system, seed=seed)
 
     @property
     def monolingual_summary(self) -> str:
         """Counts of the normalised text of the source language."""
-        return f"{self.root}/corpus/{MONOLINGUAL}.json"
+        return self.files.monolingual_summary
 
     def distilled_text(self, teacher: str, split: str = "train") -> str:
         """A teacher's translations of the training source, or of text of the source language (`monolingual`)."""
-        return f"{self.root}/distilled/{teacher}/{split}.{self.recipe.target}"
+        return self.files.distilled_text.format(teacher=teacher, split=split)
 
     def distilled_scores(self, teacher: str, split: str = "train") -> str:
         """The teacher's score of each line of the distilled text."""
-        return f"{self.root}/distilled/{teacher}/{split}.scores.txt"
+        return self.files.distilled_scores.format(teacher=teacher, split=split)
 
     def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
-        return f"{self.root}/distilled/{teacher}/{split}.shards/{shard}-of-{shards}.jsonl"
+        return self.files.distilled_shard.format(teacher=teacher, split=split, shard=shard, shards=shards)
 
     def likelihood_shard(self, system: str, shard: int | str, shards: int | str) -> str:
         """A part of a system's scores of the training pairs."""
-        return f"{self.root}/likelihood/{system}/train.shards/{shard}-of-{shards}.jsonl"
+        return self.files.likelihood_shard.format(system=system, shard=shard, shards=shards)
 
     def folder(self, decode: Decode) -> str:
         """The name of a decode's files. What dev chose depends on what it is chosen by, which experiments may set.
@@ -170,19 +241,21 @@ class Paths:
         digest = hashlib.sha256(json.dumps(chosen_by, sort_keys=True).encode()).hexdigest()
         return f"{decode.name}-{digest[:8]}"
 
+    def _of_row(self, pattern: str, decode: Decode, seed: int | str, **wildcards: int | str) -> str:
+        return pattern.format(system=decode.system, seed=seed, search=self.folder(decode), **wildcards)
+
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
-        return f"{self.root}/translations/{decode.system}/seed-{seed}/{self.folder(decode)}/{split}.txt"
+        return self._of_row(self.files.translation, decode, seed, split=split)
 
     def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
         """A JSON line for each translation: score, length, steps, subwords, text without repeated subwords."""
-        return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
+        return self._of_row(self.files.translation_details, decode, seed, split=split)
 
     def translation_shard(
         self, decode: Decode, seed: int | str, split: str, shard: int | str, shards: int | str
     ) -> str:
         """A part of a split's translations, where they are spread over jobs."""
-        stem = self.translation(decode, seed, split).removesuffix(".txt")
-        return f"{stem}.shards/{shard}-of-{shards}.jsonl"
+        return self._of_row(self.files.translation_shard, decode, seed, split=split, shard=shard, shards=shards)
 
     def translation_shards(self, decode: Decode, seed: int | str, split: str) -> list[str]:
         """The shards that a split's translations are joined from; none where one job translates the whole."""
@@ -191,24 +264,23 @@ class Paths:
 
     def chosen(self, decode: Decode, seed: int | str) -> str:
         """The settings that a decode chose on dev, and how each choice did."""
-        return f"{self.root}/chosen/{decode.system}/seed-{seed}/{self.folder(decode)}.json"
+        return self._of_row(self.files.chosen, decode, seed)
 
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         """A row's scores, by the metrics of the experiment."""
-        return f"results/{self.experiment}/quality/{decode.system}/seed-{seed}/{self.folder(decode)}/{split}.json"
+        return self._of_row(self.files.quality, decode, seed, split=split)
 
     def computed(self, metric: str, decode: Decode, seed: int | str, split: str) -> str:
         """Figures of the sentences of a row, as the program of a metric computed them."""
-        folder = f"results/{self.experiment}/computed/{metric}/{decode.system}/seed-{seed}"
-        return f"{folder}/{self.folder(decode)}/{split}.json"
+        return self._of_row(self.files.computed, decode, seed, split=split, metric=metric)
 
     def figure_cache(self, metric: str) -> str:
         """Figures that the program of a metric computed, of all experiments here; no rule declares it."""
-        return f"work/computed/{metric}"
+        return self.files.figure_cache.format(metric=metric)
 
     @property
     def speed(self) -> str:
-        return f"results/{self.experiment}/speed.json"
+        return self.files.speed
 
     def of_test_set(self, file: str, split: str) -> str:
         """A file of the experiment that is measured on each test set: as it is of the main one, else with its name."""
@@ -221,13 +293,13 @@ class Paths:
 
     def significance(self, split: str) -> str:
         """p-values of every row against its baseline, on a test set."""
-        return self.of_test_set(f"results/{self.experiment}/significance.json", split)
+        return self.of_test_set(self.files.significance, split)
 
     @property
     def traces(self) -> str:
         """Example sentences with their translation at every refinement step."""
-        return f"results/{self.experiment}/analysis/traces.json"
+        return self.files.traces
 
     @property
     def report(self) -> str:
-        return f"results/{self.experiment}/report"
+        return self.files.report.removesuffix("/index.html")

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, file_and_members
 from workflow_src.config.metrics import rule_settings
-from workflow_src.config.plan.graph import Graph
+from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, engine_key
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
@@ -24,7 +24,7 @@ from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults,
 CHECKS = {"sha256", "md5", "size"}
 
 
-class Settings(Graph):
+class Settings(Inputs):
     """`settings_*` return canonical JSON."""
 
     # Settings in full, for jobs; without defaults, for comparison; or the defaults alone, to say what a change is from.
@@ -411,6 +411,28 @@ class Settings(Graph):
         seed, split = self.config.seeds[0], self.shown_split
         rows = [decode for decode in self.loaded.decodes if split in decode.splits]
         return [file(decode, seed, split) for decode in rows for file in (self.translation, self.translation_details)]
+
+    @property
+    def report_inputs(self) -> dict[str, str | list[str]]:
+        """Everything measured, and the texts of the report's examples."""
+        return {
+            "quality": [self.quality(*row) for row in self.rows],
+            "training": [f"{self.system_folder(*trained)}/training.jsonl" for trained in self.trained],
+            "configs": [f"{self.system_folder(*trained)}/config.json" for trained in self.trained],
+            "chosen": [self.chosen(*row) for row in self.tuned],
+            "significance": [self.significance(name) for name in self.compared_sets],
+            "speed": self.speed,
+            "traces": self.traces,
+            "analyses": [analysis.path for analysis in self.analyses.values() if analysis.enabled],
+            "corpus": self.corpus_summary,
+            "monolingual": [self.monolingual_summary] if self.reads_monolingual else [],
+            "encoded": [f"{self.encoded(text, 'train')}.json" for text in self.texts],
+            "checked": self.checked_test_sets,
+            "bundles": self.finished_bundles,
+            "source": self.corpus(self.shown_split, "source"),
+            "reference": self.reference(self.shown_split),
+            "translations": self.shown_translations,
+        }
 
 
 def _section_of(decode: Decode) -> dict[str, Any]:
