@@ -36,6 +36,7 @@ use rule cpu as download_monolingual with:
         f"{LOGS}/download_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/download_monolingual.tsv"
+    priority: priority_of_training
     params:
         **stage(
             "download_monolingual",
@@ -59,6 +60,7 @@ use rule cpu as normalise_monolingual with:
         f"{LOGS}/normalise_monolingual.log",
     benchmark:
         f"{BENCHMARKS}/normalise_monolingual.tsv"
+    priority: priority_of_training
     threads: needs.corpus_threads("normalise_monolingual")
     params:
         **stage(

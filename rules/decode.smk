@@ -66,13 +66,6 @@ use rule gpu as decode with:
     resources:
         **DECODE,
     params:
-        **stage(
-            "decode",
-            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            *["source", "chosen"],
-            **params.decoding,
-            join="input.shards",
-            output="output.text",
-        ),
+        **params.decode,
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"

@@ -105,6 +105,17 @@ class RuleParams:
             "batch": lambda job: self.plan.decode_of(job.wildcards).batch,
         }
 
+    @property
+    def decode(self) -> Params:
+        return self.stage(
+            "decode",
+            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
+            *["source", "chosen"],
+            **self.decoding,
+            join="input.shards",
+            output="output.text",
+        )
+
     def normalisation(self, _job: Any) -> dict[str, Any]:
         return self.plan.loaded.normalisation.model_dump(mode="json")
 
