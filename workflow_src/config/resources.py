@@ -16,6 +16,7 @@ decoding; times are then doubled.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 from collections.abc import Callable
@@ -56,29 +57,49 @@ MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
 STARTING_MINUTES = 15
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
-# Megabytes and minutes of jobs whose need hardly depends on anything.
-FIXED = {
-    "download": (2000, 240),
-    "download_monolingual": (2000, 240),
-    "score_quality": (4000, 60),
-    "compare_rows": (4000, 120),
-    "report": (4000, 60),
-    "finish_bundle": (2000, 30),
-}
-# Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
-CORPUS = {
-    # Filters that remember pairs, and language identification.
-    "clean": (100, 250_000),
-    "normalise": (500, 50_000),
-    "normalise_monolingual": (100, 50_000),
-    "learn_subwords": (1500, 50_000),
-    "encode": (200, 50_000),
-    "merge_distilled": (500, 500_000),
-    "keep_likely": (300, 100_000),
-}
-# Stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
-SHARED_OUT = ("clean", "normalise", "normalise_monolingual", "encode")
+# Of stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
 MOST_THREADS, PAIRS_A_THREAD, WORKER = 8, 100_000, 250
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """Megabytes and minutes of a job, and what each pair of the corpus adds to them.
+
+    `shared_out`: the job shares its text out to processes.
+    """
+
+    megabytes: int = 2000
+    minutes: int = STARTING_MINUTES
+    bytes_a_pair: int = 0
+    pairs_a_minute: float = math.inf
+    shared_out: bool = False
+
+    def of(self, pairs: int) -> tuple[float, float]:
+        """Megabytes and minutes for a corpus of so many pairs."""
+        workers_mb = WORKER * min(pairs // PAIRS_A_THREAD, MOST_THREADS) if self.shared_out else 0
+        return (
+            self.megabytes + workers_mb + pairs * self.bytes_a_pair / 1e6,
+            self.minutes + pairs / self.pairs_a_minute,
+        )
+
+
+# Rules whose need follows from the corpus alone; those of others follow from sizes of models too.
+ASKS = {
+    "download": Ask(minutes=240),
+    "download_monolingual": Ask(minutes=240),
+    # Filters that remember pairs, and language identification.
+    "clean": Ask(bytes_a_pair=100, pairs_a_minute=250_000, shared_out=True),
+    "normalise": Ask(bytes_a_pair=500, pairs_a_minute=50_000, shared_out=True),
+    "normalise_monolingual": Ask(bytes_a_pair=100, pairs_a_minute=50_000, shared_out=True),
+    "learn_subwords": Ask(bytes_a_pair=1500, pairs_a_minute=50_000),
+    "encode": Ask(bytes_a_pair=200, pairs_a_minute=50_000, shared_out=True),
+    "merge_distilled": Ask(bytes_a_pair=500, pairs_a_minute=500_000),
+    "keep_likely": Ask(bytes_a_pair=300, pairs_a_minute=100_000),
+    "score_quality": Ask(4000, 60),
+    "compare_rows": Ask(4000, 120),
+    "report": Ask(4000, 60),
+    "finish_bundle": Ask(minutes=30),
+}
 # Bytes a pair where the corpus is held in memory, to be split by connected groups.
 SPLIT_BYTES = 2500
 
@@ -153,18 +174,14 @@ class Requests:
     def _job_need(self, rule: str, system: str, search: str, shards: int, monolingual: bool) -> tuple[float, float]:
         pairs = self.lines if monolingual else self.pairs
         # A rule of a further test set has its name at the end: compare_rows_on_talks.
-        if (stage := rule.partition("_on_")[0]) in FIXED:
-            return FIXED[stage]
+        if ask := ASKS.get(rule.partition("_on_")[0]):
+            split = self.plan.loaded.dataset.split
+            if rule == "normalise" and split and split.method == "connected-groups":
+                ask = dataclasses.replace(ask, bytes_a_pair=SPLIT_BYTES)
+            return ask.of(pairs)
         for metric in metrics().values():
             if metric.program and rule == metric.rule:
                 return metric.program.memory + (GPU_PROCESS if self.gpu else 0), metric.program.minutes
-        if rule in CORPUS:
-            bytes_a_pair, pairs_a_minute = CORPUS[rule]
-            split = self.plan.loaded.dataset.split
-            if rule == "normalise" and split and split.method == "connected-groups":
-                bytes_a_pair = SPLIT_BYTES
-            workers_mb = WORKER * min(pairs // PAIRS_A_THREAD, MOST_THREADS) if rule in SHARED_OUT else 0
-            return 2000 + workers_mb + pairs * bytes_a_pair / 1e6, STARTING_MINUTES + pairs / pairs_a_minute
         if rule.startswith("train_"):
             return self._training(system)
         if rule == "distill":
@@ -237,7 +254,7 @@ class Requests:
 
     def _joining(self) -> tuple[float, float]:
         """Shards of a split are read a line at a time, by a process with the imports of decoding."""
-        return PROCESS + 500, STARTING_MINUTES + self._held_out() / CORPUS["merge_distilled"][1]
+        return PROCESS + 500, STARTING_MINUTES + self._held_out() / ASKS["merge_distilled"].pairs_a_minute
 
     def _decoding(self, decode: Decode, tried: bool, shards: int = 1) -> tuple[float, float]:
         """One split, or one of its shards; `tried`: once with every combination of the values that are chosen from."""
