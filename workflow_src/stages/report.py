@@ -46,7 +46,6 @@ from workflow_src.records.atomic import atomic
 from workflow_src.records.configuration import configuration_files
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import default_metrics
-from workflow_src.spec import Frozen
 
 # The environment variable of the user's command, which the workflow sets.
 COMMAND = "CONTINUUM_COMMAND"
@@ -54,9 +53,8 @@ COMMAND = "CONTINUUM_COMMAND"
 NUMBERED = ("quality_speed", "refinement", "learning_curves")
 
 
-class ReportSettings(Frozen):
-    configuration: WorkflowConfig
-    systems: tuple[str, ...] = Field(description="names in the order of tables")
+class ReportSettings(WorkflowConfig):
+    order: tuple[str, ...] = Field(description="systems in the order of tables")
 
 
 class Inputs(JobInputs):

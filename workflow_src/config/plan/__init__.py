@@ -21,6 +21,6 @@ class Plan(Settings):
 
 def shown_plan(settings: Mapping[str, Any]) -> Plan:
     """The plan that the settings of a report (`settings_report`) were written from, as far as the report shows it."""
-    configuration = settings["configuration"]
-    systems = {name: configuration["systems"][name] for name in settings["systems"]}
-    return Plan(load({**configuration, "systems": systems}))
+    configuration = {name: value for name, value in settings.items() if name != "order"}
+    configuration["systems"] = {name: settings["systems"][name] for name in settings["order"]}
+    return Plan(load(configuration))

@@ -381,7 +381,7 @@ class Settings(Inputs):
         config |= {"test": self.loaded.test_sets} | ({"likelihood": seeds} if seeds else {})
         config |= {"metrics": metrics} if self.config.metrics is not None else {}
         # Objects of JSON have no order, and tables have that of the systems (and that of `test`).
-        return _json({"configuration": config, "systems": list(self.loaded.systems)})
+        return _json(config | {"order": list(self.loaded.systems)})
 
     def _shown_recipe(self) -> dict[str, Any]:
         """The recipe, with its dataset in place of the dataset's name, as far as a report shows them."""
