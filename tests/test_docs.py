@@ -127,7 +127,8 @@ def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_ru
     nodes, links, words = drawn()
     assert len(edges) > 20 and links == edges
     assert words == labels | (nodes & words) and nodes == set(re.findall(r"\w+", without_attributes))
-    rules = set(re.findall(r"^rule (\w+):", "\n".join(p.read_text() for p in (PROJECT / "rules").glob("*.smk")), re.M))
+    texts = [path.read_text() for path in (PROJECT / "rules").glob("*.smk")]
+    rules = {name for text in texts for name in re.findall(r"^use rule \w+ as (\w+) with:", text, re.M)}
     rules |= {family.training_rule for family in registry.families().values() if not family.imported}
     rules |= {engine.export_rule for engine in registry.engines().values() if engine.exports}
     rules |= {analysis.rule_name for analysis in registry.analyses().values()}

@@ -1,0 +1,84 @@
+"""Params of rules: what a job's document has, and what Snakemake compares."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from workflow_src.config import Plan, load_experiment
+from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of
+
+
+class Named(dict):
+    """Files or wildcards by name, as Snakemake has them."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+WILDCARDS = Named(system="lvm", seed="1")
+INPUT = Named(source="a/dev.de", model="b/model.safetensors", shards=["1", "2"], none=[])
+OUTPUT = Named(text="c/dev.txt", summary="d/train.json")
+
+
+def params_of(runs_jobs=True, **runtime) -> RuleParams:
+    return RuleParams(Plan(load_experiment("smoke", runtime=runtime)), lambda: runs_jobs)
+
+
+def document(params: RuleParams, **options):
+    made = params.stage("train", lambda plan, wildcards: plan.settings_training(wildcards.system), **options)
+    return made["job"](WILDCARDS, INPUT, OUTPUT)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_document_has_settings_and_inputs_by_name_without_empty_ones(folder):
+    params = params_of()
+    made = params.stage(
+        "train",
+        lambda plan, wildcards: plan.settings_training(wildcards.system),
+        *["seed", "source", "shards", "none", "chosen"],
+        subwords=folder_of("input.model"),
+        prefix=prefix_of("output.summary"),
+        output="output.text",
+        batch=lambda job: 0,
+    )
+    path = made["job"](WILDCARDS, INPUT, OUTPUT)
+    content = json.loads((folder / path).read_text())
+    settings = content.pop("settings")
+    assert settings == json.loads(params.plan.settings_training("lvm"))
+    files = {"source": "a/dev.de", "shards": ["1", "2"], "subwords": "b", "prefix": "d/train", "output": "c/dev.txt"}
+    assert content == files | {"seed": "1", "batch": 0}
+    assert json.loads((folder / params.run_document.path).read_text()) == params.plan.run_settings()
+
+
+def test_nothing_is_written_where_nothing_runs(folder):
+    assert document(params_of(runs_jobs=False)) == document(params_of())
+    assert len(list(folder.rglob("*.json"))) == 2
+
+
+def test_settings_of_the_machine_change_the_document_of_the_run_alone():
+    plain, other = params_of(), params_of(device="cpu", log_every=7, download_attempts=9, scoring_batch=3)
+    assert document(plain) == document(other)
+    assert plain.run_document.path != other.run_document.path
+    content = other.run_document.content
+    assert (content["device"], content["log_every"], content["patience"]["attempts"]) == ("cpu", 7, 9)
+
+
+def test_snakemake_compares_settings_that_differ_from_defaults():
+    made = params_of().stage("train", lambda plan, wildcards: plan.settings_training(wildcards.system))
+    compared, full = json.loads(made["settings"](WILDCARDS)), json.loads(params_of().plan.settings_training("lvm"))
+    assert compared["training"].items() <= full["training"].items()
+    assert "accumulate" in full["training"] and "accumulate" not in compared["training"]
+
+
+def test_folders_of_bundles_are_named_by_their_systems():
+    bundles = [f"results/smoke/systems/{name}/seed-1/bundle/bundle.json" for name in ("teacher", "lvm")]
+    folders = folders_by_system(SimpleNamespace(input=SimpleNamespace(bundles=bundles)))
+    assert folders == {name: f"results/smoke/systems/{name}/seed-1/bundle" for name in ("teacher", "lvm")}
