@@ -34,6 +34,9 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
 MISTAKES = [
     ({"sedes": [1]}, {"setting": "sedes", "nearest": "seeds"}),
     ({"zzz": 1}, {"setting": "zzz", "nearest": None}),
+    # Names that would break the sentence into lines, or fill the screen.
+    ({"se\neds": 1}, {"setting": "'se\\neds'"}),
+    ({"speed": {"x" * 500: 1}}, {"setting": f"speed.'{'x' * 95} ..."}),
     (
         {"systems": {"lvm": {"training": {"max_step": 5}}}},
         {"setting": "systems.lvm.training.max_step", "nearest": "max_steps"},
