@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
-from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
+from workflow_src.config.sizes import AUTO, vocabulary_size
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
@@ -394,7 +394,7 @@ class NormalisationConfig(Frozen):
 class SubwordsConfig(Frozen):
     method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
     model: Literal["unigram", "bpe"] = "unigram"
-    vocabulary_size: Annotated[Annotated[int, Field(gt=8)] | Literal["auto"], NumberOrAuto] = Field(
+    vocabulary_size: Annotated[int, Field(gt=8)] | Literal["auto"] = Field(
         32000, description="of each side where they are not joint; auto: by the number of training pairs"
     )
     joint: bool = Field(True, description="one vocabulary for both languages")

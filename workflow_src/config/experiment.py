@@ -150,13 +150,6 @@ class Relations(Frozen):
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
 
-    @field_validator("data", mode="before")
-    @classmethod
-    def _names_texts(cls, value: Any) -> Any:
-        if value is not None and not isinstance(value, str | dict):
-            raise ConfigError("", allowed="a text, or texts with weights, such as {raw: 1, distilled-by-teacher: 0.5}")
-        return value
-
     @property
     def filled(self) -> dict[str, str]:
         """Systems that this one is built on and that it works with, by role, the base first."""
@@ -369,13 +362,6 @@ class ReportConfig(Frozen):
     expected_source: str = ""
     grids: tuple[GridConfig, ...] = Field((), description="tables over two settings of a family's systems")
     notes: str = ""
-
-    @field_validator("remove_repetitions", mode="before")
-    @classmethod
-    def _refuse_switch(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ConfigError("", allowed=REMOVALS)
-        return value
 
 
 class RuntimeConfig(Frozen):

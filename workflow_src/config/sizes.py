@@ -30,16 +30,9 @@ FITTING = 0.995
 LOWEST_MAX_LENGTH, HIGHEST_MAX_LENGTH = 64, 500
 
 
-def _number_or_auto(value: Any) -> Any:
-    if isinstance(value, str) and value != AUTO and not value.isdecimal():
-        raise ConfigError("", allowed="a whole number, or auto")
-    return value
-
-
-NumberOrAuto = BeforeValidator(_number_or_auto)
-AtLeast0 = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], NumberOrAuto]
-AtLeast1 = Annotated[Annotated[int, Field(gt=0)] | Literal["auto"], NumberOrAuto]
-MaxLength = Annotated[Annotated[int, Field(gt=1)] | Literal["auto"], NumberOrAuto]
+AtLeast0 = Annotated[int, Field(ge=0)] | Literal["auto"]
+AtLeast1 = Annotated[int, Field(gt=0)] | Literal["auto"]
+MaxLength = Annotated[int, Field(gt=1)] | Literal["auto"]
 
 
 def vocabulary_size(pairs: int) -> int:
@@ -78,7 +71,9 @@ class AutoStepsConfig(Frozen):
 
 
 def _steps(value: Any) -> Any:
-    return {} if value == AUTO else _number_or_auto(value)
+    if isinstance(value, str) and value != AUTO and not value.isdecimal():
+        raise ConfigError("", allowed="a whole number, auto, or a section of its bounds")
+    return {} if value == AUTO else value
 
 
 Steps = Annotated[Annotated[int, Field(ge=0)] | AutoStepsConfig, BeforeValidator(_steps)]

@@ -118,7 +118,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     """
     errors = failure.errors()
     # A setting may be a name, a number or a section: errors of what was not written do not count.
-    likely = [e for e in errors if e["type"] not in (NO_SECTION if isinstance(e["input"], dict) else NO_VALUE)]
+    likely = [e for e in errors if e["type"] not in _of_another_kind(e["input"])]
     error = (likely or errors)[0]
     location, value = _written(error, raw), error["input"]
     of_key = error["loc"][-1:] == ("[key]",)
@@ -140,6 +140,11 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
         return ConfigError(setting, value, allowed=allowed if names else " or ".join(allowed), hint=hint)
     problem = error["msg"].removeprefix("Value error, ")
     return ConfigError(setting, ABSENT if isinstance(value, Mapping) else value, problem=problem)
+
+
+def _of_another_kind(value: Any) -> tuple[str, ...]:
+    """Kinds of errors that say of a section that it is no name or number, and of these that they are no section."""
+    return NO_SECTION if isinstance(value, dict) else () if isinstance(value, list) else NO_VALUE
 
 
 def _allowed(error: Mapping[str, Any]) -> list[str]:

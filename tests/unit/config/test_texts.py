@@ -167,7 +167,7 @@ def test_one_encoding_for_each_text_is_estimated():
         ({"raw": 1, "distilled-by-ctc": 1}, {"setting": "systems", "problem": "a circle, ctc -> ctc"}),
         ({"raw": 1, "distilled-by-energy": 1}, {"setting": "systems.ctc.data", "value": "distilled-by-energy"}),
         ({}, {"setting": "systems.ctc.data", "value": {}}),
-        (["raw"], {"setting": "systems.ctc.data", "value": ["raw"], "mentions": ("{raw: 1, ",)}),
+        (["raw"], {"setting": "systems.ctc.data", "value": ["raw"], "mentions": ("text", "section")}),
     ],
 )
 def test_data_that_cannot_be_used(data, fields):
