@@ -30,6 +30,8 @@ def content_of(kind: type[jobs.JobInputs], words: Sequence[str]) -> dict[str, An
 def _value(kind: type[jobs.JobInputs], name: str, words: list[str]) -> Any:
     field = kind.model_fields.get(name)
     annotation = field.annotation if field else str
+    if name == "settings":
+        return json.loads(words[0])
     if get_origin(annotation) is dict:
         return dict(word.split("=", 1) for word in words)
     if get_origin(annotation) is tuple:

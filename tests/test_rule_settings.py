@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,6 @@ def rule_settings(experiment: str) -> dict[str, str]:
     names = "download normalise subwords encode significance analysis speed quality report"
     by_rule = {name: getattr(plan, f"settings_{name}")() for name in names.split()}
     by_rule |= {f"training {name}": plan.settings_training(name) for name in plan.loaded.systems}
-    by_rule |= {f"bundle {name}": plan.settings_bundle(name) for name in plan.exported}
     by_rule |= {
         f"finish {export or 'bundle'} {system}": plan.settings_finish(system, seed, export)
         for system, seed, export in plan.finished
@@ -72,7 +72,6 @@ def test_experiments_that_share_a_recipe_do_not_undo_each_other():
 # Stages of rules of another name.
 STAGES = {
     "analysis": "analyse",
-    "bundle": "export_bundle",
     "choose": "choose_settings",
     "distillation": "distill",
     "finish": "finish_bundle",
@@ -92,7 +91,9 @@ def test_stages_record_the_settings_of_every_rule_as_they_were_written(experimen
         rule = name.split()[0]
         stage = importlib.import_module(f"workflow_src.stages.{STAGES.get(rule, rule)}")
         kind = stage.Inputs.model_fields["settings"].annotation
-        as_recorded = recorded(parse(kind, json.loads(settings), "--settings"))
+        as_recorded = json.loads(settings)
+        if kind != dict[str, Any]:
+            as_recorded = recorded(parse(kind, as_recorded, "settings"))
         assert json.dumps(as_recorded, sort_keys=True, ensure_ascii=False) == settings, name
 
 

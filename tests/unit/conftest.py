@@ -189,7 +189,7 @@ def systems(tiny, training_words) -> dict[str, Path]:
 
 
 def _export_words(tiny, model: Path, base: Path | None, folder: Path) -> list[str]:
-    words = ["--settings", '{"system": "x", "source": "de", "target": "en"}', "--model", str(model)]
+    words = ["--languages", "de", "en", "--model", str(model)]
     words += ["--base", str(base)] if base else []
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     return [*words, "--output-folder", str(folder)]

@@ -135,8 +135,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     settings |= {"bleu_tokeniser": "13a", "objective": {}, "training": training}
     words = training_words("wordbag", folder, settings=settings)
     run_stage("train", words)
-    languages = '{"system": "x", "source": "de", "target": "en"}'
-    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
+    words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
     return folder / "bundle"

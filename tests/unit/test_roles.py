@@ -261,8 +261,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     fields = {"setting": "roles", "mentions": ("family marked", "critic")}
     assert fields_of(refused.value, fields) == fields
     run_stage("train", [*words, *critic])
-    languages = '{"system": "x", "source": "de", "target": "en"}'
-    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
+    words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     words += ["--output-folder", str(folder / "bundle")]
     with pytest.raises(ArtifactError) as unfilled:
@@ -284,8 +283,7 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     critic = ["--roles", f"critic={teacher}"]
     run_stage("train", [*words, *critic])
     assert (tmp_path / "model.safetensors").read_bytes() == marked.read_bytes()
-    languages = '{"system": "x", "source": "de", "target": "en"}'
-    export = ["--settings", languages, "--model", str(tmp_path / "model.safetensors")]
+    export = ["--languages", "de", "en", "--model", str(tmp_path / "model.safetensors")]
     export += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     export += ["--output-folder", str(tmp_path / "bundle")]
     run_stage("export_bundle", export)

@@ -81,13 +81,12 @@ def parallel(use_package, tiny, training_words, run_stage, tmp_path_factory):
     plan = Plan(read_configuration("parallel.yaml"))
     system = plan.loaded.systems["parallel"]
     training = {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5, "validate_every": 20}
-    settings = {"system": "parallel", "family": "parallel", "preset": "miniature", "data": "raw"}
+    settings = {"name": "parallel", "family": "parallel", "preset": "miniature", "data": "raw"}
     settings |= {part: getattr(system, part).model_dump(mode="json") for part in ("model", "objective")}
     settings |= {"training": training, "bleu_tokeniser": "13a"}
     folder = tmp_path_factory.mktemp("trained")
     run_stage("train", training_words("parallel", folder, settings=settings))
-    languages = '{"system": "x", "source": "de", "target": "en"}'
-    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
+    words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
     return plan, folder

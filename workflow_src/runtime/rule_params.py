@@ -186,8 +186,9 @@ class RuleParams:
     def bundle(self) -> Params:
         return self.stage(
             "export_bundle",
-            lambda plan, wildcards: plan.settings_bundle(wildcards.system),
+            lambda _plan, _wildcards: "{}",
             *["model", BASE],
+            languages=self.languages,
             roles=weights_in_roles,
             subwords=folder_of("input.subwords"),
             normalisation=self.normalisation,

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.data.shards import bounds, by_number, check_number, read_shards, write_shard_record
-from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
 from workflow_src.registry import settings_of
 from workflow_src.serving.folders import open_role_translators, open_translator
-from workflow_src.spec import Frozen
 
 if TYPE_CHECKING:
     from workflow_src.serving.base import BaseTranslator
@@ -31,18 +30,8 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-class DecodeSettings(Frozen):
-    """A search by its name, the engine that computes it, and as further fields the settings of the search."""
-
-    model_config = ConfigDict(extra="allow")
-
-    search: str
-    engine: str | None = None
-    compute_type: str | None = None
-
-
 class Inputs(DeviceJobInputs):
-    settings: DecodeSettings = Field(description="the search with its settings, and the engine")
+    settings: dict[str, Any] = Field(description="the search with its settings, and the engine")
     bundle: Path = Field(description="folder of the system")
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
     chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of settings")
@@ -68,7 +57,7 @@ class Inputs(DeviceJobInputs):
 
 def settings_of_search(inputs: Inputs) -> dict[str, Any]:
     """The settings of the search, with those that were chosen on dev."""
-    return recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
+    return inputs.settings | (read_chosen(inputs.chosen) if inputs.chosen else {})
 
 
 def opened(inputs: Inputs) -> BaseTranslator:
@@ -118,7 +107,7 @@ def write_translations(inputs: Inputs, records: Iterable[Record], translator: Ba
     files = inputs.files | by_number(inputs.join)
     # Joining computes nothing; the records of the shards say on which machines they were made.
     machine = {"device": translator.device, "precision": translator.precision} if translator else {}
-    settings = recorded(inputs.settings)
+    settings = inputs.settings
     write_record(record_path, settings, files, [inputs.output.name, details_path.name], **machine)
     return count
 
@@ -134,7 +123,7 @@ def write_shard(inputs: Inputs, shard: int) -> int:
         for record in translate(inputs, translator, lines, first + 1):
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     machine = {"device": translator.device, "precision": translator.precision}
-    settings = recorded(inputs.settings)
+    settings = inputs.settings
     write_shard_record(inputs.output, settings, inputs.files, shard, inputs.shards, **machine)
     return len(lines)
 
@@ -143,11 +132,11 @@ def run(inputs: Inputs) -> str:
     if inputs.shard is not None:
         return f"shard {inputs.shard} of {inputs.shards}: {write_shard(inputs, inputs.shard)} sentences"
     if inputs.join:
-        records = read_shards(list(inputs.join), recorded(inputs.settings), inputs.files)
+        records = read_shards(list(inputs.join), inputs.settings, inputs.files)
         return f"{write_translations(inputs, records)} translated sentences from {len(inputs.join)} shards"
     translator = opened(inputs)
     count = write_translations(inputs, translate(inputs, translator, list(read_lines(inputs.source))), translator)
-    return f"{count} sentences translated with {inputs.settings.search}"
+    return f"{count} sentences translated with {inputs.settings['search']}"
 
 
 if __name__ == "__main__":

@@ -15,17 +15,12 @@ from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
-from workflow_src.spec import BASE, MODEL, Frozen, phrase
-
-
-class ExportSettings(Frozen):
-    system: str
-    source: str = Field(description="code of the source language")
-    target: str = Field(description="code of the target language")
+from workflow_src.spec import BASE, MODEL, NoSettings, phrase
 
 
 class Inputs(JobInputs):
-    settings: ExportSettings = Field(description="the system and its languages")
+    settings: NoSettings = NoSettings()
+    languages: tuple[str, str] = Field(description="codes of source and target")
     model: Path = Field(description="weights of the system")
     base: Path | None = Field(None, description="weights of the system that it is built on")
     roles: dict[str, Path] = Field(
@@ -72,16 +67,18 @@ def run(inputs: Inputs) -> str:
     files |= {role_input(role): path for role, path in inputs.roles.items()}
     copies = [model["weights"] for model in models.values()] + copied_subwords
     normalisation = inputs.normalisation.model_dump(mode="json")
-    settings = inputs.settings.model_dump(mode="json") | {"normalisation": normalisation}
+    languages = dict(zip(("source", "target"), inputs.languages, strict=True))
     content = {
         "format": FORMAT,
         "system": system["system"],
         "seed": system["seed"],
-        "languages": {"source": inputs.settings.source, "target": inputs.settings.target},
+        "languages": languages,
         "normalisation": normalisation,
         "models": models,
         **fields,
-        "provenance": provenance(settings, files, digests(folder, copies)),
+        "provenance": provenance(
+            {"languages": languages, "normalisation": normalisation}, files, digests(folder, copies)
+        ),
     }
     write_json(folder / DESCRIPTION, content)
     return f"{system['system']} is in {folder}"

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import pydantic
 from pydantic import Field
 
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses import content as contents
 from workflow_src.evaluation.analyses.inputs import Inputs as AnalysisInputs
-from workflow_src.jobs import DeviceJobInputs, recorded, start
+from workflow_src.jobs import DeviceJobInputs, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import analyses, import_object
 from workflow_src.serving.folders import bundle_files
-from workflow_src.spec import Frozen, parse
-
-
-class RuleSettings(Frozen):
-    """Settings of the analysis that change its result, and the entries that it selected."""
-
-    model_config = pydantic.ConfigDict(extra="allow")
+from workflow_src.spec import parse
 
 
 class Inputs(DeviceJobInputs):
     analysis: str = Field(description="name of a declared analysis")
-    settings: RuleSettings = Field(description="settings of the analysis, and what it selected")
+    settings: dict[str, Any] = Field(description="settings of the analysis, and what it selected")
     limits: dict[str, int] = Field({}, description="settings that bound memory and change no result")
     bundles: dict[str, Path] = Field({}, description="folder of each system that is read")
     source: Path = Field(description="normalised text, one sentence a line")
@@ -38,7 +32,7 @@ class Inputs(DeviceJobInputs):
 def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
         raise ConfigError("analysis", inputs.analysis, allowed=analyses())
-    analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
+    analysis, rule_settings = analyses()[inputs.analysis], inputs.settings
     own_settings = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
     values = {name: rule_settings[name] for name in own_settings if name in rule_settings}
     settings = parse(analysis.settings, values | inputs.limits, "settings")

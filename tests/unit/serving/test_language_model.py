@@ -65,7 +65,7 @@ def bundles(tiny, training_words, run_stage, tmp_path_factory):
     for name, order in (("lm", 3), ("other", 2)):
         counted = settings("ngram", {"order": order}, system=name)
         run_stage("train", training_words("ngram", root / name, settings=counted))
-    words = ["--settings", json.dumps({"system": "ctc", "source": "de", "target": "en"})]
+    words = ["--languages", "de", "en"]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
 
     def export(folder, model, *options):
@@ -443,7 +443,7 @@ def test_bundles_carry_what_the_configuration_says(tmp_path):
     completed = snakemake(*words, snakefile=tmp_path / "written.smk", folder=tmp_path)
     assert completed.returncode == 0, completed.stderr + completed.stdout
     documents = map(read_json, (tmp_path / "work/jobs/export_bundle").iterdir())
-    (of_ctc,) = (document for document in documents if "systems/ctc/" in document["output-folder"])
+    (of_ctc,) = (document for document in documents if "systems/ctc/" in document["output_folder"])
     assert of_ctc["roles"] == ["language_model=results/smoke/systems/lm/seed-1/model.safetensors"]
 
 

@@ -250,10 +250,6 @@ class Settings(Inputs):
             }
         )
 
-    def settings_bundle(self, system: str) -> str:
-        """Entries about a system in its exported folder, beside those of the weights' own config.json."""
-        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
-
     def settings_finish(self, system: str, seed: int | str, export: str | None) -> str:
         """Candidates for a finished bundle's default search, and the experiment's own settings of it."""
         rows = [
