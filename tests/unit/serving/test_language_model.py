@@ -444,7 +444,7 @@ def test_bundles_carry_what_the_configuration_says(tmp_path):
     assert completed.returncode == 0, completed.stderr + completed.stdout
     documents = map(read_json, (tmp_path / "work/jobs/export_bundle").iterdir())
     (of_ctc,) = (document for document in documents if "systems/ctc/" in document["output_folder"])
-    assert of_ctc["roles"] == ["language_model=results/smoke/systems/lm/seed-1/model.safetensors"]
+    assert of_ctc["roles"] == {"language_model": "results/smoke/systems/lm/seed-1/model.safetensors"}
 
 
 def test_what_is_carried_is_trained_for_every_seed():
