@@ -547,7 +547,9 @@ def test_tags_that_build_objects_are_refused_and_nothing_runs(tag, tmp_path):
 @pytest.mark.parametrize("name", experiment_names())
 def test_shipped_experiments_are_valid_and_stay_so_when_written_and_read(name):
     loaded = load_experiment(name)
-    reloaded = load(yaml.safe_load(yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False)))
+    reloaded = load(
+        yaml.safe_load(yaml.safe_dump(loaded.config.model_dump(mode="json", exclude_unset=True), sort_keys=False))
+    )
     assert Plan(reloaded).settings_report() == Plan(loaded).settings_report()
 
 
