@@ -26,7 +26,7 @@ from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
 from workflow_src.registry import controls, default_metrics, main_metric, metrics
-from workflow_src.spec import Metric
+from workflow_src.spec import Metric, config_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -262,7 +262,11 @@ def validate(content: Any, where: str) -> Results:
     check_format(content, FORMAT, where, AGAIN)
     names = content.get("metrics")
     are_names = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    measured = metrics_by_name(names) if are_names else default_metrics()
+    try:
+        measured = metrics_by_name(names) if are_names else default_metrics()
+    except pydantic.ValidationError as failure:
+        reason = str(config_error(failure, None, "metrics", "metrics")).removesuffix(".")
+        raise ArtifactError(where, f"cannot be used ({reason})", AGAIN) from None
     return checked(results_type(measured), content, where, AGAIN)
 
 
