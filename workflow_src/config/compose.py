@@ -101,7 +101,9 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def use_listed_plugins(raw: dict[str, Any]) -> None:
     """Use the plug-ins of an experiment that is not checked yet, if it has a list of names. Raises ConfigError."""
     plugins = raw.get("plugins")
-    if isinstance(plugins, list) and all(isinstance(module, str) for module in plugins):
+    if isinstance(plugins, list) and all(
+        isinstance(m, str) and all(map(str.isidentifier, m.split("."))) for m in plugins
+    ):
         use_plugins(plugins)
 
 

@@ -23,7 +23,7 @@ def resolve_decodes(
         for system in _as_tuple(section.system):
             if system not in systems:
                 raise ConfigError(f"{where}.system", system, allowed=systems)
-            decodes += _decodes(_with_defaults(section, config), systems[system], systems, test_sets, where)
+            decodes += _decodes(section, systems[system], systems, test_sets, where)
     names = [(decode.system, decode.name) for decode in decodes]
     for system, name in names:
         if names.count((system, name)) > 1:
@@ -33,14 +33,6 @@ def resolve_decodes(
             problem = f"engine {decode.engine} of decode {decode.name} needs a GPU"
             raise ConfigError("runtime.device", "cpu", problem=problem, hint="change it, or remove the engine")
     return tuple(decodes)
-
-
-def _with_defaults(section: DecodeConfig, config: WorkflowConfig) -> DecodeConfig:
-    """A decode with the fields of `decode_defaults` that it does not set; nothing is chosen where it tunes nothing."""
-    defaults = {name: getattr(config.decode_defaults, name) for name in config.decode_defaults.model_fields_set}
-    if not section.tune:
-        defaults.pop("tune_by", None)
-    return section.model_copy(update={n: v for n, v in defaults.items() if n not in section.model_fields_set})
 
 
 def _decodes(

@@ -454,6 +454,25 @@ class WorkflowConfig(Frozen):
         (), description="packages that declare families, searches, engines, analyses, metrics or filters"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_decode_defaults(cls, raw: Any) -> Any:
+        """Decodes with the fields of `decode_defaults` that they do not set; only one that tunes is chosen by a metric.
+
+        Done here, so that a configuration that is written out in full means the same.
+        """
+        defaults, decodes = (
+            raw.get(name) if isinstance(raw, dict) else None for name in ("decode_defaults", "decodes")
+        )
+        if not isinstance(defaults, dict) or not isinstance(decodes, list | tuple):
+            return raw
+        untuned = {name: value for name, value in defaults.items() if name != "tune_by"}
+        filled = [
+            (defaults if decode.get("tune") else untuned) | decode if isinstance(decode, dict) else decode
+            for decode in decodes
+        ]
+        return raw | {"decodes": filled}
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _list_of_metrics(cls, value: Any) -> Any:
