@@ -130,13 +130,12 @@ def training_words(tiny):
     """Words of a training stage's command line."""
 
     def make(family, folder: Path, seed=1, base=None, initial=None, state=None, settings=None, **training) -> list[str]:
-        every = training.pop("save_every", 3)
-        words = ["--settings", json.dumps(settings or _settings(family, **training)), "--seed", str(seed)]
+        content = settings or _settings(family, **{"save_every": 3} | training)
+        words = ["--settings", json.dumps(content), "--seed", str(seed)]
         words += ["--train", f"{tiny.root}/encoded/train", "--dev", f"{tiny.root}/encoded/dev"]
         words += ["--subwords", str(tiny.folder), "--reference", str(tiny.corpus / "dev.reference.en")]
         words += ["--corpus-summary", str(tiny.corpus / "corpus.json"), "--state", str(state or folder / "state")]
         words += ["--output-folder", str(folder), "--device", "cpu", "--precision", "float32"]
-        words += ["--save-every", str(every)]
         words += ["--base", str(base)] if base else []
         return words + (["--initial", str(initial)] if initial else [])
 

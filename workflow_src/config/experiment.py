@@ -83,7 +83,7 @@ class TrainingConfig(Frozen):
         None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
     )
     validate_every: AtLeast1 = Field(AUTO, description="updates; auto: a tenth of max_steps")
-    # These two change no weights: rules pass them on outside of the settings that make them rerun.
+    # Saving, and what may be skipped, change no weights: Snakemake does not compare them.
     save_every: AtLeast1 = Field(
         AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
     )

@@ -155,8 +155,6 @@ class RuleParams:
             roles=weights_in_roles,
             state=lambda job: self.plan.state_folder(job.wildcards.system, job.wildcards.seed),
             output_folder=folder_of("output.weights"),
-            save_every=lambda job: self.plan.system(job.wildcards.system).training.save_every,
-            max_skipped=lambda job: self.plan.system(job.wildcards.system).training.max_skipped,
         )
 
     @property

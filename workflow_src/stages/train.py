@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -51,9 +51,7 @@ class Inputs(DeviceJobInputs):
     output_folder: Path
     compile: bool = False
     log_every: int = Field(100, description="updates")
-    save_every: int | Literal["auto"] = Field("auto", description="updates between saved states")
     save_minutes: float = Field(5.0, description="minutes between saved states")
-    max_skipped: int = Field(10, description="updates in a row that may be skipped")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
 
     @property
@@ -266,9 +264,7 @@ def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
 
 def _sized(inputs: Inputs, corpus: Pairs) -> TrainingConfig:
     """The settings of the training, with numbers in place of auto, by the tokens of the corpus."""
-    # Given as options, since they change no weights.
-    options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
-    configured, tokens = inputs.settings.training.model_copy(update=options), corpus.epoch_tokens
+    configured, tokens = inputs.settings.training, corpus.epoch_tokens
     config = configured.sized(tokens)
     if config.max_steps != configured.max_steps:
         log.info(

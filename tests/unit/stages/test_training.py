@@ -635,7 +635,7 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     (warning,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert "warning: 25.0 % " in warning and "model.max_positions" in warning
     encoded.write(tmp_path / "train", sentences[3::4], sentences[3::4], summary, tiny.sizes["source"])
-    error = refused("train", [*words[:-1], "1", "--state", str(tmp_path / "other")])
+    error = refused("train", [*words, "--state", str(tmp_path / "other")])
     assert error.path == str(tmp_path / "train") and "model.max_positions" in error.fix
 
 

@@ -173,7 +173,8 @@ class Settings(Inputs):
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.system(system)
-        training = self._dump(resolved.training, exclude={"save_every", "max_skipped"})
+        # These two change no weights.
+        training = self._dump(resolved.training, exclude=set() if self.full else {"save_every", "max_skipped"})
         # BLEU on dev may decide which weights are best, and is in training.jsonl.
         learning = {
             "objective": self._dump(resolved.objective),
