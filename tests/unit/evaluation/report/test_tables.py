@@ -12,6 +12,7 @@ from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
 from workflow_src.evaluation.report import captions, conventions, tables
 from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
@@ -411,3 +412,16 @@ def test_captions_say_from_which_outputs_nothing_is_removed():
     assert conventions.removal_words(None, {True, False}).endswith(words)
     assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because the alignments")
     assert conventions.removal_words(None, {False}) == conventions.removal_words("subwords", {True, False})
+
+
+def test_a_row_of_another_engine_has_its_marker_in_the_colour_of_its_search():
+    own, other = (MANIFEST.decode("teacher", f"greedy{engine}").look for engine in ("", "-ctranslate2-int8"))
+    assert other.marker == engines()["ctranslate2"].look.marker != own.marker
+    assert other.colour == own.colour
+
+
+def test_rows_that_chose_other_values_of_one_setting_are_one_curve():
+    decodes = {("lvm", name): stepped("delta", steps) for name, steps in (("one", 1), ("two", 2), ("plain", 4))}
+    picked = {("lvm", "one"): [{"stop_threshold": 0.1}], ("lvm", "two"): [{"stop_threshold": 0.4}]}
+    one, two, plain = (decode.curve for decode in manifest(decodes, picked=picked).decodes)
+    assert one == two != plain
