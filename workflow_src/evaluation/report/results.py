@@ -240,7 +240,7 @@ def signature_tokeniser(signature: str) -> str:
 def metrics_by_name(names: Iterable[str]) -> tuple[Metric, ...]:
     """The metrics of the names; one that is not declared has its name as its title."""
     declared = metrics()
-    return tuple(declared.get(name) or Metric(name, name) for name in names)
+    return tuple(declared.get(name) or Metric(name=name, title=name) for name in names)
 
 
 @functools.cache

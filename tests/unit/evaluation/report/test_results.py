@@ -134,7 +134,7 @@ def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes
 
 
 def test_a_metric_with_a_name_that_no_metric_can_have_is_refused():
-    with pytest.raises(InputError, match="here cannot be used .*metrics.name is 'A b'"):
+    with pytest.raises(InputError, match=r"here cannot be used .*metrics.name is 'A b'"):
         results.validate(_content() | {"metrics": ["bleu", "A b"]}, "here")
 
 
