@@ -434,16 +434,16 @@ class Settings(Inputs):
 
 def _section_of(decode: Decode) -> dict[str, Any]:
     """A section of a configuration that is this decode alone."""
-    kind, tune = type(decode.values), decode.tune
+    kind = type(decode.values)
     values = {
         name: value
-        for name, value in decode.values.model_dump(mode="json", exclude={*tune}).items()
+        for name, value in decode.values.model_dump(mode="json").items()
         if kind.option(name).required or value != kind.default(name)
     }
     splits = list(dict.fromkeys(split if split == "dev" else TEST for split in decode.splits))
     fields: dict[str, Any] = {"system": decode.system, "search": decode.search, "name": decode.name, "splits": splits}
     fields |= {
-        "tune": tune,
+        "tune": decode.tune,
         "tune_by": decode.tune_by,
         "engine": None if decode.own_engine else engine_key(decode.settings),
     }
