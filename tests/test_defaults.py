@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import Field
 
 from workflow_src import registry
 from workflow_src.config.augment import AugmentConfig
@@ -89,7 +90,12 @@ class Inner(Frozen):
 class Outer(Frozen):
     rate: float = 0.5
     inner: Inner = Inner()
-    several: tuple[Inner, ...] = ()
+
+
+class Several(Frozen):
+    entries: tuple[Inner, ...] = ()
+    # Another rule reads it.
+    elsewhere: Inner = Field(Inner(), exclude=True)
 
 
 def test_numbers_of_all_sections_are_compared_and_first_ones_left_out(monkeypatch):
@@ -97,7 +103,8 @@ def test_numbers_of_all_sections_are_compared_and_first_ones_left_out(monkeypatc
     monkeypatch.setattr(Inner, "defaults_number", 3)
     # The default of a section is one too.
     assert compared(Outer()) == {"defaults": {"Inner": 3}}
-    assert compared(Outer(several=(Inner(depth=1),))) == {"several": [{"depth": 1}], "defaults": {"Inner": 3}}
+    assert compared(Several(entries=(Inner(depth=1),))) == {"entries": [{"depth": 1}], "defaults": {"Inner": 3}}
+    assert compared(Several()) == {}
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,11 @@ def test_scorers_and_analyses_of_dropped_systems_go():
         )
 
 
+def test_how_pairs_are_scored_by_a_dropped_system_goes():
+    parent = compose.experiment("smoke", "experiment") | {"likelihood": {"teacher": {}, "energy": {"keep": 0.5}}}
+    assert set(load(compose.laid_over(parent, {"only": ["ctc"]})).config.likelihood) == {"teacher"}
+
+
 def test_grids_stay_whole_or_go():
     full = Plan(load_experiment("engine-grid"))
     assert [grid.family for grid in full.grids] == ["inference-tagger", "inference-network"]
