@@ -789,6 +789,13 @@ def test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing(f
     assert scheduled("--configfile", SMOKE, project=project, folder=finished) == {}
 
 
+def test_a_changed_default_reruns_what_has_it(finished, hollow_project, tmp_path):
+    edit = ("class BeamSettings(SearchSettings):\n", "class BeamSettings(SearchSettings):\n    defaults_number = 2\n\n")
+    project = edited(hollow_project, tmp_path, {"workflow_src/searches/beam/__init__.py": edit})
+    planned = scheduled("--configfile", SMOKE, project=project, folder=finished)
+    assert planned["decode"] >= 2 and "train_teacher" not in planned
+
+
 @pytest.mark.runs
 def test_experiments_of_one_recipe_that_score_differently_leave_each_other_alone(finished, hollow_project, tmp_path):
     copy = shutil.copytree(finished, tmp_path / "copy")
@@ -1287,6 +1294,7 @@ ROWS = {
     "an input of a stage that changes no result, or a setting with a default, that a new version of the code adds": [
         "test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing"
     ],
+    "a default that a new version of the code changes": ["test_a_changed_default_reruns_what_has_it"],
     "the name of a preset with the same values": ["name of a preset"],
     "`folder_hint` of a dataset; `sha256`, `md5` and `size` of its files": [
         "test_hints_and_sums_of_downloads_download_nothing_anew"
