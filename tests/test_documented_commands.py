@@ -48,6 +48,7 @@ NOT_RUN = {
     "snakemake --software-deployment-method": "needs Conda",
     "python -m pytest": "runs tests",
     "python tests/test_rule_settings.py": "writes a file of the project anew",
+    "python tests/test_defaults.py": "writes a file of the project anew",
 }
 # What stands for a name of the reader's in a command.
 PLACEHOLDER = re.compile(r"\b(?:FILE|FOLDER|NAME|EXPERIMENT|BUNDLE|RESULTS|STAGE|PATH)\b|…")
@@ -133,14 +134,16 @@ def test_a_command_of_a_page_runs(page, command, folder, capsys, monkeypatch):
         cli.main(words)
         assert capsys.readouterr().out
         return
-    if program == "python" and words[0].startswith("tests/benchmarks/"):
-        # Its results are not here: it ends at the first file that is missing, and not before.
-        script, missing = PROJECT / words[0], next(word for word in words if word.startswith("results/"))
-        process = subprocess.run([sys.executable, script, *words[1:]], capture_output=True, text=True, timeout=120)
-        assert process.returncode != 0 and missing in process.stderr and "usage:" not in process.stderr
+    if program == "python":
+        of_project = words[0].startswith("tests/")
+        command = [sys.executable, str(PROJECT / words[0]), *words[1:]] if of_project else python_module(*words[1:])
+    if absent := [word for word in words if word.startswith(("results/", "logs/"))]:
+        # Files of a run are not here: it ends at the first one that is missing, and not before.
+        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert process.returncode != 0 and absent[0] in process.stderr and "usage:" not in process.stderr
         return
     if program == "python":
-        shown = subprocess.run(python_module(*words[1:]), capture_output=True, text=True, timeout=60)
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert shown.returncode == 0 and shown.stdout
         return
     assert program == "snakemake"

@@ -340,7 +340,7 @@ MISTAKES = [
     ({"runtime": {"device": "gpu"}}, {"setting": "runtime.device", "value": "gpu", "nearest": "cpu"}),
     ({"speed": {"protocols": ["gpu", "gpu"]}}, {"setting": "speed.protocols", "value": ["gpu", "gpu"]}),
     ({"analyses": {"tokens": {"steps": [-1]}}}, {"setting": "analyses.tokens.steps[0]", "value": -1}),
-    ({"plugins": [".x"]}, {"setting": "plugins", "value": [".x"]}),
+    ({"plugins": [".x"]}, {"setting": "plugins[0]", "value": ".x"}),
     ({"distillation": {"lvm": {}}}, {"setting": "distillation.lvm"}),
     ({"extends": ["smoke", "demo"]}, {"setting": "extends", "value": ["smoke", "demo"]}),
     ({"extends": ""}, {"setting": "extends", "value": ""}),

@@ -10,6 +10,7 @@ from refusals import fields_of
 from workflow_src.config.manifest import words
 from workflow_src.errors import ConfigError
 from workflow_src.registry import searches
+from workflow_src.spec import parse
 
 MODELS = {
     "lvm": lambda: lvm(seed=2),
@@ -82,7 +83,7 @@ def test_settings_say_it_once():
     # Names of rows show the setting.
     assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
     with pytest.raises(ConfigError) as refused:
-        settings.checked({"steps": 3, "stop_unchanged": True, "stop_threshold": 0.1})
+        parse(settings, {"steps": 3, "stop_unchanged": True, "stop_threshold": 0.1}, "")
     fields = {"setting": "stop_threshold", "value": 0.1, "mentions": ("stop_unchanged",)}
     assert fields_of(refused.value, fields) == fields
     assert searches()["delta"].varies(settings(steps=3, stop_unchanged=True)) == "with stop_unchanged"
