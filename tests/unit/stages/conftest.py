@@ -179,7 +179,7 @@ def _speed(rows):
     ]
     step_costs = {"failure": None, "costs": costs, "ratios": []}
     provenance = {"hardware": {"processor": "A CPU"}}
-    measurement = {"format": 2, "rows": rows, "protocol": protocol, "step_costs": step_costs}
+    measurement = {"format": 3, "rows": rows, "protocol": protocol, "step_costs": step_costs}
     return measurement | {"protocols": [measurement], "provenance": provenance}
 
 

@@ -33,7 +33,7 @@ Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
 AGAIN_COMPARED = "compare the rows again"
 RESULTS = "results.json"
-FORMAT = 2
+FORMAT = 3
 
 
 class Row(Strict):

@@ -9,7 +9,7 @@ from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
 
-FORMAT = 2
+FORMAT = 3
 AGAIN = "measure speed again"
 
 
