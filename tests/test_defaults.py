@@ -116,6 +116,7 @@ def test_numbers_of_all_sections_are_compared_and_first_ones_left_out(monkeypatc
         (SpeedConfig, {"speed"}),
         (GeneratorConfig, {"download"}),
         (AugmentConfig, set()),
+        (ReportConfig, {"report"}),
     ],
 )
 def test_a_raised_number_changes_what_snakemake_compares_and_no_job(monkeypatch, kind, rules):
@@ -131,6 +132,13 @@ def test_a_raised_number_changes_what_snakemake_compares_and_no_job(monkeypatch,
     after = settings(plan.compared())
     assert {name for name in before if before[name] != after[name]} == rules
     assert settings(plan) == jobs
+
+
+def test_a_raised_number_of_fields_that_a_rule_does_not_read_changes_nothing(monkeypatch):
+    plan = Plan(load_experiment("tatoeba")).compared()
+    before = plan.settings_download(), plan.settings_normalise()
+    monkeypatch.setattr(Split, "defaults_number", 2)
+    assert plan.settings_download() == before[0] and plan.settings_normalise() != before[1]
 
 
 if __name__ == "__main__":

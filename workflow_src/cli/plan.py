@@ -445,9 +445,7 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
     defaults = json.loads(job.rule.params.settings.defaults(job.wildcards)) if changed else {}
-    for each in changes(changed.only_old, changed.only_new, prefix, defaults):
-        # The report has the whole configuration as one of its settings.
-        change = dataclasses.replace(each, name=each.name.removeprefix("configuration."))
+    for change in changes(changed.only_old, changed.only_new, prefix, defaults):
         path = change.name.removeprefix(f"{prefix}.")
         if path in contents:
             reasons.append(Reason("updated", f"{path} changed"))

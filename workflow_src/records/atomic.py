@@ -99,7 +99,11 @@ def _partial_start(path: Path) -> str:
 
 
 def _machine() -> str:
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+    """Names where numbers of processes mean the same: containers of one name may count their own."""
+    numbering = ""
+    with contextlib.suppress(OSError):
+        numbering = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{platform.node()} {numbering}".encode()).hexdigest()[:8]
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The parts of Snakemake that no documentation promises; a test names those that a version lacks.
+"""The parts of Snakemake that rules use and no documentation promises; a test names those that a version lacks.
 
-Everything else of the workflow uses Snakemake's documented interface.
+`continuum plan` (`cli/plan.py`) reads Snakemake's graph of jobs beside these.
 """
 
 from __future__ import annotations

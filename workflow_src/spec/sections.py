@@ -75,14 +75,16 @@ def compared(section: Frozen, **options: Any) -> dict[str, Any]:
     any, it is left out. `options` are those of `model_dump`.
     """
     content = section.model_dump(mode="json", exclude_defaults=True, **options)
-    numbers = {kind.__name__: kind.defaults_number for kind in _kinds(section) if kind.defaults_number > 1}
+    kinds = _kinds(section, options.get("include"))
+    numbers = {kind.__name__: kind.defaults_number for kind in kinds if kind.defaults_number > 1}
     return content | ({"defaults": numbers} if numbers else {})
 
 
-def _kinds(value: Any) -> set[type[Frozen]]:
-    """Classes of a section and of those in it, without fields that are left out when it is written."""
+def _kinds(value: Any, include: set[str] | None = None) -> set[type[Frozen]]:
+    """Classes of a section and of those in its fields (of `include` alone, if given) that are written."""
     if isinstance(value, Frozen):
         fields = {name for name, field in type(value).model_fields.items() if not field.exclude}
+        fields &= include or fields
         return {type(value)}.union(*(_kinds(getattr(value, name)) for name in fields))
     if isinstance(value, Mapping | list | tuple):
         return set().union(*map(_kinds, _entries(value)))

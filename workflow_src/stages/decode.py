@@ -1,7 +1,7 @@
 """Stage decode: translations, one a line; beside them a JSON line each with score, length, steps, subwords, and the
 text without repeated subwords.
 
-It translates a whole text, or with --shard a part of it into such JSON lines, or with --join puts all parts together.
+It translates a whole text, or with `shard` a part of it into such JSON lines, or with `join` puts all parts together.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def check_base(model: Path, base: Path | None) -> None:
     if role is not None:
         bases = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
     actual = f"of family {read_description(base)['family']}" if base else "missing"
-    raise ArtifactError(model, f"is of family {family.name}, which is built on {bases}", f"--base is {actual}")
+    raise ArtifactError(model, f"is of family {family.name}, which is built on {bases}", f"base is {actual}")
 
 
 def check_roles(model: Path, files: dict[str, Path]) -> None:
@@ -133,12 +133,12 @@ def check_roles(model: Path, files: dict[str, Path]) -> None:
     allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
     allowed |= {name: system.role for name, system in carried(family).items()}
     for name in sorted(set(files) - set(allowed)):
-        raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", "remove it from --roles")
+        raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", "remove it from roles")
     for name, role in allowed.items():
         if name not in files:
             if not role.optional:
                 raise ArtifactError(
-                    model, f"is of family {family.name}, which needs the role {name}", "add it to --roles"
+                    model, f"is of family {family.name}, which needs the role {name}", "add it to roles"
                 )
             continue
         description = read_description(files[name])

@@ -377,6 +377,8 @@ class Settings(Inputs):
         config |= {"recipe": self._shown_recipe(), "decodes": [_section_of(decode) for decode in self.loaded.decodes]}
         config |= {"test": self.loaded.test_sets} | ({"likelihood": seeds} if seeds else {})
         config |= {"metrics": metrics} if self.config.metrics is not None else {}
+        if self.form == "compared" and (numbers := compared(self.config.report).get("defaults")):
+            config["defaults"] = numbers
         # Objects of JSON have no order, and tables have that of the systems (and that of `test`).
         return _json(config | {"order": list(self.loaded.systems)})
 
