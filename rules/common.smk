@@ -44,9 +44,9 @@ from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment
 from workflow_src.config.load import check_own_name
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.download import changed_sum
-from workflow_src.records.configuration import FILES, replaced_report
+from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
+from workflow_src.records.configuration import replaced_report
 from workflow_src.records.dates import check_dates, contents
-from workflow_src.records.documents import RUN
 from workflow_src.records.provenance import lost_files
 from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of
 from workflow_src.config.texts import LIKELY, MONOLINGUAL
@@ -79,7 +79,7 @@ CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolv
 if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
-    os.environ[FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
+    os.environ[CONFIGURATION_FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
     if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
         logger.warning(f"warning: {warning}")
     if warning := changed_sum(Path(plan.raw("raw", "json")), plan.loaded.dataset.files):
@@ -180,6 +180,6 @@ MEASURING = GPU | {"slurm_extra": "--exclusive", "gpu": GPUS * PLACES}
 # Params of rules; those of rules that would be long with them have a name.
 params = RuleParams(plan, lambda: snakemake_parts.runs_jobs(workflow))
 stage = params.stage
-os.environ[RUN] = os.path.abspath(params.run_document.path)
+OPTIONS = "--job {params.job} --run {params.run} --log {log:q} --threads {threads}"
 # The command of every rule but trainings. Snakemake compares this text, and a job of which it differs runs again.
-COMMAND = "python -m workflow_src.stages.{params.stage} --job {params.job} --log {log:q} --threads {threads}"
+COMMAND = "python -m workflow_src.stages.{params.stage} " + OPTIONS

@@ -30,7 +30,6 @@ from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_names
 from workflow_src.jobs import read_inputs
-from workflow_src.records.documents import RUN
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -372,13 +371,13 @@ def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
     process = dry_run(*words, snakefile=tmp_path / "written.smk", folder=tmp_path)
     assert process.returncode == 0, process.stderr
     (run,) = (tmp_path / "work/jobs/run").iterdir()
-    monkeypatch.setenv(RUN, str(run))
     ran = set()
     for command in commands_of(process):
         module, *line = shlex.split(command)[2:]
         stage = importlib.import_module(module)
-        assert line[::2] == ["--job", "--log", "--threads"] and line[3].startswith("logs/")
-        read_inputs(stage.Inputs, tmp_path / line[1], int(line[5]))
+        assert line[::2] == ["--job", "--run", "--log", "--threads"] and line[5].startswith("logs/")
+        assert tmp_path / line[3] == run
+        read_inputs(stage.Inputs, tmp_path / line[1], run, int(line[7]))
         ran.add(module.rpartition(".")[2])
     # A system made elsewhere and its files take the place of another experiment.
     assert ran == {*STAGES} - {"import_model"}
@@ -411,7 +410,7 @@ def test_every_rule_states_everything_and_runs_its_stage(tmp_path):
         python, module, line = re.fullmatch(r"(.*) workflow_src\.stages\.(\S+) (.*)", command).groups()
         training = stages[name] == "train"
         assert (python, module) == (("{resources.launch}", "train") if training else ("python -m", "{params.stage}"))
-        assert line == "--job {params.job} --log {log:q} --threads {threads}", name
+        assert line == "--job {params.job} --run {params.run} --log {log:q} --threads {threads}", name
         # Downloads have no input files.
         assert set(missing) <= ({"input"} if name in ("download", "download_monolingual") else set()), (
             f"rule {name} lacks {missing}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from rich.logging import RichHandler
 
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import copy_file
-from workflow_src.records.documents import RUN, read_document
+from workflow_src.records.documents import read_document
 from workflow_src.runtime import console, garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen, parse
@@ -65,20 +64,22 @@ class DeviceJobInputs(JobInputs, Machine):
 Inputs = TypeVar("Inputs", bound=JobInputs)
 
 
-def read_inputs(kind: type[Inputs], job: str | Path, threads: int | None = None) -> Inputs:
-    """The inputs of a job from its document, and from that of the run, where the environment names one.
+def read_inputs(
+    kind: type[Inputs], job: str | Path, run: str | Path | None = None, threads: int | None = None
+) -> Inputs:
+    """The inputs of a job from its document, and from that of the run, if given.
 
     Raises ArtifactError for a file that is no document, and ConfigError for a field that is wrong.
     """
-    run = read_document(os.environ[RUN]) if os.environ.get(RUN) else {}
-    content = {name: value for name, value in run.items() if name in kind.model_fields} | read_document(job)
+    of_machine = read_document(run) if run else {}
+    content = {name: value for name, value in of_machine.items() if name in kind.model_fields} | read_document(job)
     if threads is not None and "threads" in kind.model_fields:
         content["threads"] = threads
     return parse(kind, content, "")
 
 
 def _read_line(kind: type[JobInputs], description: str | None, words: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a stage's command line: `job`, `log`, `threads`. Exits with code 2 for others."""
+    """The options of a stage's command line: `job`, `run`, `log`, `threads`. Exits with code 2 for others."""
     fields = [
         f"  {name:<16} {field.description or ''}{'' if field.is_required() else ' (may be absent)'}"
         for name, field in kind.model_fields.items()
@@ -90,6 +91,7 @@ def _read_line(kind: type[JobInputs], description: str | None, words: Sequence[s
         allow_abbrev=False,
     )
     parser.add_argument("--job", type=Path, required=True, help="the job's document: JSON with the fields below")
+    parser.add_argument("--run", type=Path, help="the run's document: JSON with settings of the machine; default: none")
     parser.add_argument("--log", type=Path, help="file that also gets what is logged; the document is copied beside it")
     parser.add_argument("--threads", type=int, help="CPU threads")
     with console.command():
@@ -216,7 +218,7 @@ def start(
     guard.watch()
     began = time.perf_counter()
     try:
-        inputs = read_inputs(kind, options.job, options.threads)
+        inputs = read_inputs(kind, options.job, options.run, options.threads)
         if options.log and not torchrun.rank():
             _keep_beside(options.job, options.log)
         if inputs.title:

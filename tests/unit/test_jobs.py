@@ -16,7 +16,7 @@ from stage_server import python_module
 
 from workflow_src import jobs
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.documents import RUN, Document
+from workflow_src.records.documents import Document
 from workflow_src.runtime import console
 from workflow_src.spec import Frozen
 
@@ -69,15 +69,14 @@ def test_a_document_becomes_typed_inputs(document):
     assert alone.machine == jobs.Machine(device="auto", precision="auto", threads=1)
 
 
-def test_settings_of_the_machine_come_from_the_document_of_the_run(document, monkeypatch):
+def test_settings_of_the_machine_come_from_the_document_of_the_run(document):
     """Those of other stages are not this one's; what a job's own document has comes first."""
     run = document({"device": "cpu", "compile": True, "every": 3, "mirrors": ["m"]})
-    monkeypatch.setenv(RUN, str(run))
-    inputs = jobs.read_inputs(Inputs, document(CONTENT | {"every": 7}))
+    inputs = jobs.read_inputs(Inputs, document(CONTENT | {"every": 7}), run)
     assert (inputs.device, inputs.compile, inputs.every) == ("cpu", True, 7)
     run.unlink()
     with pytest.raises(ArtifactError, match=run.name):
-        jobs.read_inputs(Inputs, document())
+        jobs.read_inputs(Inputs, document(), run)
 
 
 def test_a_document_is_named_by_its_content_and_mended_where_it_is_damaged(document, tmp_path):

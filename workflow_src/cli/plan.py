@@ -111,8 +111,9 @@ class Node:
     rules: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     reasons: list[Reason] = dataclasses.field(default_factory=list)
     work: list[Work] = dataclasses.field(default_factory=list)
-    # Hours of jobs that ran before with the same settings; their work is not in `work`.
+    # Hours of a core, and of GPUs, of jobs that ran before with the same settings.
     measured_hours: float = 0.0
+    measured_gpu_hours: float = 0.0
     gpu_hours: tuple[float, float] | None = None
     core_hours: float | None = None
     # Megabytes that the largest job asks for.
@@ -389,7 +390,10 @@ def _nodes(
             node.memory = max(node.memory, job.resources.get("mem_mb", 0))
             work = work_of(counted, job.rule.name, job.wildcards_dict, corpus) if counted else None
             if (duration := durations.get(_alike(job))) is not None:
-                node.measured_hours += duration[0 if has_gpu else 1] / 3600
+                if has_gpu and (gpu_count := job.resources.get("gpu", 0)):
+                    node.measured_gpu_hours += duration[0] * gpu_count / 3600
+                else:
+                    node.measured_hours += duration[1] / 3600
             node.work += [dataclasses.replace(work, measured=duration is not None)] if work else []
             if counted and key[0] == "train":
                 system = counted.system(key[1])
@@ -444,7 +448,9 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     contents = getattr(job.params, "own", None) or {}
     prefix = setting_prefix(job.rule.name, job.wildcards_dict)
     changed = persistence.params_changed(job)
-    defaults = json.loads(job.rule.params.settings.defaults(job.wildcards)) if changed else {}
+    # Rules that a user adds have no such function.
+    default_settings = getattr(job.rule.params.get("settings"), "defaults", None)
+    defaults = json.loads(default_settings(job.wildcards)) if changed and default_settings else {}
     for change in changes(changed.only_old, changed.only_new, prefix, defaults):
         path = change.name.removeprefix(f"{prefix}.")
         if path in contents:
@@ -500,13 +506,13 @@ def _files(paths: list[str]) -> str:
 
 
 def _add_hours(nodes: Iterable[Node], plan: Plan, rates: Rates | None, has_gpu: bool) -> None:
-    """Hours that jobs took before are of a GPU or of a core, as this machine computes; those of others are counted."""
+    """Hours of jobs that ran before are of GPUs where they took some, else of a core; those of others are counted."""
     for node in nodes:
-        on_gpu, on_core = (node.measured_hours, 0.0) if has_gpu else (0.0, node.measured_hours)
+        on_gpu, on_core = node.measured_gpu_hours, node.measured_hours
         ranges = [gpu_hours(plan, work) for work in node.work if not (has_gpu and work.measured)]
         known = [hours for hours in ranges if hours]
         if known or on_gpu:
             node.gpu_hours = (on_gpu + total(low for low, _ in known), on_gpu + total(high for _, high in known))
-        rest = [work for work in node.work if has_gpu or not work.measured]
+        rest = [work for work in node.work if on_gpu or not work.measured]
         if on_core or (node.work and (rates or not rest)):
             node.core_hours = on_core + (total(core_hours(rates, work) for work in rest) if rates else 0.0)

@@ -145,12 +145,16 @@ def summary(overview: Overview) -> str:
     return f"{text}, {hours} of one {'core' if overview.measured else 'GPU'}" if hours else text
 
 
+# Their work is not known before.
+COUNTED = "analyses and measuring speed count where they have run before"
+
+
 def hours_caption(overview: Overview) -> str:
     """The caption of a plan: whether hours are of a core of this machine, or of a GPU."""
     if overview.measured:
-        return "Hours are of one core of this machine; analyses and measuring speed are not counted."
+        return f"Hours are of one core of this machine; {COUNTED}."
     shared = f" {overview.jobs_per_gpu} jobs at a time share a GPU." if overview.jobs_per_gpu > 1 else ""
-    return f"Hours are of one {GPU}, each job by itself; analyses and measuring speed are not counted.{shared}"
+    return f"Hours are of one {GPU}, each job by itself; {COUNTED}.{shared}"
 
 
 def _short(value: float | None) -> str:

@@ -25,6 +25,10 @@ def schema() -> dict[str, Any]:
     content = _laid_over(WorkflowConfig.model_json_schema())
     # True stands for the section with its defaults, which only a validator says.
     content["$defs"]["RecipeConfig"]["properties"]["placeholders"]["anyOf"].append({"type": "boolean"})
+    # Names alone stand for entries with their defaults.
+    names = {"type": "array", "items": {"type": "string"}}
+    content["properties"]["metrics"]["anyOf"].append(names)
+    content["$defs"]["RecipeConfig"]["properties"]["clean"]["anyOf"].append(names)
     # A list gives a system for each value.
     systems, training = (content["$defs"][name]["properties"] for name in ("SystemConfig", "TrainingConfig"))
     for kind in (systems["preset"], *training.values()):

@@ -10,9 +10,6 @@ from typing import Any
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import atomic, canonical, fingerprint, read_json
 
-# The environment variable with the path of the run's document, which has the settings of the machine for all jobs.
-RUN = "CONTINUUM_RUN"
-
 
 class Document:
     """A JSON object in a file that is named by the digest of its content, so that a written one never changes.

@@ -73,7 +73,7 @@ class RuleParams:
         `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `names` are
         inputs of the stage with the name of a wildcard or of an input of the rule, which some jobs lack. `options` are
         its other inputs by name: functions of the job, or attributes of it, such as `output.text`. Empty ones are left
-        out. `job` is the path of the document with all of them.
+        out. `job` is the path of the document with all of them, `run` that of the run's.
         """
 
         # Snakemake does not compare params that are derived from files.
@@ -89,12 +89,17 @@ class RuleParams:
                 self.run_document.write()
             return str(document.path)
 
+        # Not a variable of the environment: another module of the workflow may have other settings. A function of the
+        # input, so that Snakemake does not compare it.
+        def run(wildcards: Any, input: Any) -> str:  # noqa: ARG001
+            return str(self.run_document.path)
+
         def compared(wildcards: Any) -> str:
             return settings(self.compared, wildcards)
 
         # For `continuum plan`.
         compared.defaults = lambda wildcards: settings(self.defaults, wildcards)  # type: ignore[attr-defined]
-        return {"stage": name, "settings": compared, "job": job}
+        return {"stage": name, "settings": compared, "job": job, "run": run}
 
     @property
     def decoding(self) -> dict[str, OfJob]:

@@ -51,3 +51,8 @@ def test_a_mistake_does_not_fit(content, validator):
 
 def test_a_file_laid_over_another_may_lack_settings_and_remove_entries(validator):
     assert validator.is_valid({"experiment": "mine", "extends": "smoke", "systems": {"lvm": None}, "analyses": None})
+
+
+@pytest.mark.parametrize("content", [{"recipe": {"clean": ["length"]}}, {"metrics": ["bleu"]}])
+def test_lists_of_names_fit(content, validator):
+    assert validator.is_valid(content)
