@@ -66,7 +66,7 @@ use rule cpu as normalise_monolingual with:
         **stage(
             "normalise_monolingual",
             lambda plan, wildcards: plan.settings_normalise_monolingual(),
-            "held_out",
+            ["held_out"],
             raw_folder=folder_of("input.summary"),
             output_folder=folder_of("output.summary"),
         ),
@@ -115,7 +115,7 @@ use rule cpu as learn_subwords with:
         **stage(
             "learn_subwords",
             lambda plan, wildcards: plan.settings_subwords(),
-            *["source", "target", "subwords_from"],
+            ["source", "target", "subwords_from"],
             # Texts with other placeholders are normalised anew.
             placeholders=lambda job: plan.recipe.placeholder_kinds,
             output_folder=folder_of("output.summary"),

@@ -18,7 +18,7 @@ use rule gpu as choose_settings with:
         **stage(
             "choose_settings",
             lambda plan, wildcards: plan.settings_choose(plan.decode_of(wildcards)),
-            *["source", "reference"],
+            ["source", "reference"],
             **params.decoding,
             output="output.chosen",
         ),
@@ -41,7 +41,7 @@ use rule gpu as decode_shard with:
         **stage(
             "decode",
             lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            *["source", "chosen", "shard", "shards"],
+            ["source", "chosen", "shard", "shards"],
             **params.decoding,
             output="output.shard",
         ),

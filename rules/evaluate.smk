@@ -49,7 +49,7 @@ use rule cpu as score_quality with:
         **stage(
             "score_quality",
             lambda plan, wildcards: plan.settings_quality(),
-            *["hypotheses", "details", "source", "reference", "computed"],
+            ["hypotheses", "details", "source", "reference", "computed"],
             output="output.quality",
         ),
     message:
@@ -120,7 +120,7 @@ use rule gpu as analyse with:
         **stage(
             "analyse",
             lambda plan, wildcards: plan.settings_analysis(),
-            *["source", "reference"],
+            ["source", "reference"],
             bundles=folders_by_system,
             output="output.traces",
         ),

@@ -17,7 +17,7 @@ use rule cpu as import_model with:
         **stage(
             "import_model",
             lambda plan, wildcards: plan.settings_import(wildcards.system),
-            "seed",
+            ["seed"],
             files=lambda job: plan.imported_files(job.wildcards.system),
             subwords=folder_of("input.subwords"),
             normalisation=params.normalisation,

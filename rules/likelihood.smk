@@ -18,7 +18,7 @@ use rule gpu as score_pairs with:
         **stage(
             "score_pairs",
             lambda plan, wildcards: "{}",
-            *["model", "shard", "shards"],
+            ["model", "shard", "shards"],
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             output="output.shard",
@@ -46,7 +46,7 @@ use rule cpu as keep_likely with:
         **stage(
             "keep_likely",
             lambda plan, wildcards: plan.settings_likelihood(wildcards.system),
-            *["system", "shards", "backward_model", "backward_shards", "model"],
+            ["system", "shards", "backward_model", "backward_shards", "model"],
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             output_prefix=prefix_of("output.summary"),

@@ -34,7 +34,7 @@ use rule cpu as report with:
         **stage(
             "report",
             lambda plan, wildcards: plan.settings_report(),
-            *["significance", "speed", "traces", "corpus", "monolingual", "encoded", "analyses", "bundles"],
+            ["significance", "speed", "traces", "corpus", "monolingual", "encoded", "analyses", "bundles"],
             output_folder=folder_of("output.page"),
         ),
     message:

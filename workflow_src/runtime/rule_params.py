@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,7 +67,13 @@ class RuleParams:
         # Compared with what a finished job had; the defaults say what a change is from.
         self.compared, self.defaults = plan.compared(), plan.defaults()
 
-    def stage(self, name: str, settings: Callable[[Plan, Any], str], *names: str, **options: str | OfJob) -> Params:
+    def stage(
+        self,
+        name: str,
+        settings: Callable[[Plan, Any], str],
+        names: Sequence[str] = (),
+        **options: str | OfJob,
+    ) -> Params:
         """Params for running the stage `name`: `settings`, which Snakemake compares, and `job`, which it does not.
 
         `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `names` are
@@ -115,7 +121,7 @@ class RuleParams:
         return self.stage(
             "decode",
             lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            *["source", "chosen"],
+            ["source", "chosen"],
             **self.decoding,
             join="input.shards",
             output="output.text",
@@ -140,7 +146,7 @@ class RuleParams:
         return self.stage(
             "encode",
             lambda plan, wildcards: plan.settings_encode(wildcards.text),
-            *["source", "target", "corpus_summary", "measured", "split"],
+            ["source", "target", "corpus_summary", "measured", "split"],
             subwords=folder_of("input.subwords"),
             # No result depends on it: longer sentences end the job.
             longest=lambda _job: self.plan.longest,
@@ -153,7 +159,7 @@ class RuleParams:
         return self.stage(
             "train",
             lambda plan, wildcards: plan.settings_training(wildcards.system),
-            *["seed", "reference", "corpus_summary", "initial", BASE],
+            ["seed", "reference", "corpus_summary", "initial", BASE],
             train=lambda job: [os.path.splitext(file)[0] for file in job.input.train],
             dev=prefix_of("input.dev"),
             subwords=folder_of("input.subwords"),
@@ -167,7 +173,7 @@ class RuleParams:
         return self.stage(
             "distill",
             lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
-            *["model", "source", "shard", "shards"],
+            ["model", "source", "shard", "shards"],
             subwords=folder_of("input.subwords"),
             output="output.shard",
             batch=lambda job: self.plan.distillation(job.wildcards.teacher).batch,
@@ -179,7 +185,7 @@ class RuleParams:
         return self.stage(
             "merge_distilled",
             lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
-            *["shards", "model", "source"],
+            ["shards", "model", "source"],
             subwords=folder_of("input.subwords"),
             output_text="output.text",
             output_scores="output.scores",
@@ -190,7 +196,7 @@ class RuleParams:
         return self.stage(
             "export_bundle",
             lambda _plan, _wildcards: "{}",
-            *["model", BASE],
+            ["model", BASE],
             languages=self.languages,
             roles=weights_in_roles,
             subwords=folder_of("input.subwords"),
@@ -203,7 +209,7 @@ class RuleParams:
         return self.stage(
             "measure_speed",
             lambda plan, _wildcards: plan.settings_speed(),
-            "source",
+            ["source"],
             bundles=folders_by_system,
             exports=self.exported_folders,
             output="output.speed",
@@ -222,7 +228,7 @@ class RuleParams:
         return self.stage(
             "measure_analysis",
             lambda plan, _wildcards: plan.settings_of_analysis(key),
-            *["source", "target", "reference"],
+            ["source", "target", "reference"],
             analysis=lambda _job: analysis.name,
             limits=lambda _job: dict(analysis.limits),
             bundles=folders_by_system,
@@ -233,7 +239,7 @@ class RuleParams:
         return self.stage(
             "score_sentences",
             lambda plan, _wildcards: plan.settings_program(name),
-            *["details", "source", "reference"],
+            ["details", "source", "reference"],
             hypotheses="input.text",
             metric=lambda _job: name,
             cache=lambda _job: self.plan.figure_cache(name),
@@ -244,6 +250,6 @@ class RuleParams:
         return self.stage(
             "compare_rows",
             lambda plan, _wildcards: plan.settings_significance(test_set),
-            *["source", "reference", "computed"],
+            ["source", "reference", "computed"],
             output="output.significance",
         )

@@ -43,7 +43,7 @@ def test_a_document_has_settings_and_inputs_by_name_without_empty_ones(folder):
     made = params.stage(
         "train",
         lambda plan, wildcards: plan.settings_training(wildcards.system),
-        *["seed", "source", "shards", "none", "chosen"],
+        ["seed", "source", "shards", "none", "chosen"],
         subwords=folder_of("input.model"),
         prefix=prefix_of("output.summary"),
         output="output.text",
