@@ -11,6 +11,7 @@ from pydantic import Field
 from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import read_aligned
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point, typed_value
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -58,7 +59,10 @@ def run(inputs: Inputs) -> str:
     systems = open_role_translators(inputs.systems, machine, {})
     settings_class = type(settings_of(settings.settings))
     # Numbers stand here as in a configuration; the settings class says which are whole.
-    tune = {n: [typed_value(settings_class, n, value) for value in values] for n, values in settings.tune.items()}
+    try:
+        tune = {n: [typed_value(settings_class, n, value) for value in values] for n, values in settings.tune.items()}
+    except ConfigError as failure:
+        raise failure.within("settings.tune") from None
 
     main, by_name = main_metric(), {measured.metric.name: measured for measured in settings.measured}
     deciding = by_name[settings.tune_by or main.name]

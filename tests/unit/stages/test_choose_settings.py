@@ -7,6 +7,7 @@ import re
 
 import pytest
 import sacrebleu
+from refusals import fields_of
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_chosen
@@ -78,6 +79,23 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     record = json.loads((tmp_path / "chosen.json").read_text())
     assert [type(point["settings"]["lengths"]) for point in record["curve"]] == [int, int]
     assert type(record["chosen"]["lengths"]) is int
+
+
+@pytest.mark.parametrize(
+    ("tune", "fields"),
+    [
+        ({"step_size": [1.0, "large"]}, {"setting": "settings.tune.step_size", "value": "large"}),
+        ({"steps": [1, 2.5]}, {"setting": "settings.tune.steps", "value": 2.5}),
+        ({"step_sise": [1.0]}, {"setting": "settings.tune.step_sise", "nearest": "step_size"}),
+    ],
+)
+def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bundles, tiny, refused, tmp_path):
+    base = {"search": "score", "steps": 2, "step_size": 1.0}
+    settings = {"settings": base, "tune": tune, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
+    error = refused("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
+    assert fields_of(error, fields) == fields and not (tmp_path / "chosen.json").exists()
 
 
 def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):

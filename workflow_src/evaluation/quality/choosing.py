@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import pydantic
 
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import main_metric
-from workflow_src.spec import Metric, SearchSettings
+from workflow_src.spec import UNKNOWN, Metric, SearchSettings, config_error
 
 
 def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -54,16 +55,21 @@ def _is_number(value: Any) -> bool:
 def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     try:
         typed_value(kind, name, value)
-    except pydantic.ValidationError:
+    except ConfigError:
         return False
     return True
 
 
 def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
-    """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ValidationError for others."""
+    """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ConfigError for others."""
+    if name not in kind.model_fields:
+        raise ConfigError(name, problem=UNKNOWN, allowed=kind.model_fields)
     field = kind.model_fields[name]
     of_field: Any = Annotated[field.annotation, field]
-    return pydantic.TypeAdapter(of_field).validate_python(value)
+    try:
+        return pydantic.TypeAdapter(of_field).validate_python(value)
+    except pydantic.ValidationError as failure:
+        raise config_error(failure, value, name) from None
 
 
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
