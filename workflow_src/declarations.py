@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import re
+import symtable
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,21 @@ def check_member(where: str, member: Any) -> None:
             spec = None
         missing = f"there is no module {module}" if spec is None else ""
         if spec and spec.origin and spec.origin.endswith(".py"):
-            if not re.search(rf"\b{name}\b", Path(spec.origin).read_text(encoding="utf-8")):
-                missing = f"{module} has no {name}"
+            missing = _missing_object(module, name, Path(spec.origin))
         if missing:
             raise DeclarationError(where, f'has the {field} "{reference}", and {missing}', "correct it")
+
+
+def _missing_object(module: str, name: str, path: Path) -> str:
+    """Why a module's file defines or imports no object `name` outside its functions and classes; empty if it does."""
+    try:
+        top = symtable.symtable(path.read_text(encoding="utf-8"), str(path), "exec")
+    except SyntaxError as failure:
+        return f"line {failure.lineno} of {module} is no Python"
+    symbols = {symbol.get_name(): symbol for symbol in top.get_symbols()}
+    if name in symbols and (symbols[name].is_assigned() or symbols[name].is_imported()):
+        return ""
+    return f"{module} has no {name}"
 
 
 def _check_traits(where: str, family: Family) -> None:

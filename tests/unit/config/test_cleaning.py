@@ -134,3 +134,33 @@ class Required(Frozen):
 def test_declarations_that_cannot_be_used_are_named(changes, words):
     with pytest.raises((DeclarationError, pydantic.ValidationError), match=words):
         check_member("filter", dataclasses.replace(FILTER, **{"name": "mine"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("code", "usable"),
+    [
+        ("def judge(): ...", True),
+        ("async def judge(): ...", True),
+        ("class judge: ...", True),
+        ("judge = other = print", True),
+        ("judge: object = print", True),
+        ("from builtins import (\n    len,\n    print as judge,\n)", True),
+        ("try:\n    import judge\nexcept ImportError:\n    judge = None", True),
+        ("# Such as judge.", False),
+        ('"""\ndef judge\n"""', False),
+        ("print(judge)", False),
+        ("def other():\n    judge = 1", False),
+        ("class Other:\n    def judge(self): ...", False),
+        ("from builtins import print  # as judge", False),
+        ("def judge(:", False),
+    ],
+)
+def test_code_that_a_declaration_names_is_looked_up_and_not_run(code, usable, tmp_path, monkeypatch):
+    (tmp_path / "named_code.py").write_text(f"{code}\n\n\nraise SystemExit\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    member = dataclasses.replace(FILTER, name="mine", check="named_code:judge")
+    if usable:
+        return check_member("filter", member)
+    with pytest.raises(DeclarationError) as refused:
+        check_member("filter", member)
+    assert "named_code:judge" in str(refused.value)
