@@ -18,6 +18,9 @@ def resolve_decodes(
 ) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed values. Raises ConfigError."""
     decodes = []
+    for word in _as_tuple(config.decode_defaults.engine or ()):
+        if word not in _engine_words():
+            raise ConfigError("decode_defaults.engine", word, allowed=_engine_words())
     for number, section in enumerate(config.decodes):
         where = f"decodes[{number}]"
         for system in _as_tuple(section.system):
@@ -228,6 +231,11 @@ def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], en
     return section.search + parts + ("-tuned" if section.tune else "") + engine
 
 
+def _engine_words() -> dict[str, tuple[Engine, str | None]]:
+    """Engines and precisions by the words that name them."""
+    return {word: (engine, kind) for engine in engines().values() for word, kind in engine.words.items()}
+
+
 def _engine(
     word: str, system: System, search: Search, tried: list[SearchSettings], where: str
 ) -> tuple[Engine, str | None]:
@@ -235,7 +243,7 @@ def _engine(
 
     Raises ConfigError where the engine cannot run the decode.
     """
-    words = {word: (engine, kind) for engine in engines().values() for word, kind in engine.words.items()}
+    words = _engine_words()
     if word not in words:
         raise ConfigError(where, word, allowed=words)
     engine, compute_type = words[word]

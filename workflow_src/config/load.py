@@ -84,7 +84,7 @@ def load(raw: dict[str, Any]) -> Loaded:
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     check_reversed(systems, decodes)
-    _check_choices(decodes, measured, corpus)
+    _check_choices(decodes, config.decode_defaults.tune_by, measured, corpus)
     _check_ranked_text(config, systems, decodes)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
 
@@ -139,8 +139,13 @@ def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decod
                 raise ConfigError(where, name, problem=READS_TEXT, hint=hint)
 
 
-def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
-    """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
+def _check_choices(
+    decodes: tuple[Decode, ...], default: str | None, measured: tuple[Measured, ...], corpus: Corpus
+) -> None:
+    """Check that metrics that choose on dev are measured and fit the corpus; `default` is that of `decode_defaults`.
+
+    Raises ConfigError.
+    """
     fits = [
         entry.metric.name
         for entry in measured
@@ -149,7 +154,9 @@ def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], 
     ]
     for decode in decodes:
         if decode.tune_by and decode.tune_by not in fits:
-            raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
+            by_default = decode.tune_by == default
+            where = "decode_defaults.tune_by" if by_default else f"tune_by of decode {decode.system}/{decode.name}"
+            raise ConfigError(where, decode.tune_by, allowed=fits)
 
 
 def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:

@@ -118,10 +118,8 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
 
     `whole` is the subject of an error of all of `raw`.
     """
-    errors = failure.errors()
-    # A setting may be a name, a number or a section: errors of what was not written do not count.
-    likely = [e for e in errors if e["type"] not in _of_another_kind(e["input"])]
-    error = (likely or errors)[0]
+    errors = _likely(failure.errors(), raw)
+    error = errors[0]
     location, value = _written(error, raw), error["input"]
     of_key = error["loc"][-1:] == ("[key]",)
     section = ".".join(filter(None, [where, place(location[:-1] if of_key else location)]))
@@ -136,7 +134,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     hint = ""
     if isinstance(value, bool) and error["type"] == "string_type":
         hint = "write it in quotes: YAML reads no and off as false, yes and on as true"
-    allowed = dict.fromkeys(words for e in likely or errors if _written(e, raw) == location for words in _allowed(e))
+    allowed = dict.fromkeys(words for e in errors if _written(e, raw) == location for words in _allowed(e))
     if allowed:
         names = any(e["type"] == "literal_error" for e in errors)
         return ConfigError(setting, value, allowed=allowed if names else " or ".join(allowed), hint=hint)
@@ -144,9 +142,31 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     return ConfigError(setting, ABSENT if isinstance(value, Mapping) else value, problem=problem)
 
 
+def _likely(errors: list[Any], raw: Any) -> list[Any]:
+    """`errors` without those of another kind of value than the one that was written, where others say what is wrong.
+
+    Without `raw`, whose places tell them apart, others are any.
+    """
+    fitting = [error for error in errors if error["type"] not in _of_another_kind(error["input"])]
+    if raw is None:
+        return fitting or errors
+    explained = [_written(error, raw) for error in fitting]
+
+    def is_explained(error: Any) -> bool:
+        written = _written(error, raw)
+        return any(other[: len(written)] == written for other in explained)
+
+    return [
+        error for error in errors if error["type"] not in _of_another_kind(error["input"]) or not is_explained(error)
+    ]
+
+
 def _of_another_kind(value: Any) -> tuple[str, ...]:
-    """Kinds of errors that say of a section that it is no name or number, and of these that they are no section."""
-    return NO_SECTION if isinstance(value, dict) else () if isinstance(value, list) else NO_VALUE
+    """Kinds of errors that say of a section that it is no name or number, of these that they are no section, and of a
+    list both."""
+    if isinstance(value, list):
+        return NO_SECTION + NO_VALUE
+    return NO_SECTION if isinstance(value, dict) else NO_VALUE
 
 
 def _allowed(error: Mapping[str, Any]) -> list[str]:

@@ -280,7 +280,39 @@ MISTAKES = [
     ({"decodes": [TEACHER | {"beam": []}]}, {"setting": "decodes[0].beam", "value": []}),
     (
         {"decodes": [TEACHER | {"engine": []}]},
-        {"setting": "decodes[0].engine", "value": []},
+        {"setting": "decodes[0].engine", "value": [], "allowed": "a length of 1 or more"},
+    ),
+    (
+        {"decodes": [TEACHER | {"engine": ["eager", "eager"]}]},
+        {"setting": "decodes[0].engine", "value": ["eager", "eager"], "allowed": "each once"},
+    ),
+    (
+        {"decodes": [TEACHER | {"tune": []}]},
+        {"setting": "decodes[0].tune", "value": [], "allowed": "a length of 1 or more"},
+    ),
+    (
+        {"decodes": [TEACHER | {"tune": [1, 2]}]},
+        {"setting": "decodes[0].tune[0]", "value": 1, "allowed": "text"},
+    ),
+    # A list where only text may stand.
+    (
+        {"decodes": [TEACHER | {"search": ["beam"]}]},
+        {"setting": "decodes[0].search", "value": ["beam"], "allowed": "text"},
+    ),
+    (
+        {"decode_defaults": {"engine": "eagre"}, "decodes": [TEACHER]},
+        {"setting": "decode_defaults.engine", "value": "eagre", "nearest": "eager"},
+    ),
+    (
+        {"decode_defaults": {"tune_by": "blue"}, "decodes": [TEACHER | {"tune": ["length_penalty"]}]},
+        {"setting": "decode_defaults.tune_by", "value": "blue", "nearest": "bleu"},
+    ),
+    (
+        {
+            "decode_defaults": {"tune_by": "bleu"},
+            "decodes": [TEACHER | {"tune": ["length_penalty"], "tune_by": "blue", "name": "own"}],
+        },
+        {"setting": "tune_by of decode teacher/own", "value": "blue", "nearest": "bleu"},
     ),
     (
         {"decodes": [TEACHER | {"engine": "ctranslate2-int4"}]},
