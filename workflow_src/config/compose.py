@@ -80,6 +80,13 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in own.items() if key != "only"}
     merged = merge(parent, own)
     systems = merged.get("systems")
+    own_systems = own.get("systems")
+    removed = [name for name, system in own_systems.items() if system is None] if isinstance(own_systems, dict) else []
+    if removed and isinstance(systems, dict):
+        # Null for one system of an entry with lists, which `members_of` removes.
+        use_listed_plugins(merged)
+        every = everyone(members_of(systems))
+        systems |= {name: None for name in removed if name in every}
     if only is None or not isinstance(systems, dict):
         return merged
     # Searches and analyses say which settings name systems.

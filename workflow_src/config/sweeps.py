@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 
 from workflow_src.config.experiment import TrainingConfig, setting_words
 from workflow_src.config.files import merge
+from workflow_src.config.texts import system_behind
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families
 
@@ -32,22 +33,51 @@ def everyone(members: Mapping[Any, Systems]) -> Systems:
 def members_of(systems: Any) -> dict[Any, Systems]:
     """The systems that each entry of `systems` stands for: itself, or one for each combination of listed values.
 
-    An entry with the name of one of these has settings of its own for it. Raises ConfigError for a list without values,
-    and for two systems of one name.
+    An entry with the name of one of these has settings of its own for it, or removes it by null. Raises ConfigError for
+    a list without values, for two systems of one name, and where a setting means one system and names an entry with
+    lists.
     """
     if not isinstance(systems, dict):
         return {}
     members = {name: _members(name, section) for name, section in systems.items()}
     owners = {member: name for name, group in members.items() for member in group if member != name}
     for member in owners.keys() & systems.keys():
-        own = systems[member]
+        own, group = systems[member], members[owners[member]]
+        del members[member]
+        if own is None:
+            del group[member]
+            continue
         if not isinstance(own, dict) or "family" in own:
             problem = f"the lists of systems.{owners[member]} give a system of this name"
             raise ConfigError(f"systems.{member}", problem=problem, hint="rename one of the two")
-        group = members[owners[member]]
         group[member] = merge(group[member], own)
-        del members[member]
+    _refuse_several(members)
     return members
+
+
+def _refuse_several(members: Mapping[Any, Systems]) -> None:
+    """Raises ConfigError for a system that is built on an entry with lists, learns from its text or carries it."""
+    several = {name: list(group) for name, group in members.items() if name not in group}
+    for name, system in everyone(members).items():
+        for setting, value, other in _references(system):
+            if other in several:
+                problem = f"the lists of systems.{other} stand for several systems"
+                allowed = [value.replace(other, member) for member in several[other]]
+                raise ConfigError(f"systems.{name}.{setting}", value, problem=problem, allowed=allowed)
+
+
+def _references(system: Any) -> Iterable[tuple[str, str, str]]:
+    """Settings of a system that is not checked yet and that name another one: the setting, its value, this system."""
+    section = system if isinstance(system, dict) else {}
+    named = {setting: section.get(setting) for setting in ("base", "init_from")}
+    for group in ("roles", "carries"):
+        if isinstance(roles := section.get(group), dict):
+            named |= {f"{group}.{role}": other for role, other in roles.items()}
+    yield from ((setting, other, other) for setting, other in named.items() if isinstance(other, str))
+    data = section.get("data")
+    for text in data if isinstance(data, dict) else [data]:
+        if isinstance(text, str) and (other := system_behind(text)):
+            yield "data", text, other
 
 
 def naming(raw: dict[str, Any], members: Mapping[Any, Systems]) -> dict[str, Any]:

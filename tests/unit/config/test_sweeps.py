@@ -103,6 +103,12 @@ def test_one_of_the_systems_may_have_settings_of_its_own():
     assert second.objective.label_smoothing != 0.3 and second.training.max_steps == 30
 
 
+def test_null_removes_one_of_the_systems():
+    loaded = experiment(model={"dropout": [0.1, 0.2, 0.3]}, systems={"many-dropout0_2": None})
+    assert list(added(loaded)) == ["many-dropout0_1", "many-dropout0_3"]
+    assert [decode.system for decode in loaded.decodes] == ["teacher", *added(loaded)]
+
+
 def below(tmp_path, **content):
     path = tmp_path / "below.yaml"
     systems = {"many": LVM | {"model": {"dropout": [0.1, 0.2]}}}
@@ -114,6 +120,13 @@ def test_an_experiment_changes_all_systems_of_a_list_and_the_list(tmp_path):
     changed = below(tmp_path, systems={"many": {"model": {"dropout": [0.3]}, "training": {"max_steps": 5}}})
     (system,) = added(changed).values()
     assert (system.name, system.model.dropout, system.training.max_steps) == ("many-dropout0_3", 0.3, 5)
+
+
+@pytest.mark.parametrize("only", [None, ["many"]])
+def test_null_removes_one_of_the_systems_of_an_extended_list(only, tmp_path):
+    loaded = below(tmp_path, only=only, systems={"many-dropout0_1": None})
+    assert list(added(loaded)) == ["many-dropout0_2"]
+    assert [decode.system for decode in loaded.decodes] == ["teacher", "many-dropout0_2"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +165,34 @@ def test_a_system_starts_from_one_of_a_list_which_stays_with_it(tmp_path):
         ),
         (
             {"model": {"dropout": [0.1, 0.2]}, "systems": {"other": LVM | {"init_from": "many"}}},
-            {"setting": "systems.other.init_from", "value": "many"},
+            {
+                "setting": "systems.other.init_from",
+                "value": "many",
+                "allowed": ("many-dropout0_1", "many-dropout0_2"),
+                "mentions": ("systems.many stand for several systems",),
+            },
+        ),
+        (
+            {
+                "model": {"dropout": [0.1, 0.2]},
+                "systems": {"refiner": {"family": "score", "preset": "miniature", "base": "many", "training": {}}},
+            },
+            {"setting": "systems.refiner.base", "allowed": ("many-dropout0_1", "many-dropout0_2")},
+        ),
+        (
+            {
+                "model": {"dropout": [0.1, 0.2]},
+                "systems": {"other": {"family": "inference-tagger", "roles": {"energy": "many"}}},
+            },
+            {"setting": "systems.other.roles.energy", "allowed": ("many-dropout0_1", "many-dropout0_2")},
+        ),
+        (
+            {"model": {"dropout": [0.1, 0.2]}, "systems": {"other": LVM | {"data": {"distilled-by-many": 1.0}}}},
+            {
+                "setting": "systems.other.data",
+                "value": "distilled-by-many",
+                "allowed": ("distilled-by-many-dropout0_1", "distilled-by-many-dropout0_2"),
+            },
         ),
     ],
 )
