@@ -1057,6 +1057,32 @@ def test_changes_rerun_the_same_from_another_folder_and_as_a_module(finished, ho
     assert planned == {f"continuum_{rule}": count for rule, count in expected.items()}
 
 
+TWO_MODULES = """
+module one:
+    snakefile: "{snakefile}"
+    config: {{"experiment": "smoke", "runtime": {{"download_wait": 0.5}}}}
+
+use rule * from one as one_*
+
+module two:
+    snakefile: "{snakefile}"
+    config: {{"experiment": "second", "extends": "smoke", "recipe": {{"name": "second"}}}}
+
+use rule * from two as two_*
+"""
+
+
+def test_two_modules_have_settings_of_the_machine_each(tmp_path):
+    (tmp_path / "Snakefile").write_text(TWO_MODULES.format(snakefile=PROJECT / "Snakefile"))
+    process = snakemake(
+        "one_download", "two_download", "--cores", "1", snakefile=tmp_path / "Snakefile", folder=tmp_path
+    )
+    assert process.returncode == 0, process.stderr
+    assert all((tmp_path / f"results/{recipe}/raw/train.de").exists() for recipe in ("smoke", "second"))
+    waits = {json.loads(path.read_text())["patience"]["first_wait"] for path in (tmp_path / "work/jobs/run").iterdir()}
+    assert len(waits) == 2 and 0.5 in waits
+
+
 def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_path):
     content = yaml.safe_load(Path(SMOKE).read_text())
     next(decode for decode in content["decodes"] if decode.get("name") == "adaptive")["tune"]["step_size"].append(1.5)
