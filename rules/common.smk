@@ -182,4 +182,4 @@ params = RuleParams(plan, lambda: snakemake_parts.runs_jobs(workflow))
 stage = params.stage
 OPTIONS = "--job {params.job} --run {params.run} --log {log:q} --threads {threads}"
 # The command of every rule but trainings. Snakemake compares this text, and a job of which it differs runs again.
-COMMAND = "python -m workflow_src.stages.{params.stage} " + OPTIONS
+COMMAND = f"python -m workflow_src.stages.{{params.stage}} {OPTIONS}"

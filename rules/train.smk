@@ -28,4 +28,4 @@ for training_rule in TRAININGS:
         message:
             "Training {wildcards.system}, seed {wildcards.seed}"
         shell:
-            "{resources.launch} workflow_src.stages.train " + OPTIONS
+            f"{{resources.launch}} workflow_src.stages.train {OPTIONS}"
