@@ -49,6 +49,7 @@ NOT_RUN = {
     "python -m pytest": "runs tests",
     "python tests/test_rule_settings.py": "writes a file of the project anew",
     "python tests/test_defaults.py": "writes a file of the project anew",
+    "python -m workflow_src.config.schema": "writes a file of the project anew",
 }
 # What stands for a name of the reader's in a command.
 PLACEHOLDER = re.compile(r"\b(?:FILE|FOLDER|NAME|EXPERIMENT|BUNDLE|RESULTS|STAGE|PATH)\b|…")

@@ -18,6 +18,7 @@ from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.figures_latencies import latencies
 from workflow_src.evaluation.report.results import AGAIN_COMPARED, read_results
 from workflow_src.evaluation.report.summary import beaten_words
+from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.evaluation.speed.measured import read_speed
 from workflow_src.records.atomic import MISSING
 from workflow_src.records.checked import other_format
@@ -411,7 +412,11 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
             {"mentions": ("no without_repeated_subwords.bleu",)},
         ),
         ("speed.json", lambda f: f.write_text("{"), {"mentions": ("damaged",)}),
-        ("speed.json", lambda f: f.write_text("{}"), {"problem": other_format(None, 2), "fix": "measure speed again"}),
+        (
+            "speed.json",
+            lambda f: f.write_text("{}"),
+            {"problem": other_format(None, SPEED_FORMAT), "fix": "measure speed again"},
+        ),
         (
             "significance.json",
             lambda f: f.write_text('{"rows": []}'),
