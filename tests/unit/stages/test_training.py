@@ -563,7 +563,7 @@ def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, 
     fields = {"path": str(score), "fix": "base is missing", "mentions": (f" {latent}; ",)}
     assert fields_of(refused("export_bundle", export_words(score, None, tmp_path / "bundle")), fields) == fields
     for model, base, needed in ((score, teacher, latent), (lvm, teacher, "nothing")):
-        fields = {"path": str(model), "mentions": (f" {needed}; --base ", "family transformer")}
+        fields = {"path": str(model), "mentions": (f" {needed}; base ", "family transformer")}
         assert fields_of(refused("export_bundle", export_words(model, base, tmp_path / "bundle")), fields) == fields
         assert not (tmp_path / "bundle/bundle.json").exists()
 
