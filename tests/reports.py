@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from workflow_src.config import Plan, load
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import FORMAT, Row, row_type

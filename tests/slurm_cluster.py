@@ -107,7 +107,7 @@ class Job:
 class Cluster:
     """Two nodes. `cpus` and `memory` (MB) of each may exceed the machine's; `gpus` have no device behind them."""
 
-    def __init__(self, cpus: int = 2, memory: int = 64_000, gpus: int = 0, kill_wait: int = 10):
+    def __init__(self, cpus: int = 4, memory: int = 64_000, gpus: int = 0, kill_wait: int = 10):
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.daemons: dict[str, subprocess.Popen] = {}
         for name in ("state", "log", "munge", *(f"spool/{node}" for node in NODES)):

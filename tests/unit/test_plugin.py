@@ -18,10 +18,10 @@ from titles import DELTA
 from workflow_src import registry
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import operations_a_position, parameters
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import shown_plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.manifest import differing, words
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.inputs import pick
+from workflow_src.evaluation.manifest import differing, words
 from workflow_src.evaluation.speed.rows import row_settings
 from workflow_src.jobs import DeviceJobInputs, missing_folder, recorded, start
 from workflow_src.records.atomic import write_json

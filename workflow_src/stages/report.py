@@ -12,9 +12,9 @@ import markupsafe
 from pydantic import Field
 
 from workflow_src.config.experiment import WorkflowConfig
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import shown_plan
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report import (
     analyses,
     captions,

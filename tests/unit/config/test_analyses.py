@@ -9,9 +9,9 @@ from refusals import fields_of
 
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report import significance_page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 

@@ -11,10 +11,10 @@ from refusals import fields_of
 
 from workflow_src.config import load, texts
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.config.resources import Requests
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import Manifest
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 OUTSIDE = {"family": "ctranslate2", "model": {"folder": "/models/opus-mt-de-en", "target_subwords": "en.spm"}}

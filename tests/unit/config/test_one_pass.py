@@ -13,9 +13,9 @@ from refusals import fields_of
 from workflow_src.config import load
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.load import load_experiment
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import Manifest
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}

@@ -10,9 +10,9 @@ from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.config.load import load, load_experiment
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.choosing import typed_value
 
 

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Manifest, differing, words
 from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.manifest import Manifest, differing, words
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure, style_of
 from workflow_src.evaluation.report.markdown import signed

@@ -11,9 +11,9 @@ import jinja2
 import markupsafe
 from matplotlib.figure import Figure
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.content import Content, check
 from workflow_src.evaluation.analyses.shown import Block
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import markdown_table, plain
 from workflow_src.records.atomic import read_json

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.tokenisers import BleuTokeniser
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions
 from workflow_src.evaluation.report.evidence import Evidence

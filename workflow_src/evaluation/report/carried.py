@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from workflow_src.config.manifest import network_families
+from workflow_src.evaluation.manifest import network_families
 from workflow_src.evaluation.report.results import Row
 from workflow_src.evaluation.report.trained import TrainedSystem
 

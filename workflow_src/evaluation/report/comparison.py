@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.manifest import EngineKey
 from workflow_src.errors import InputError
+from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
-from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 

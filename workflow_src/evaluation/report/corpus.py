@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import Row
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
+from workflow_src.evaluation.manifest import Row
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
 from workflow_src.evaluation.report.page import language
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from workflow_src.config.manifest import ShownDecode
+from workflow_src.evaluation.manifest import ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.progress import still_improving

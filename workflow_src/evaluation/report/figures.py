@@ -21,7 +21,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workflow_src.config.manifest import ShownDecode
+from workflow_src.evaluation.manifest import ShownDecode
 from workflow_src.evaluation.report.page import colour_class
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from workflow_src.config.manifest import Key
+from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.report.figures import STYLE, Curve, new_figure, stacked
 from workflow_src.evaluation.report.figures_quality import (
     LINE,

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from workflow_src.config.manifest import OTHER
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.manifest import OTHER
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure
 
 # Curves of a panel: key in the training log, line style, and addition to the label.

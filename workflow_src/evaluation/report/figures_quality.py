@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Key, ShownDecode
+from workflow_src.evaluation.manifest import Key, ShownDecode
 from workflow_src.evaluation.report.figures import (
     DASHES,
     MUTED,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from workflow_src.config.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.figures import DASHES, STYLE, is_curve, label_ends, log_ticks, new_figure, style_of
 from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed

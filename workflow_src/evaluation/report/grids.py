@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.analyses.shown import decimal
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.manifest import EngineKey, changed, common_label, words
 from workflow_src.config.texts import RAW, base_of
 from workflow_src.errors import ArtifactError
+from workflow_src.evaluation.manifest import EngineKey, changed, common_label, words
 from workflow_src.evaluation.report.leaderboard import RUN, Row
 from workflow_src.evaluation.report.markdown import Formatted, plain
 from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.manifest import EngineKey, Manifest, words
+from workflow_src.evaluation.manifest import EngineKey, Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables

@@ -13,10 +13,10 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
-from workflow_src.config.manifest import Manifest, ShownDecode
-from workflow_src.config.manifest import Row as ManifestRow
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.manifest import Row as ManifestRow
 from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.significance import PairedDifference

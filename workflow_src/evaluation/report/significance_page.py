@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words

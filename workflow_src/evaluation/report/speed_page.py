@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
 from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow

@@ -12,8 +12,8 @@ from typing import Any
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
-from workflow_src.config.manifest import Manifest, ShownDecode
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import Formatted, bold, group_row, markdown_table, plain, signed
 from workflow_src.evaluation.report.results import Row

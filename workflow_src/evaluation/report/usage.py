@@ -13,10 +13,10 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.manifest import Row
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.evaluation.manifest import Row
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.inputs import Inputs

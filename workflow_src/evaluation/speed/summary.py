@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.config.manifest import compared_steps
 from workflow_src.errors import TimingFailed
+from workflow_src.evaluation.manifest import compared_steps
 from workflow_src.evaluation.speed.rows import Key, SpeedRow, step_series
 from workflow_src.evaluation.speed.timing import Measured, RowTimes
 

@@ -10,8 +10,8 @@ import reports
 from titles import BLEU, CHRF
 
 from workflow_src.config import Plan, load
-from workflow_src.config.manifest import Manifest
 from workflow_src.errors import InputError
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words

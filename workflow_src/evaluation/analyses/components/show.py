@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.analyses.components import Components
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.manifest import OTHER, Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, new_figure
 

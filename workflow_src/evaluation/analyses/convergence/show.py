@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
 from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block
 from workflow_src.evaluation.analyses.shown import Block, sentence
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.energy import (
     AtReferenceLengths,
     RowEnergies,
@@ -13,6 +12,7 @@ from workflow_src.evaluation.analyses.energy import (
     energy_words,
 )
 from workflow_src.evaluation.analyses.shown import Block, Table, decimal, sentence
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.registry import conventions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
 from workflow_src.evaluation.analyses.shown import Block
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 

@@ -17,10 +17,10 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import Block, Line
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import STYLE, new_figure
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.lengths import Lengths
 from workflow_src.evaluation.analyses.shown import Block, Table, sentence
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed

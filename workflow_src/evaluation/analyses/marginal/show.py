@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
 from workflow_src.evaluation.analyses.shown import Block
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import MUTED, STYLE, new_figure
 from workflow_src.evaluation.report.markdown import signed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.samples import Sample, Samples
 from workflow_src.evaluation.analyses.shown import Block, Line
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.captions import Caption
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
 from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import Caption
 
 
