@@ -352,6 +352,29 @@ def test_every_rule_is_described_where_rules_are_listed(tmp_path):
     assert len(lines) > 30 and [line for line in lines if not re.fullmatch(r"\w+ \(.{15,}\)", line)] == []
 
 
+# Says what Snakemake asks of Conda before it writes a Dockerfile; it makes no environment.
+CONDA = """#!/bin/sh
+case "$1" in
+  info) echo '{"conda_version": "25.3.0", "conda_prefix": "/opt/conda", "root_prefix": "/opt/conda", "platform": "linux-64"}';;
+  config) echo '{"get": {"channel_priority": "strict"}}';;
+  *) echo "conda 25.3.0";;
+esac
+"""
+
+
+def test_a_dockerfile_has_the_environments_of_all_rules(tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "conda").write_text(CONDA)
+    (programs / "conda").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    process = snakemake("--containerize", "--configfile", SMOKE, folder=tmp_path, variables={"PATH": path})
+    assert process.returncode == 0 and process.stdout.startswith("FROM "), process.stderr
+    environments = {path.name for path in (PROJECT / "envs").glob("*.yaml")}
+    copied = {Path(line.split()[1]).name for line in process.stdout.splitlines() if line.startswith(("COPY", "ADD"))}
+    assert copied == environments
+
+
 def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
     (tmp_path / "written.smk").write_text(WRITING.format(snakefile=str(PROJECT / "Snakefile")))
     content = yaml.safe_load(Path(SMOKE).read_text())
