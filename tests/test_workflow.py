@@ -355,7 +355,7 @@ def test_every_rule_is_described_where_rules_are_listed(tmp_path):
 # Says what Snakemake asks of Conda before it writes a Dockerfile; it makes no environment.
 CONDA = """#!/bin/sh
 case "$1" in
-  info) echo '{"conda_version": "25.3.0", "conda_prefix": "/opt/conda", "root_prefix": "/opt/conda", "platform": "linux-64"}';;
+  info) echo '{"conda_version": "25.3.0", "conda_prefix": "/c", "root_prefix": "/c", "platform": "linux-64"}';;
   config) echo '{"get": {"channel_priority": "strict"}}';;
   *) echo "conda 25.3.0";;
 esac
