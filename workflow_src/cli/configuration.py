@@ -13,6 +13,7 @@ from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment
 from workflow_src.config.load import check_own_name
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.runtime import snakemake_parts
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -92,10 +93,7 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     """Settings of the words after `--config`, as Snakemake reads them. Raises ConfigError for a word that is none."""
     if not words:
         return {}
-    # Importing it takes longer than the command does.
-    from snakemake.cli import parse_config
-
     try:
-        return parse_config(words)
+        return snakemake_parts.read_settings(words)
     except ValueError:
         raise ConfigError("--config", " ".join(words), allowed="NAME=VALUE, such as 'seeds=[1, 2]'") from None

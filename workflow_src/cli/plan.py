@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-import io
 import json
-import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import networkx as nx
@@ -41,8 +39,8 @@ from workflow_src.config.costs import parameters, updates, vocabulary_size
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.texts import RAW, base_of, system_behind
-from workflow_src.errors import ConfigError, InputError, nearest
 from workflow_src.registry import metrics
+from workflow_src.runtime.snakemake_parts import GraphJob, JobGraph, job_graph
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {
@@ -221,14 +219,14 @@ def overview(request: Request, measure: Literal["missing", "anew"] | None = None
     that is none, and for everything that is counted where a size is auto and pairs are not known; InputError with
     Snakemake's message for a configuration that it refuses.
     """
-    with _dag(request) as (dag, plan):
-        corpus = sizes(plan, request.pairs, request.length, _encoded(dag))
+    with _graph_of(request) as (jobs, plan):
+        corpus = sizes(plan, request.pairs, request.length, _encoded(jobs))
         settings, rates = automatic(plan), None
         # Without the number of pairs, hours of later jobs are not known either.
         unknown = bool(settings) and corpus.pairs is None and not request.everything
         counted = None if unknown else numbered(plan, corpus)
         has_gpu = gpus(plan.config.runtime.device) > 0
-        nodes, graph = _nodes(dag, plan, counted, corpus, request, has_gpu)
+        nodes, graph = _nodes(jobs, plan, counted, corpus, request, has_gpu)
         if counted:
             measures = measure == "anew" or (measure == "missing" and not has_gpu)
             rates = calibrate(counted, corpus.length, measure == "anew") if measures else saved_rates(counted)
@@ -257,18 +255,18 @@ def _all_measured(nodes: Iterable[Node]) -> bool:
     return bool(work) and all(each.measured for each in work)
 
 
-def _encoded(dag: Any) -> dict[str, Any] | None:
+def _encoded(jobs: JobGraph) -> dict[str, Any] | None:
     """What encoding counted of the raw training pairs; None where Snakemake would encode them again.
 
     Augmented text has as many pairs, and a few more subwords.
     """
     summaries = {
-        job.wildcards.text: Path(job.output.summary)
-        for job in dag.jobs
-        if job.rule.name == "encode"
-        and job.wildcards.split == "train"
-        and base_of(job.wildcards.text) == RAW
-        and not dag.needrun(job)
+        job.wildcards["text"]: Path(job.output.summary)
+        for job in jobs.jobs
+        if job.rule == "encode"
+        and job.wildcards["split"] == "train"
+        and base_of(job.wildcards["text"]) == RAW
+        and not job.runs
     }
     return read_encoded(summaries[min(summaries)]) if summaries else None
 
@@ -280,72 +278,23 @@ def _after(plan: Plan) -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _dag(request: Request) -> Iterator[tuple[Any, Plan]]:
+def _graph_of(request: Request) -> Iterator[tuple[JobGraph, Plan]]:
     """Snakemake's graph of jobs with their reasons to run, and the `Plan` of its rules."""
-    # Importing them takes longer than the other commands do.
-    from snakemake.api import SnakemakeApi
-    from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
-    from snakemake.settings.types import (
-        ConfigSettings,
-        DAGSettings,
-        OutputSettings,
-        PrintDag,
-        Quietness,
-        ResourceSettings,
-    )
-
-    output = OutputSettings(
-        dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL, enable_file_logging=False
-    )
-    values, environment = settings_of(request.config), dict(os.environ)
-    try:
-        config = ConfigSettings(config=values, configfiles=list(request.configfiles), config_args=request.config)
-        with SnakemakeApi(output) as api:
-            workflow = api.workflow(
-                resource_settings=ResourceSettings(cores=1),
-                config_settings=config,
-                snakefile=PROJECT / "Snakefile",
-                workdir=request.directory,
-            )
-            settings = DAGSettings(
-                targets=set(request.targets),
-                forcerun=set(request.forcerun),
-                # As the profiles do.
-                force_incomplete=True,
-                print_dag_as=str(PrintDag.DOT),
-            )
-            # Printing builds the graph, which the public API does not return.
-            try:
-                with contextlib.redirect_stdout(io.StringIO()):
-                    workflow.dag(settings).printdag()
-            except MissingRuleException:
-                rules = [rule.name for rule in workflow._workflow.rules if not rule.has_wildcards()]
-                target = next(target for target in request.targets if target not in rules and not Path(target).exists())
-                raise ConfigError(
-                    "--target",
-                    target,
-                    problem="it is neither a target nor a file that a rule makes",
-                    nearest_name=nearest(target, rules),
-                    hint="snakemake --list-target-rules shows all targets",
-                ) from None
-            parsed = workflow._workflow
-            yield parsed.dag, parsed.globals["plan"]
-    except (WorkflowError, RuleException) as failure:
-        raise InputError(_message(failure), "") from None
-    finally:
-        # The rules set variables for jobs, of which none runs here.
-        os.environ.clear()
-        os.environ.update(environment)
+    with job_graph(
+        PROJECT / "Snakefile",
+        settings_of(request.config),
+        request.config,
+        request.configfiles,
+        request.directory,
+        request.targets,
+        request.forcerun,
+    ) as graph:
+        yield graph, graph.names["plan"]
 
 
-def _message(failure: Exception) -> str:
-    """Snakemake's message in one line, without the full stop that ends it."""
-    return " ".join(str(failure).split()).removesuffix(".") or type(failure).__name__
-
-
-def _subject(job: Any, plan: Plan) -> tuple[str, str]:
+def _subject(job: GraphJob, plan: Plan) -> tuple[str, str]:
     """Stage and system of a job."""
-    rule, wildcards = job.rule.name, job.wildcards_dict
+    rule, wildcards = job.rule, job.wildcards
     system = wildcards.get("system") or wildcards.get("teacher") or ""
     if rule == "encode":
         # Distilled text is encoded when its teacher has written it.
@@ -367,10 +316,10 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
 
 
 def _nodes(
-    dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes, request: Request, has_gpu: bool
+    jobs: JobGraph, plan: Plan, counted: Plan | None, corpus: Sizes, request: Request, has_gpu: bool
 ) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
     """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
-    subjects = {job: _subject(job, plan) for job in dag.jobs if not job.rule.norun}
+    subjects = {job: _subject(job, plan) for job in jobs.jobs if job.has_work}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]
     systems = ["", *plan.loaded.systems]
     keys = sorted(set(subjects.values()), key=lambda key: (order.index(key[0]), systems.index(key[1])))
@@ -378,17 +327,17 @@ def _nodes(
     graph = nx.DiGraph()
     graph.add_nodes_from(keys)
     # Of other sizes than those that are asked about, nothing is known.
-    durations = {} if request.pairs or request.length else _durations(dag, subjects)
-    for job in sorted(subjects, key=lambda job: (job.rule.name, sorted(job.wildcards_dict.items()))):
+    durations = {} if request.pairs or request.length else _durations(subjects)
+    for job in sorted(subjects, key=lambda job: (job.rule, sorted(job.wildcards.items()))):
         key = subjects[job]
-        node, needed = nodes[key], request.everything or dag.needrun(job)
-        run, jobs = node.rules.get(job.rule.name, (0, 0))
-        node.rules[job.rule.name] = (run + needed, jobs + 1)
-        predecessors = {subjects[other] for other in dag.dependencies[job] if other in subjects} - {key}
+        node, needed = nodes[key], request.everything or job.runs
+        run, count = node.rules.get(job.rule, (0, 0))
+        node.rules[job.rule] = (run + needed, count + 1)
+        predecessors = {subjects[other] for other in jobs.inputs(job) if other in subjects} - {key}
         graph.add_edges_from((other, key) for other in predecessors)
         if needed:
             node.memory = max(node.memory, job.resources.get("mem_mb", 0))
-            work = work_of(counted, job.rule.name, job.wildcards_dict, corpus) if counted else None
+            work = work_of(counted, job.rule, job.wildcards, corpus) if counted else None
             if (duration := durations.get(_alike(job))) is not None:
                 if has_gpu and (gpu_count := job.resources.get("gpu", 0)):
                     node.measured_gpu_hours += duration[0] * gpu_count / 3600
@@ -399,27 +348,27 @@ def _nodes(
                 system = counted.system(key[1])
                 joint = counted.recipe.subwords.joint
                 node.updates, node.parameters = updates(system), parameters(system, vocabulary_size(counted), joint)
-        if dag.needrun(job):
-            anew = dag.reason(job).updated_input_run
-            rerun = {subjects[other] for other, files in dag.dependencies[job].items() if anew & files}
-            _add_reasons(node, _reasons(dag, job, [nodes[other] for other in keys if other in rerun - {key}]))
+        if job.runs:
+            anew = job.reason.updated_input_run
+            rerun = {subjects[other] for other, files in jobs.inputs(job).items() if anew & files}
+            _add_reasons(node, _reasons(job, [nodes[other] for other in keys if other in rerun - {key}]))
     return nodes, graph
 
 
-def _alike(job: Any) -> tuple[str, ...]:
+def _alike(job: GraphJob) -> tuple[str, ...]:
     """What jobs that take equally long have in common: all but the seed and the number of a shard."""
-    wildcards = {name: value for name, value in job.wildcards_dict.items() if name not in ("seed", "shard")}
-    return job.rule.name, *(f"{name}={value}" for name, value in sorted(wildcards.items()))
+    wildcards = {name: value for name, value in job.wildcards.items() if name not in ("seed", "shard")}
+    return job.rule, *(f"{name}={value}" for name, value in sorted(wildcards.items()))
 
 
-def _durations(dag: Any, jobs: Iterable[Any]) -> dict[tuple[str, ...], tuple[float, float]]:
+def _durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], tuple[float, float]]:
     """Seconds on the clock and of all cores that jobs took when they ran last, with the settings that they have now.
 
     Of jobs that are alike, those with the longest times.
     """
     durations: dict[tuple[str, ...], tuple[float, float]] = {}
     for job in jobs:
-        if job.benchmark and Path(job.benchmark).is_file() and not dag.workflow.persistence.params_changed(job):
+        if job.benchmark and job.benchmark.is_file() and not any(job.changed_params()):
             with open(job.benchmark, encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file, delimiter="\t"):
                     with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -441,17 +390,19 @@ def _add_reasons(node: Node, reasons: list[Reason]) -> None:
             node.reasons.append(reason)
 
 
-def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
+def _reasons(job: GraphJob, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
-    reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
+    reason, reasons = job.reason, []
     # Snakemake stops comparing once a job follows another one, so changes of the job itself are looked up here.
     contents = getattr(job.params, "own", None) or {}
-    prefix = setting_prefix(job.rule.name, job.wildcards_dict)
-    changed = persistence.params_changed(job)
+    prefix = setting_prefix(job.rule, job.wildcards)
+    before, now = job.changed_params()
     # Rules that a user adds have no such function.
-    default_settings = getattr(job.rule.params.get("settings"), "defaults", None)
-    defaults = json.loads(default_settings(job.wildcards)) if changed and default_settings else {}
-    for change in changes(changed.only_old, changed.only_new, prefix, defaults):
+    default_settings = getattr(job.function_of_param("settings"), "defaults", None)
+    defaults = {}
+    if default_settings and (before or now):
+        defaults = json.loads(default_settings(SimpleNamespace(**job.wildcards)))
+    for change in changes(before, now, prefix, defaults):
         path = change.name.removeprefix(f"{prefix}.")
         if path in contents:
             reasons.append(Reason("updated", f"{path} changed"))
@@ -461,7 +412,7 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
         reasons.append(Reason("forced", "forced"))
     if reason.missing_output:
         missing = sorted(map(str, reason.missing_output))
-        if persistence.has_metadata(job):
+        if job.has_run:
             reasons.append(Reason("missing", f"missing {_files(missing)}"))
         else:
             reasons.append(Reason("new", "not made yet"))

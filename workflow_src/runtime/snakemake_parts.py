@@ -1,23 +1,44 @@
-"""The parts of Snakemake that rules use and no documentation promises; a test names those that a version lacks.
+"""The parts of Snakemake that rules and `continuum plan` use and no documentation promises.
 
-`continuum plan` (`cli/plan.py`) reads Snakemake's graph of jobs beside these.
+A test names those that a version lacks.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import workflow_src
+from workflow_src.errors import ConfigError, InputError, nearest
 from workflow_src.registry import analyses, engines, families, metrics
 
-# Attributes that this module uses, by class. Dry runs test `global_resources`, which objects alone have.
+# Attributes that this module uses, by class. Dry runs test those that objects alone have, such as `global_resources`.
 PARTS = {
-    "snakemake.dag:DAG": ("init", "new_wildcards"),
+    "snakemake.cli": ("parse_config",),
+    "snakemake.dag:DAG": ("init", "jobs", "needrun", "new_wildcards", "reason"),
+    "snakemake.jobs:Job": ("benchmark", "output", "params", "resources", "rule", "wildcards_dict"),
+    "snakemake.jobs:Reason": (
+        "code_changed",
+        "forced",
+        "incomplete_output",
+        "input_changed",
+        "missing_output",
+        "software_stack_changed",
+        "updated_input",
+        "updated_input_run",
+    ),
+    "snakemake.persistence:ParamsChange": ("only_new", "only_old"),
+    "snakemake.persistence:PersistenceBase": ("has_metadata", "params_changed"),
+    "snakemake.rules:Rule": ("has_wildcards", "params"),
     "snakemake.workflow:Workflow": (
         "cores",
+        "dag",
         "dryrun",
         "executor_plugin",
         "is_main_process",
@@ -131,3 +152,143 @@ def _summary(stage: str) -> str:
     paragraph = re.match(r'"""(?:Stage(?: \w+)?: )?(.*?)(?:"""|\n\n)', text, re.DOTALL)
     summary = " ".join(paragraph[1].split()) if paragraph else ""
     return summary[:1].upper() + summary[1:]
+
+
+def read_settings(words: Sequence[str]) -> dict[str, Any]:
+    """The settings of the words after `--config`, as Snakemake reads them. Raises ValueError for another word."""
+    from snakemake.cli import parse_config
+
+    return parse_config(words)
+
+
+class GraphJob:
+    """A job of Snakemake's graph: its rule and files, whether it would run, and why."""
+
+    def __init__(self, dag: Any, job: Any):
+        self._dag, self._job = dag, job
+        self.rule: str = job.rule.name
+        self.wildcards: dict[str, str] = job.wildcards_dict
+        # False for a target, which only collects files.
+        self.has_work: bool = not job.rule.norun
+        self.output: Any = job.output
+        self.params: Any = job.params
+        self.resources: Mapping[str, Any] = job.resources
+        self.benchmark = Path(job.benchmark) if job.benchmark else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether Snakemake would run it."""
+        return bool(self._dag.needrun(self._job))
+
+    @property
+    def has_run(self) -> bool:
+        """Whether Snakemake knows of an earlier run of it."""
+        return bool(self._dag.workflow.persistence.has_metadata(self._job))
+
+    @property
+    def reason(self) -> Any:
+        """Why it would run: the attributes of `snakemake.jobs:Reason` in `PARTS`."""
+        return self._dag.reason(self._job)
+
+    def changed_params(self) -> tuple[set[str], set[str]]:
+        """Params of its last run that it has not now, and those that it had not then."""
+        changed = self._dag.workflow.persistence.params_changed(self._job)
+        return (set(changed.only_old), set(changed.only_new)) if changed else (set(), set())
+
+    def function_of_param(self, name: str) -> Any:
+        """The function that computes an entry of `params` of its rule; None where the rule has none."""
+        return self._job.rule.params.get(name)
+
+
+class JobGraph:
+    """Snakemake's graph of jobs, of which none is run, and the names that the rules define."""
+
+    def __init__(self, workflow: Any):
+        dag = workflow.dag
+        by_job = {job: GraphJob(dag, job) for job in dag.jobs}
+        self.jobs = list(by_job.values())
+        self.names: Mapping[str, Any] = workflow.globals
+        self._inputs = {
+            graph_job: {by_job[other]: set(files) for other, files in dag.dependencies[job].items()}
+            for job, graph_job in by_job.items()
+        }
+
+    def inputs(self, job: GraphJob) -> dict[GraphJob, set[str]]:
+        """The jobs that make the inputs of a job, each with these files."""
+        return self._inputs[job]
+
+
+@contextlib.contextmanager
+def job_graph(
+    snakefile: Path,
+    config: Mapping[str, Any],
+    config_words: Sequence[str] = (),
+    configfiles: Sequence[Path] = (),
+    directory: Path | None = None,
+    targets: Iterable[str] = (),
+    forcerun: Iterable[str] = (),
+) -> Iterator[JobGraph]:
+    """The graph of jobs as the arguments of `snakemake` give it; changes of the environment by rules are undone.
+
+    `config` are the settings of `config_words`. Raises ConfigError for a target that is none, and InputError with
+    Snakemake's message for anything else that it refuses.
+    """
+    # Importing them takes longer than most commands do.
+    from snakemake.api import SnakemakeApi
+    from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
+    from snakemake.settings.types import (
+        ConfigSettings,
+        DAGSettings,
+        OutputSettings,
+        PrintDag,
+        Quietness,
+        ResourceSettings,
+    )
+
+    output = OutputSettings(
+        dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL, enable_file_logging=False
+    )
+    environment, targets = dict(os.environ), list(targets)
+    try:
+        with SnakemakeApi(output) as api:
+            workflow_api = api.workflow(
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(
+                    config=config, configfiles=list(configfiles), config_args=list(config_words)
+                ),
+                snakefile=snakefile,
+                workdir=directory,
+            )
+            settings = DAGSettings(
+                targets=set(targets),
+                forcerun=set(forcerun),
+                # As the profiles do.
+                force_incomplete=True,
+                print_dag_as=str(PrintDag.DOT),
+            )
+            workflow = workflow_api._workflow
+            try:
+                # Printing builds the graph, which the public API does not return.
+                with contextlib.redirect_stdout(io.StringIO()):
+                    workflow_api.dag(settings).printdag()
+            except MissingRuleException:
+                raise _no_target(targets, workflow) from None
+            yield JobGraph(workflow)
+    except (WorkflowError, RuleException) as failure:
+        message = " ".join(str(failure).split()).removesuffix(".")
+        raise InputError(message or type(failure).__name__, "") from None
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def _no_target(targets: Iterable[str], workflow: Any) -> ConfigError:
+    rules = [rule.name for rule in workflow.rules if not rule.has_wildcards()]
+    target = next(target for target in targets if target not in rules and not Path(target).exists())
+    return ConfigError(
+        "--target",
+        target,
+        problem="it is neither a target nor a file that a rule makes",
+        nearest_name=nearest(target, rules),
+        hint="snakemake --list-target-rules shows all targets",
+    )
