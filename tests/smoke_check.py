@@ -44,7 +44,7 @@ def _corpus(plan: Plan, folder: Path) -> list[str]:
     for teacher, split in plan.distilled:
         source = _lines(folder / plan.corpus(split, "source"))
         distilled = _lines(folder / plan.distilled_text(teacher, split))
-        scores = _lines(folder / plan.distilled_scores(teacher, split))
+        scores = _lines(folder / plan.files.distilled_scores.format(teacher=teacher, split=split))
         if not len(distilled) == len(scores) == len(source):
             faults.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(source)}")
         if not all(math.isfinite(float(score)) for score in scores):
@@ -57,7 +57,7 @@ def _systems(plan: Plan, folder: Path) -> list[str]:
     trained = {name: system for name, system in plan.loaded.systems.items() if not system.family.imported}
     for name, system in trained.items():
         for seed in plan.config.seeds:
-            system_folder = folder / plan.system_folder(name, seed)
+            system_folder = (folder / plan.weights(name, seed)).parent
             tensors = load_tensors(system_folder / "model.safetensors")
             if not tensors or not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
                 faults.append(f"weights of {name} are empty or not finite")

@@ -60,7 +60,7 @@ def test_a_whole_run_on_two_gpus(tmp_path):
 
 def _speed(plan: Plan, folder: Path) -> tuple[list[dict], list[dict]]:
     """Protocols on GPUs, and the rows that were measured there."""
-    content = json.loads((folder / plan.speed).read_text())["protocols"]
+    content = json.loads((folder / plan.files.speed).read_text())["protocols"]
     measured = [entry for entry in content if entry["protocol"]["device"] == "cuda"]
     return [entry["protocol"] for entry in measured], [row for entry in measured for row in entry["rows"]]
 

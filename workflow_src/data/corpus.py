@@ -251,7 +251,7 @@ def monolingual_lines(plan: Plan) -> int | None:
 
     None without any of these. Compressed files, and files in archives, are not counted.
     """
-    summary, limit = Path(plan.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
+    summary, limit = Path(plan.files.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
     if summary.exists():
         return int(read_json(summary)["lines"])
     names = plan.monolingual_texts

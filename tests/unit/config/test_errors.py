@@ -636,8 +636,8 @@ def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
     assert pytorch.settings == {"search": "beam"} | pytorch.values.model_dump(mode="json")
     assert other.settings == pytorch.settings | {"engine": "ctranslate2", "compute_type": "int8"}
     assert (pytorch.engine, other.engine) == ("eager", "ctranslate2")
-    assert plan.decoded_with(pytorch, 1).endswith("teacher/seed-1/bundle/bundle.json")
-    assert plan.decoded_with(other, 1).endswith("teacher/seed-1/ctranslate2/bundle.json")
+    assert plan.exported_file("teacher", 1, plan.export_of(pytorch)).endswith("teacher/seed-1/bundle/bundle.json")
+    assert plan.exported_file("teacher", 1, plan.export_of(other)).endswith("teacher/seed-1/ctranslate2/bundle.json")
     assert plan.exported_to("ctranslate2") == ["teacher"]
     # The examples show our own translations.
     assert '"beam": 4' in plan.settings_analysis() and "ctranslate2" not in plan.settings_analysis()

@@ -50,7 +50,11 @@ def test_its_engine_computes_its_decodes(plan):
     ]
     # It has one folder, its bundle, which the engine reads.
     bundle = "results/smoke/systems/outside/seed-1/bundle/bundle.json"
-    assert {plan.decoded_with(decode, 1) for decode in decodes} == {bundle} == {plan.teacher_file("outside")}
+    assert (
+        {plan.exported_file(decode.system, 1, plan.export_of(decode)) for decode in decodes}
+        == {bundle}
+        == {plan.teacher_file("outside")}
+    )
     assert plan.exported_to("ctranslate2") == []
     assert [entry for entry in plan.finished if entry[0] == "outside"] == [("outside", 1, None)]
     assert [row["name"] for row in json.loads(plan.settings_finish("outside", 1, None))["rows"]] == [decodes[-1].name]

@@ -63,7 +63,10 @@ class Graph(Paths):
     def distilled_shards(self, teacher: str, split: str) -> list[str]:
         """The shards that a teacher's distilled text is joined from."""
         count = self.shards(teacher)
-        return [self.distilled_shard(teacher, split, shard, count) for shard in range(count)]
+        return [
+            self.files.distilled_shard.format(teacher=teacher, split=split, shard=shard, shards=count)
+            for shard in range(count)
+        ]
 
     @property
     def texts(self) -> list[str]:
@@ -114,7 +117,7 @@ class Graph(Paths):
     def likelihood_shards(self, system: str) -> list[str]:
         """The shards of a system's scores of the training pairs."""
         count = self.likelihood(system).shards
-        return [self.likelihood_shard(system, shard, count) for shard in range(count)]
+        return [self.files.likelihood_shard.format(system=system, shard=shard, shards=count) for shard in range(count)]
 
     @property
     def augmentations(self) -> dict[str, AugmentConfig]:
@@ -191,7 +194,7 @@ class Graph(Paths):
     def teacher_file(self, teacher: str) -> str:
         """The weights of a teacher; of one that was made elsewhere, the last file of its bundle."""
         seed = self.distillation_seed(teacher)
-        return self.bundle_file(teacher, seed) if teacher in self.imported else self.weights(teacher, seed)
+        return self.exported_file(teacher, seed) if teacher in self.imported else self.weights(teacher, seed)
 
     @property
     def teachers(self) -> list[str]:

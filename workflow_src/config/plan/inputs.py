@@ -52,7 +52,7 @@ class Inputs(Graph):
             "subwords": self.files.subwords,
             # A reversed system translates into sources.
             "reference": self.corpus("dev", "source") if system.reversed else self.reference("dev"),
-            "corpus_summary": self.corpus_summary,
+            "corpus_summary": self.files.corpus_summary,
         }
         # Beside the summary: the text of placeholders, which outputs get back before they are scored.
         if self.recipe.placeholder_kinds:
@@ -66,13 +66,17 @@ class Inputs(Graph):
     def search_inputs(self, wildcards: Any) -> Files:
         """Bundles of the systems that a decode works with beside its own, by role, such as the one that ranks."""
         by_role = self.systems_in_roles(self.decode_of(wildcards))
-        return {role: self.bundle_file(system, wildcards.seed) for role, system in by_role.items()}
+        return {role: self.exported_file(system, wildcards.seed) for role, system in by_role.items()}
 
     def decode_inputs(self, wildcards: Any) -> Files:
         """The folder that a decode translates with, those of other systems, and its settings chosen on dev, if any."""
         decode = self.decode_of(wildcards)
         chosen = {"chosen": self.chosen(decode, wildcards.seed)} if decode.tune else {}
-        return {"bundle": self.decoded_with(decode, wildcards.seed), **self.search_inputs(wildcards), **chosen}
+        return {
+            "bundle": self.exported_file(decode.system, wildcards.seed, self.export_of(decode)),
+            **self.search_inputs(wildcards),
+            **chosen,
+        }
 
     def joined_shards(self, wildcards: Any) -> list[str]:
         """The shards that a decode of a split joins; none where one job translates the whole."""
@@ -122,7 +126,7 @@ class Inputs(Graph):
     def analysis_inputs(self, analysis: PlannedAnalysis) -> Files:
         """The bundles that an analysis reads, the text of its split, and translations where it reads some."""
         inputs: Files = {
-            "bundles": [self.bundle_file(system, self.first_seed) for system in analysis.systems],
+            "bundles": [self.exported_file(system, self.first_seed) for system in analysis.systems],
             "source": self.corpus(analysis.split, "source"),
             "target": self.corpus(analysis.split, "target"),
             "reference": self.reference(analysis.split),
@@ -148,14 +152,14 @@ class Inputs(Graph):
     @cached_property
     def exported_bundles(self) -> list[str]:
         """The bundle of every decoded system, in the order of `exported`."""
-        return [self.bundle_file(system, self.first_seed) for system in self.exported]
+        return [self.exported_file(system, self.first_seed) for system in self.exported]
 
     @cached_property
     def exports(self) -> dict[str, list[str]]:
         """Folders that decodes of other engines read, by the engine's export, in the order of `exported_to`."""
         names = [engine.exports for engine in engines().values() if engine.exports]
         return {
-            name: [self.export_file(name, system, self.first_seed) for system in self.exported_to(name)]
+            name: [self.exported_file(system, self.first_seed, name) for system in self.exported_to(name)]
             for name in names
         }
 
@@ -175,7 +179,7 @@ class Inputs(Graph):
     @cached_property
     def targets(self) -> dict[str, tuple[list[str], str]]:
         """Targets beside the rules `download` and `report`: their files, and a description."""
-        imports = [self.bundle_file(*bundle) for bundle in self.imports]
+        imports = [self.exported_file(*bundle) for bundle in self.imports]
         # Systems that learn from a teacher's outputs are not teachers.
         teachers = [
             (system, seed)
@@ -186,7 +190,7 @@ class Inputs(Graph):
         encoded = [(RAW, split) for split in self.loaded.held_out]
         encoded += [(text, "train") for text in self.encoded_texts if not system_behind(text)]
         files = {
-            "normalised": ([self.corpus_summary], "normalised text of every split"),
+            "normalised": ([self.files.corpus_summary], "normalised text of every split"),
             "subwords": ([self.files.subwords], "subword models"),
             "encoded": (
                 [f"{self.encoded(*split)}.json" for split in encoded],

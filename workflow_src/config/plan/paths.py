@@ -102,11 +102,6 @@ class Paths:
         """Text of the dataset's parts under train, dev or a test set, as downloaded."""
         return self.files.raw_text.format(split=split, language=language)
 
-    @property
-    def scores(self) -> str:
-        """Scores of the training pairs, line by line, where a filter reads them."""
-        return self.files.raw_scores
-
     def cleaned(self, split: str, language: str) -> str:
         """The raw text once more, with a train that has passed the filters."""
         return self.files.clean_text.format(split=split, language=language)
@@ -145,10 +140,6 @@ class Paths:
         return [self.reference(split), *further]
 
     @property
-    def corpus_summary(self) -> str:
-        return self.files.corpus_summary
-
-    @property
     def subwords(self) -> str:
         """Folder of the subword models; `subwords.json` inside it describes them."""
         return self.files.subwords.removesuffix("/subwords.json")
@@ -159,28 +150,13 @@ class Paths:
         text = "raw" if split in self.loaded.held_out else text
         return self.files.encoded.format(text=text, split=split).removesuffix(".json")
 
-    def system_folder(self, system: str, seed: int | str) -> str:
-        return self.weights(system, seed).removesuffix("/model.safetensors")
-
     def training_files(self, system: str, seed: int | str) -> dict[str, str]:
         """What a training writes beside its weights: `config`, their description, and `log`, of its course."""
-        folder = self.system_folder(system, seed)
-        return {"config": f"{folder}/config.json", "log": f"{folder}/training.jsonl"}
+        patterns = {"config": self.files.config, "log": self.files.training}
+        return {name: pattern.format(system=system, seed=seed) for name, pattern in patterns.items()}
 
     def weights(self, system: str, seed: int | str) -> str:
         return self.files.weights.format(system=system, seed=seed)
-
-    def bundle(self, system: str, seed: int | str) -> str:
-        """The exported folder that jobs of all experiments of the recipe read; users get those of `finished_bundle`."""
-        return self.bundle_file(system, seed).removesuffix("/bundle.json")
-
-    def bundle_file(self, system: str, seed: int | str) -> str:
-        """The file of a bundle that is written last."""
-        return self.files.bundle.format(system=system, seed=seed)
-
-    def export_file(self, export: str, system: str, seed: int | str) -> str:
-        """The file that is written last of a folder for an engine that reads one of its own."""
-        return self.files.export.format(export=export, system=system, seed=seed)
 
     def finished_bundle(self, system: str, seed: int | str, export: str | None = None) -> str:
         """The user's folder of a system: a bundle, or the `export` of an engine; with the search that dev chose.
@@ -194,41 +170,24 @@ class Paths:
         return self.files.finished.format(kind=export or BUNDLES, system=system, seed=seed)
 
     def exported_file(self, system: str, seed: int | str, export: str | None = None) -> str:
-        """The last file of the folder that a finished bundle is made from."""
-        return self.export_file(export, system, seed) if export else self.bundle_file(system, seed)
+        """The file that is written last of an exported folder: of the bundle, or of that for another engine.
+
+        Jobs of all experiments of the recipe read these; users get finished ones.
+        """
+        return (self.files.export if export else self.files.bundle).format(export=export, system=system, seed=seed)
 
     def export_of(self, decode: Decode) -> str | None:
         """The export that the engine of a decode reads; None where it reads the bundle, as of models made elsewhere."""
         imported = self.loaded.systems[decode.system].family.imported
         return None if imported else engines()[decode.engine].exports
 
-    def decoded_with(self, decode: Decode, seed: int | str) -> str:
-        """The last file of the folder that a decode translates with."""
-        return self.exported_file(decode.system, seed, self.export_of(decode))
-
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
         return self.files.state.format(system=system, seed=seed)
 
-    @property
-    def monolingual_summary(self) -> str:
-        """Counts of the normalised text of the source language."""
-        return self.files.monolingual_summary
-
     def distilled_text(self, teacher: str, split: str = "train") -> str:
         """A teacher's translations of the training source, or of text of the source language (`monolingual`)."""
         return self.files.distilled_text.format(teacher=teacher, split=split)
-
-    def distilled_scores(self, teacher: str, split: str = "train") -> str:
-        """The teacher's score of each line of the distilled text."""
-        return self.files.distilled_scores.format(teacher=teacher, split=split)
-
-    def distilled_shard(self, teacher: str, split: str, shard: int | str, shards: int | str) -> str:
-        return self.files.distilled_shard.format(teacher=teacher, split=split, shard=shard, shards=shards)
-
-    def likelihood_shard(self, system: str, shard: int | str, shards: int | str) -> str:
-        """A part of a system's scores of the training pairs."""
-        return self.files.likelihood_shard.format(system=system, shard=shard, shards=shards)
 
     def folder(self, decode: Decode) -> str:
         """The name of a decode's files. What dev chose depends on what it is chosen by, which experiments may set.
@@ -251,16 +210,11 @@ class Paths:
         """A JSON line for each translation: score, length, steps, subwords, text without repeated subwords."""
         return self._of_row(self.files.translation_details, decode, seed, split=split)
 
-    def translation_shard(
-        self, decode: Decode, seed: int | str, split: str, shard: int | str, shards: int | str
-    ) -> str:
-        """A part of a split's translations, where they are spread over jobs."""
-        return self._of_row(self.files.translation_shard, decode, seed, split=split, shard=shard, shards=shards)
-
     def translation_shards(self, decode: Decode, seed: int | str, split: str) -> list[str]:
         """The shards that a split's translations are joined from; none where one job translates the whole."""
         count = decode.shards if decode.shards > 1 else 0
-        return [self.translation_shard(decode, seed, split, shard, count) for shard in range(count)]
+        pattern = self.files.translation_shard
+        return [self._of_row(pattern, decode, seed, split=split, shard=shard, shards=count) for shard in range(count)]
 
     def chosen(self, decode: Decode, seed: int | str) -> str:
         """The settings that a decode chose on dev, and how each choice did."""
@@ -278,10 +232,6 @@ class Paths:
         """Figures that the program of a metric computed, of all experiments here; no rule declares it."""
         return self.files.figure_cache.format(metric=metric)
 
-    @property
-    def speed(self) -> str:
-        return self.files.speed
-
     def of_test_set(self, file: str, split: str) -> str:
         """A file of the experiment that is measured on each test set: as it is of the main one, else with its name."""
         stem, _, ending = file.rpartition(".")
@@ -294,11 +244,6 @@ class Paths:
     def significance(self, split: str) -> str:
         """p-values of every row against its baseline, on a test set."""
         return self.of_test_set(self.files.significance, split)
-
-    @property
-    def traces(self) -> str:
-        """Example sentences with their translation at every refinement step."""
-        return self.files.traces
 
     @property
     def report(self) -> str:
