@@ -88,7 +88,8 @@ if snakemake_parts.is_main(workflow):
 
 onstart:
     try:
-        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_inputs])
+        own_files = [path for _, path in plan.own_inputs]
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *own_files])
     except InputError as error:
         raise WorkflowError(str(error)) from None
     # Not before, because Snakemake sets its own handlers after it has read the rules. On a cluster it cancels jobs.

@@ -22,7 +22,7 @@ def jobs(plan: Plan) -> dict[str, int]:
     exports = [engine.exports for engine in engines().values()]
     counts |= {
         "import_model": len(plan.imports),
-        "distill": sum(plan.shards(teacher) for teacher, _ in plan.distilled),
+        "distill": sum(plan.distillation(teacher).shards for teacher, _ in plan.distilled),
         "merge_distilled": len(plan.distilled),
         "score_pairs": sum(plan.likelihood(system).shards for system in plan.scoring),
         "keep_likely": len(plan.scorers),

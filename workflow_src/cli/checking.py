@@ -41,13 +41,7 @@ def check_files(plan: Plan) -> None:
             relative = "" if Path(path).is_absolute() else where
             fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
             raise ArtifactError(path, f"{_problem(path)}{hint}", fix)
-    files = [(f"systems.{system}.initial_weights", path) for system, path in plan.own_weights.items()]
-    files += [("recipe.subwords_from", path) for path in plan.own_subwords]
-    files += [(f"recipe.distilled.{name}", path) for name, path in plan.own_distilled.items()]
-    for metric in plan.program_settings:
-        files += [(f"{kind} of metrics.{metric}", path) for kind, path in plan.program_files(metric).items()]
-    files += plan.own_monolingual.items() if plan.reads_monolingual else []
-    files += [(f"systems.{name}.model", path) for name in plan.imported for path in plan.imported_files(name).values()]
+    files = plan.own_inputs + (list(plan.own_monolingual.items()) if plan.reads_monolingual else [])
     for setting, path in files:
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where

@@ -87,7 +87,7 @@ def test_rules_hold_the_model_and_nothing_of_the_machine():
     assert json.loads(plan.settings_program("comet")) == settings
     assert json.loads(plan.settings_quality())["metrics"]["comet"] == settings
     assert plan.program_files("comet") == {"checkpoint": CHECKPOINT, "hparams": "/models/large/hparams.yaml"}
-    assert {CHECKPOINT, "/models/large/hparams.yaml"} <= {*plan.own_inputs}
+    assert {CHECKPOINT, "/models/large/hparams.yaml"} <= {path for _, path in plan.own_inputs}
     elsewhere = planned(runtime={"pythons": {"comet": "/venv/bin/python"}, "scoring_batch": 64})
     for name in ("quality", "significance", "report"):
         assert getattr(elsewhere, f"settings_{name}")() == getattr(plan, f"settings_{name}")()

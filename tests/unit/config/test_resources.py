@@ -166,7 +166,10 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
         elif rule.startswith("export_"):
             cases = [{"system": system} for system in plan.exported]
         elif rule in ("distill", "merge_distilled"):
-            cases = [{"teacher": t, "split": split, "shards": str(plan.shards(t))} for t, split in plan.distilled]
+            cases = [
+                {"teacher": t, "split": split, "shards": str(plan.distillation(t).shards)}
+                for t, split in plan.distilled
+            ]
         for case in cases:
             memory, minutes = of(requests, rule, **case)
             assert isinstance(memory, int) and 1000 <= memory < 100_000, (rule, case, memory)

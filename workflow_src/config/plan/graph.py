@@ -52,21 +52,19 @@ class Graph(Paths):
         # Families that are counted, not trained by updates, read sentences of any length.
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 
-    def distillation_seed(self, teacher: str) -> int:
-        settings = self.config.distillation.get(teacher)
-        return settings.seed if settings and settings.seed is not None else self.config.seeds[0]
+    def _seed_of(self, section: DistillationConfig | LikelihoodConfig) -> int:
+        return self.config.seeds[0] if section.seed is None else section.seed
 
-    def shards(self, teacher: str) -> int:
-        settings = self.config.distillation.get(teacher)
-        return settings.shards if settings else 1
+    def distillation(self, teacher: str) -> DistillationConfig:
+        return self.config.distillation.get(teacher) or DistillationConfig()
+
+    def distillation_seed(self, teacher: str) -> int:
+        return self._seed_of(self.distillation(teacher))
 
     def distilled_shards(self, teacher: str, split: str) -> list[str]:
         """The shards that a teacher's distilled text is joined from."""
-        count = self.shards(teacher)
-        return [
-            self.files.distilled_shard.format(teacher=teacher, split=split, shard=shard, shards=count)
-            for shard in range(count)
-        ]
+        pattern, count = self.files.distilled_shard, self.distillation(teacher).shards
+        return [pattern.format(teacher=teacher, split=split, shard=shard, shards=count) for shard in range(count)]
 
     @property
     def texts(self) -> list[str]:
@@ -107,8 +105,7 @@ class Graph(Paths):
 
     def likelihood_seed(self, system: str) -> int:
         """The seed of the system that scores the training pairs."""
-        seed = self.likelihood(system).seed
-        return self.config.seeds[0] if seed is None else seed
+        return self._seed_of(self.likelihood(system))
 
     def likelihood_weights(self, system: str) -> str:
         """Weights of the system that scores the training pairs."""
@@ -116,8 +113,8 @@ class Graph(Paths):
 
     def likelihood_shards(self, system: str) -> list[str]:
         """The shards of a system's scores of the training pairs."""
-        count = self.likelihood(system).shards
-        return [self.files.likelihood_shard.format(system=system, shard=shard, shards=count) for shard in range(count)]
+        pattern, count = self.files.likelihood_shard, self.likelihood(system).shards
+        return [pattern.format(system=system, shard=shard, shards=count) for shard in range(count)]
 
     @property
     def augmentations(self) -> dict[str, AugmentConfig]:
@@ -234,12 +231,6 @@ class Graph(Paths):
         return {setting: name for setting, name in names.items() if name not in self.loaded.dataset.files}
 
     @property
-    def own_weights(self) -> dict[str, str]:
-        """Files of weights of the user's that systems start from, by system."""
-        systems = self.loaded.systems.values()
-        return {system.name: system.initial_weights for system in systems if system.initial_weights}
-
-    @property
     def own_distilled(self) -> dict[str, str]:
         """Files of the user's own distilled texts that systems learn from, by their name."""
         names = dict.fromkeys(map(base_of, self.texts))
@@ -262,16 +253,25 @@ class Graph(Paths):
         return [self.computed(name, decode, seed, split) for name in programs]
 
     @property
-    def own_inputs(self) -> list[str]:
-        """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
-        models = [path for metric in self.program_settings for path in self.program_files(metric).values()]
-        imported = [path for system in self.imported for path in self.imported_files(system).values()]
-        return [*self.own_weights.values(), *self.own_distilled.values(), *models, *imported, *self.own_subwords]
-
-    @property
     def own_subwords(self) -> list[str]:
         """The description of the subwords that the recipe takes from elsewhere, if it does."""
         return [f"{self.recipe.subwords_from}/subwords.json"] if self.recipe.subwords_from else []
+
+    @property
+    def own_inputs(self) -> list[tuple[str, str]]:
+        """Files of the user's that are inputs of jobs, each behind the setting that names it.
+
+        Texts of the dataset, and of the source language alone, are none: they count by their contents.
+        """
+        systems = self.loaded.systems.values()
+        files = [(f"systems.{s.name}.initial_weights", s.initial_weights) for s in systems if s.initial_weights]
+        files += [("recipe.subwords_from", path) for path in self.own_subwords]
+        files += [(f"recipe.distilled.{name}", path) for name, path in self.own_distilled.items()]
+        for metric in self.program_settings:
+            files += [(f"{kind} of metrics.{metric}", path) for kind, path in self.program_files(metric).items()]
+        for name in self.imported:
+            files += [(f"systems.{name}.model", path) for path in self.imported_files(name).values()]
+        return files
 
     @property
     def exported(self) -> list[str]:
@@ -343,9 +343,6 @@ class Graph(Paths):
             raise ConfigError(f"the system of {target}", match["system"], allowed=self.loaded.systems)
         if match["decode"]:
             self.decode(match["system"], match["decode"].removesuffix(".json"))
-
-    def distillation(self, teacher: str) -> DistillationConfig:
-        return self.config.distillation.get(teacher) or DistillationConfig()
 
     @cached_property
     def reference_row(self) -> Decode | None:
