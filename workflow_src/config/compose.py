@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_src.config.experiment import Layer
 from workflow_src.config.files import experiment_file, merge, read_yaml
 from workflow_src.config.only import staying, without
 from workflow_src.config.sweeps import everyone, listing, members_of, naming
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import use
+from workflow_src.spec import parse
 
 
 def is_file_name(name: str) -> bool:
@@ -39,31 +40,32 @@ def inherited(parent: dict[str, Any]) -> dict[str, Any]:
 
     Its description, title, notes, published figures and `search_defaults` are left out: they hold for it alone.
     """
-    passed_on = {key: value for key, value in parent.items() if key not in ("extends", "description")}
-    if isinstance(parent.get("systems"), dict):
-        passed_on["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
-    if isinstance(parent.get("report"), dict):
-        left_out = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
-        passed_on["report"] = {key: value for key, value in parent["report"].items() if key not in left_out}
-        if isinstance(passed_on["report"].get("grids"), list):
-            passed_on["report"]["grids"] = [_without(grid, "published") for grid in passed_on["report"]["grids"]]
+    passed_on = _without(parent, "extends", "description")
+    if "systems" in parent:
+        systems = parent["systems"].items()
+        passed_on["systems"] = {name: system and _without(system, "search_defaults") for name, system in systems}
+    if "report" in parent:
+        expected = [name for name in parent["report"] if name.startswith("expected")]
+        passed_on["report"] = _without(parent["report"], "title", "notes", *expected)
+        if "grids" in parent["report"]:
+            passed_on["report"]["grids"] = [_without(grid, "published") for grid in parent["report"]["grids"]]
     return passed_on
 
 
-def _without(section: Any, name: str) -> Any:
-    return {key: value for key, value in section.items() if key != name} if isinstance(section, dict) else section
+def _without(section: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in names}
 
 
 def extended(raw: dict[str, Any], chain: tuple[str, ...] = ()) -> dict[str, Any]:
     """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
     parent = raw.get("extends")
-    if parent is None:
-        if raw.get("only") is not None:
-            hint = "add extends: EXPERIMENT, or remove only"
-            raise ConfigError("only", raw["only"], problem="nothing is extended", hint=hint)
-        return raw
-    own = {key: value for key, value in raw.items() if key != "extends"}
-    return laid_over(inherited(experiment(parent, "extends", chain)), own)
+    if parent is not None:
+        return laid_over(inherited(experiment(parent, "extends", chain)), _without(raw, "extends"))
+    raw = merge({}, raw)
+    if _layer(raw).only is not None:
+        hint = "add extends: EXPERIMENT, or remove only"
+        raise ConfigError("only", raw["only"], problem="nothing is extended", hint=hint)
+    return raw
 
 
 def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -73,64 +75,43 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     `parent` that name a removed system are removed; those of `own` are checked like any others. `test` of `parent` is
     removed where `own` has another dataset. Raises ConfigError.
     """
-    recipe = own.get("recipe")
-    if isinstance(recipe, dict) and "dataset" in recipe:
-        parent = _without(parent, "test")
-    only = own.get("only")
-    own = {key: value for key, value in own.items() if key != "only"}
     merged = merge(parent, own)
-    systems = merged.get("systems")
-    own_systems = own.get("systems")
-    removed = [name for name, system in own_systems.items() if system is None] if isinstance(own_systems, dict) else []
-    if removed and isinstance(systems, dict):
-        # Null for one system of an entry with lists, which `members_of` removes.
-        use_listed_plugins(merged)
-        every = everyone(members_of(systems))
-        systems |= {name: None for name in removed if name in every}
-    if only is None or not isinstance(systems, dict):
+    only = _layer(merged).only
+    own_systems = own.get("systems") or {}
+    # One of the systems that a list stands for is removed when lists are written out.
+    if removed := {name: None for name, system in own_systems.items() if system is None}:
+        merged["systems"] = merged["systems"] | removed
+    if "dataset" in (own.get("recipe") or {}) and "test" not in own:
+        merged.pop("test", None)
+    if only is None:
         return merged
-    # Searches and analyses say which settings name systems.
-    use_listed_plugins(merged)
-    members = members_of(systems)
+    members = members_of(merged.get("systems", {}))
     systems = everyone(members)
-    parent, own = naming(parent, members), naming(own, members)
-    own_systems, likelihood = listing(own.get("systems") or {}, members), merged.get("likelihood") or {}
-    names = staying(listing(only, members) if isinstance(only, list) else only, own_systems, systems, likelihood)
-    families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
-    merged = merge(without(parent, {name: family for name, family in families.items() if name not in names}), own)
-    merged["systems"] = {name: system for name, system in systems.items() if name in names}
-    if merged.get("decodes") == []:
+    names = staying(listing(only, members), listing(own_systems, members), systems, _layer(merged).likelihood)
+    dropped = {name: system.get("family") for name, system in systems.items() if name not in names}
+    reduced = merge(without(naming(parent, members), dropped), naming(_without(own, "only"), members))
+    if reduced.get("decodes") == []:
         hint = "list decodes, or add a system that has some"
-        raise ConfigError("only", only, problem="the extended experiment has no decodes of these", hint=hint)
-    return merged
+        raise ConfigError("only", list(only), problem="the extended experiment has no decodes of these", hint=hint)
+    return reduced | {"systems": {name: system for name, system in systems.items() if name in names}}
 
 
-def use_listed_plugins(raw: dict[str, Any]) -> None:
-    """Use the plug-ins of an experiment that is not checked yet, if it has a list of names. Raises ConfigError."""
-    plugins = raw.get("plugins")
-    if isinstance(plugins, list) and all(
-        isinstance(m, str) and all(map(str.isidentifier, m.split("."))) for m in plugins
-    ):
-        use_plugins(plugins)
-
-
-def use_plugins(modules: Sequence[str]) -> None:
-    """Use the plug-ins of an experiment. Raises ConfigError for one that is missing or cannot be used."""
+def _layer(raw: dict[str, Any]) -> Layer:
+    """The sections of an experiment that laying over reads, after its plug-ins are used. Raises ConfigError."""
+    layer = parse(Layer, {name: raw[name] for name in Layer.model_fields if raw.get(name) is not None})
     try:
-        use(modules)
+        use(layer.plugins)
     except DeclarationError as failure:
         raise ConfigError(
-            "plugins", list(modules), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
+            "plugins", list(layer.plugins), problem=f"{failure.subject} {failure.problem}", hint=failure.fix
         ) from failure
+    return layer
 
 
-def check_new_systems(raw: dict[str, Any]) -> None:
+def check_new_systems(systems: dict[str, Any]) -> None:
     """Raises ConfigError for a system without a family where others have one: its name is misspelt, or it is new."""
-    systems = raw.get("systems")
-    if not isinstance(systems, dict):
-        return
-    defined = [str(name) for name, system in systems.items() if isinstance(system, dict) and "family" in system]
+    defined = [name for name, system in systems.items() if "family" in system]
     for name, system in systems.items():
-        if defined and isinstance(name, str) and isinstance(system, dict) and "family" not in system:
+        if defined and "family" not in system:
             hint = "or a new one with a family"
             raise ConfigError(f"systems.{name}", problem="no system", allowed=defined, hint=hint)

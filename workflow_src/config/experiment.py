@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -138,6 +138,14 @@ class TrainingConfig(Frozen):
 TextWeight = Annotated[float, Field(gt=0, le=100)]
 
 
+class Reference(NamedTuple):
+    """A setting of a system that names another one, by its name or by a text that it makes."""
+
+    setting: str
+    value: str
+    system: str
+
+
 class Relations(Frozen):
     """What a system has to do with others."""
 
@@ -156,19 +164,38 @@ class Relations(Frozen):
         return ({BASE: self.base} if self.base else {}) | self.roles
 
     @property
+    def references(self) -> list[Reference]:
+        """Settings that name other systems, in their order; `carries` last."""
+        started = [Reference("init_from", self.init_from, self.init_from)] if self.init_from else []
+        filled = [
+            Reference(role if role == BASE and self.base else f"roles.{role}", name, name)
+            for role, name in self.filled.items()
+        ]
+        origins = {text: system_behind(text) for text in weights_of(self.data or RAW)}
+        made = [Reference("data", text, system) for text, system in origins.items() if system]
+        carried = [Reference(f"carries.{role}", name, name) for role, name in self.carries.items()]
+        return [*filled, *started, *made, *carried]
+
+    @property
     def teachers(self) -> list[str]:
         """Systems that make its training texts."""
-        return list(dict.fromkeys(filter(None, map(system_behind, weights_of(self.data or RAW)))))
+        return list(dict.fromkeys(other.system for other in self.references if other.setting == "data"))
 
     @property
     def built_on(self) -> list[str]:
         """Systems that are trained before this one."""
-        return [name for name in (*self.filled.values(), self.init_from, *self.teachers) if name]
+        return [other.system for other in self.references if not other.setting.startswith("carries.")]
 
     @property
     def needs(self) -> list[str]:
         """Systems that this one cannot do without: those that it is built on, and those that its bundle carries."""
-        return [*self.built_on, *self.carries.values()]
+        return [other.system for other in self.references]
+
+
+def relations(name: str, section: dict[str, Any]) -> Relations:
+    """What the system `name` has to do with others, of a section that is not checked yet. Raises ConfigError."""
+    settings = {setting: section[setting] for setting in Relations.model_fields if setting in section}
+    return parse(Relations, settings, f"systems.{name}")
 
 
 def with_needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
@@ -421,13 +448,51 @@ class RuntimeConfig(Frozen):
         )
 
 
-class WorkflowConfig(Frozen):
+class AnySettings(Frozen):
+    """A section whose settings are checked later."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+
+class SystemLayer(Relations):
+    """A system of one file, which lays settings over one of another file; the family's settings are not checked."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    family: str | None = None
+    model: AnySettings | None = None
+    objective: AnySettings | None = None
+    training: AnySettings | None = None
+
+
+class Sections(Frozen):
+    """Sections whose form counts when a file is laid over another one."""
+
+    # Applied when a configuration is read.
+    only: tuple[SystemName, ...] | None = Field(None, description="systems that stay of the extended experiment")
+    distillation: dict[str, DistillationConfig] = {}
+    likelihood: dict[str, LikelihoodConfig] = {}
+    # Sections of declared analyses, which plug-ins may add: checked when these are known.
+    analyses: dict[str, dict[str, Any]] = {}
+    report: ReportConfig = ReportConfig()
+    plugins: tuple[Package, ...] = Field(
+        (), description="packages that declare families, searches, engines, analyses, metrics or filters"
+    )
+
+
+class Layer(Sections):
+    """The sections of files that are laid over each other; `systems` may have lists, and null for those that go."""
+
+    recipe: AnySettings = AnySettings()
+    systems: dict[str, SystemLayer | None] = {}
+    decodes: tuple[DecodeConfig, ...] = ()
+
+
+class WorkflowConfig(Sections):
     """The whole configuration of one run."""
 
     experiment: ExperimentName
     extends: str | None = None
-    # Applied when a configuration is read.
-    only: tuple[SystemName, ...] | None = Field(None, description="systems that stay of the extended experiment")
     # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig
@@ -435,8 +500,6 @@ class WorkflowConfig(Frozen):
         None, min_length=1, description="test sets of the dataset that are translated, the main one first; default: all"
     )
     systems: dict[SystemName, SystemConfig] = Field(min_length=1)
-    distillation: dict[str, DistillationConfig] = {}
-    likelihood: dict[str, LikelihoodConfig] = {}
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
     decode_defaults: DecodeDefaults = Field(DecodeDefaults(), description="fields of all decodes; their own ones win")
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
@@ -444,15 +507,9 @@ class WorkflowConfig(Frozen):
         None, description="metrics that translations are scored with, a list of names or settings by name; BLEU always"
     )
     speed: SpeedConfig = SpeedConfig()
-    # Sections of declared analyses, which plug-ins may add: checked when these are known.
-    analyses: dict[str, dict[str, Any]] = {}
-    report: ReportConfig = ReportConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[Package, ...] = Field(
-        (), description="packages that declare families, searches, engines, analyses, metrics or filters"
-    )
 
     @model_validator(mode="before")
     @classmethod

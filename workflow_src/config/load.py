@@ -10,8 +10,6 @@ from workflow_src.config.compose import (
     experiment,
     extended,
     laid_over,
-    use_listed_plugins,
-    use_plugins,
 )
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
@@ -54,11 +52,9 @@ def load(raw: dict[str, Any]) -> Loaded:
         if "experiment" not in raw:
             raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
         raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
-    use_listed_plugins(raw)
     raw = swept(raw)
-    check_new_systems(raw)
+    check_new_systems(raw.get("systems", {}))
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
-    use_plugins(config.plugins)
     dataset = _dataset(config)
     for side in ("source", "target"):
         if getattr(config.recipe, side) not in dataset.languages:

@@ -170,7 +170,7 @@ def test_grids_stay_whole_or_go():
             {"setting": "only", "nearest": "score"},
         ),
         ("score", {"setting": "only", "value": "score"}),
-        ([3], {"setting": "only", "value": [3]}),
+        ([3], {"setting": "only[0]", "value": 3}),
     ],
 )
 def test_a_wrong_only_is_refused_in_one_sentence(only, fields):
