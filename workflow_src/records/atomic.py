@@ -8,24 +8,16 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from workflow_src.errors import ArtifactError
 
-# A partial file of another machine is left alone for so many seconds after its last change.
-LEFT_ALONE = 24 * 3600
-# The end of the name of a partial file, after the name of its file: machine and process that write it, random letters.
-PARTIAL = r"([0-9a-f]{8})-([0-9]+)\.[a-z0-9_]{8}\.partial"
-# Bytes of a file's name that its partial file repeats; most disks allow 255 in all.
-REPEATED = 190
 # Why a file cannot grow: errors of the system, and the problem in words.
 NO_ROOM = {
     errno.ENOSPC: "no space left",
@@ -93,70 +85,31 @@ def link_file(source: str | Path, target: str | Path) -> None:
         copy_file(source, target)
 
 
-def _partial_start(path: Path) -> str:
-    """The beginning of the names of a file's partial files."""
-    return f".{os.fsdecode(os.fsencode(path.name)[:REPEATED])}."
-
-
-def _machine() -> str:
-    """Names where numbers of processes mean the same: containers of one name may count their own."""
-    numbering = ""
-    with contextlib.suppress(OSError):
-        numbering = os.readlink("/proc/self/ns/pid")
-    return hashlib.sha256(f"{platform.node()} {numbering}".encode()).hexdigest()[:8]
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove partial files of `path` that killed processes have left."""
-    start = _partial_start(path)
-    with contextlib.suppress(OSError):
-        for name in os.listdir(path.parent):
-            if name.startswith(start) and (match := re.fullmatch(PARTIAL, name.removeprefix(start))):
-                partial = path.parent / name
-                here, idle = match[1] == _machine(), time.time() - partial.lstat().st_mtime
-                if idle > LEFT_ALONE or (here and not _is_running(int(match[2]))):
-                    partial.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        # That of another user is not permitted.
-        with contextlib.suppress(PermissionError):
-            os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _is_open_file(path: Path) -> bool:
     """True for a path that leads, over any links, to a file that a process has open, as /dev/stdout does."""
-    place = os.path.join(os.getcwd(), path)
     for _ in range(LINKS):
-        folder, name = os.path.split(place)
-        place = os.path.join(os.path.realpath(folder), name)
-        if re.fullmatch(r"/proc/.+/fd/\d+", place):
+        folder = os.path.realpath(path.parent)
+        if re.fullmatch(r"/proc/.+/fd", folder):
             return True
-        if not os.path.islink(place):
+        path = Path(folder, path.name)
+        if not path.is_symlink():
             return False
-        place = os.path.join(os.path.dirname(place), os.readlink(place))
+        path = Path(folder, path.readlink())
     return False
 
 
 def _replaceable(path: Path) -> Path:
     """The file that writing `path` replaces, links followed. Raises ArtifactError for a path that is no file."""
     # Other processes may go on writing to a file that a process has open.
-    opened = _is_open_file(path)
-    if path.is_symlink() and not opened:
-        path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise ArtifactError(path, "is a folder", "name a file in it")
-    if opened or (path.exists() and not path.is_file()):
+    if _is_open_file(path) or (path.exists() and not path.is_file() and not path.is_dir()):
         raise ArtifactError(
             path,
             "is a pipe or a device, which cannot be replaced as a whole",
             "name a file, or write to standard output",
         )
-    return path
+    if path.is_dir():
+        raise ArtifactError(path, "is a folder", "name a file in it")
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 @contextlib.contextmanager
@@ -182,9 +135,9 @@ def new_file_mode() -> int:
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
-    A process that is killed leaves it, and the next one that writes `path` removes it. Of two writers, the last one's
-    file stays. Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part. A link
-    stays, and the file that it points to is replaced. A file that is replaced keeps its mode.
+    A process that is killed leaves it, hidden. Of two writers, the last one's file stays. Text is UTF-8 with plain
+    newlines. A reader sees the old file or the whole new one, never a part. A link stays, and the file that it points
+    to is replaced. A file that is replaced keeps its mode.
 
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
@@ -192,8 +145,8 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     with room_for(path), _refusals_in_words(Path(path)):
         path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path)
-        prefix = f"{_partial_start(path)}{_machine()}-{os.getpid()}."
+        # With the suffix, most disks have room for 255 bytes.
+        prefix = f".{path.name[:50]}."
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".partial")
     buffered = io.BufferedWriter(_File(handle, path))
     file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")

@@ -1,5 +1,6 @@
 """Files are whole or absent, and what is damaged is refused in a sentence that names it."""
 
+import errno
 import hashlib
 import os
 import pickle
@@ -8,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -70,75 +70,30 @@ def writer(path: Path, content: str) -> subprocess.Popen:
     return running
 
 
-def killed(path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_file_and_a_hidden_part(tmp_path):
+    path = tmp_path / "file[1]*.txt"
+    path.write_text("old")
     running = writer(path, "a part")
     running.kill()
     running.communicate()
     assert running.returncode == -signal.SIGKILL
+    (part,) = [name for name in os.listdir(tmp_path) if name != path.name]
+    assert part.startswith(".") and part.endswith(".partial") and path.read_text() == "old"
 
 
-def test_what_killed_writers_leave_is_removed_by_the_next(tmp_path):
-    path = tmp_path / "file[1]*.txt"
-    path.write_text("old")
-    for _ in range(3):
-        killed(path)
-        assert len(os.listdir(tmp_path)) == 2 and path.read_text() == "old"
-    with atomic(path) as file:
-        file.write("whole")
-    assert os.listdir(tmp_path) == [path.name] and path.read_text() == "whole"
-
-
-def test_what_another_machine_began_is_left_for_a_day_and_other_files_for_ever(tmp_path):
+def test_of_writers_of_one_file_the_last_one_closed_stays(tmp_path):
     path = tmp_path / "file"
-    unrelated = [".file.notes.partial", ".file.txt", ".filed.0123abcd-1.abcdefgh.partial", "file.abcdefgh.partial"]
-    young, old = (f".file.0123abcd-7.{letters}.partial" for letters in ("abcdefgh", "abcdefg_"))
-    for name in (*unrelated, young, old):
-        (tmp_path / name).write_text("a part")
-        if name != young:
-            os.utime(tmp_path / name, (0, time.time() - 90_000))
-    with atomic(path) as file:
-        file.write("whole")
-    assert sorted(os.listdir(tmp_path)) == sorted([*unrelated, young, "file"])
-
-
-def test_what_another_process_is_writing_is_never_removed(tmp_path):
-    path = tmp_path / "file"
-    killed(path)
     other = writer(path, "from the other")
     for content in ("mine", "again mine"):
         with atomic(path) as file:
             file.write(content)
         assert path.read_text() == content and len(os.listdir(tmp_path)) == 2
-    # Nor is one of this process.
     with atomic(path) as first, atomic(path) as second:
         first.write("last closed")
         second.write("first closed")
     assert path.read_text() == "last closed"
     other.communicate("go on\n")
     assert other.returncode == 0 and path.read_text() == "from the other"
-    assert os.listdir(tmp_path) == ["file"]
-
-
-RACE = """
-import sys, time
-from workflow_src.records import atomic as module
-
-module.os.fsync = lambda handle: None
-ends = time.monotonic() + 2
-while time.monotonic() < ends:
-    with module.atomic(sys.argv[1]) as file:
-        file.write("whole")
-"""
-
-
-def test_writers_that_race_never_remove_what_the_other_has_just_begun(tmp_path):
-    command = [sys.executable, "-c", RACE, str(tmp_path / "file")]
-    racing = [
-        subprocess.Popen(command, cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    assert [running.communicate()[1] for running in racing] == 4 * [""]
-    with atomic(tmp_path / "file") as file:
-        file.write("whole")
     assert os.listdir(tmp_path) == ["file"]
 
 
@@ -335,3 +290,25 @@ except ArtifactError as error:
     )
     assert done.stdout.split() == [str(tmp_path / "large")]
     assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_that_is_full_when_the_file_is_flushed_to_it_leaves_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("old")
+
+    def full(_handle):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match=f"^{tmp_path}/file .*quota"), atomic(tmp_path / "file") as file:
+        file.write("new")
+    assert os.listdir(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "old"
+
+
+def test_other_errors_of_the_system_are_not_taken_for_a_full_disk(tmp_path):
+    with pytest.raises(OSError, match="hardware"), module.room_for(tmp_path / "file"):
+        raise OSError(errno.EIO, "hardware")
+
+
+def test_a_folder_cannot_be_written(tmp_path):
+    with pytest.raises(ArtifactError, match=f"^{tmp_path} is a folder"), atomic(tmp_path):
+        pass
