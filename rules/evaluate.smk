@@ -86,7 +86,7 @@ for test_set in plan.compared_sets:
 use rule gpu as measure_speed with:
     input:
         **plan.exports,
-        chosen=[plan.chosen(decode, seed) for decode, seed in plan.tuned if seed == plan.first_seed],
+        chosen=list(plan.chosen_for_speed.values()),
         bundles=plan.exported_bundles,
         source=plan.corpus(plan.test, "source"),
     output:

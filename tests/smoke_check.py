@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.resolved import engine_key
 from workflow_src.config.resources import Requests
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.records.atomic import load_tensors
@@ -136,7 +135,7 @@ def _report(plan: Plan, folder: Path) -> list[str]:
     rows = json.loads((report_folder / "results.json").read_text())["rows"]
     keys = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
     for decode, seed, split in plan.rows:
-        key = (decode.system, decode.name, decode.search, engine_key(decode.settings), seed)
+        key = (decode.system, decode.name, decode.search, decode.engine_word, seed)
         if split == "test" and key not in keys:
             faults.append(f"results.json has no row {key}")
     for row in rows:

@@ -35,7 +35,6 @@ from workflow_src.spec import (
     Search,
     SearchSettings,
     config_error,
-    parse,
     phrase,
 )
 
@@ -49,8 +48,6 @@ FOLDERS = {
     "analysis": "evaluation/analyses",
     "filter": "data/filters",
 }
-# Entries of a decode's settings beside its search's.
-ENGINE_SETTINGS = ("engine", "compute_type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,15 +253,6 @@ def import_object(reference: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as failure:
         raise DeclarationError(f'"{reference}"', f"cannot be imported: {failure}") from failure
-
-
-def settings_of(entry: Mapping[str, Any]) -> SearchSettings:
-    """The settings of a search from those of a rule. Raises ConfigError for any that the search has not."""
-    search = searches().get(entry.get("search", ""))
-    if search is None:
-        raise ConfigError("search", entry.get("search"), allowed=searches())
-    fields = {name: value for name, value in entry.items() if name not in ("search", *ENGINE_SETTINGS)}
-    return parse(search.settings, fields)
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:

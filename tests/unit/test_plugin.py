@@ -71,7 +71,8 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
         "unrepeat-1-tuned",
     ]
     (tuned,) = [decode for decode in plan.loaded.decodes if decode.tune]
-    assert json.loads(plan.settings_decode(tuned)) == {"search": "unrepeat", "passes": 1, "stretch": 1.0}
+    expected = {"search": "unrepeat", "passes": 1, "stretch": 1.0, "engine": "eager", "compute_type": None}
+    assert json.loads(plan.settings_decode(tuned)) == expected
     assert plan.systems_of("train_wordbag") == ["bag"] and "train_wordbag" in plan.training_rules
     rows = {(r["system"], r["name"]): r["baseline"] for r in json.loads(plan.settings_significance())["rows"]}
     assert rows["bag", "unrepeat-2"] == ["teacher", "beam-4"]
@@ -187,8 +188,7 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     run_stage("decode", ["--settings", json.dumps(settings), *words, "--output", str(decoded)])
     assert decoded.read_text().count("\n") == len(lines)
     choice = {
-        "settings": settings,
-        "tune": {"stretch": [0.5, 1.0]},
+        "decode": settings | {"tune": {"stretch": [0.5, 1.0]}},
         "remove_repetitions": "none",
         "bleu_tokeniser": "13a",
     }

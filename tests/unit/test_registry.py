@@ -81,16 +81,6 @@ def test_a_setting_that_does_not_fit_is_refused(settings, fields):
     assert fields_of(caught.value, fields) == fields
 
 
-def test_what_a_rule_is_handed_gives_the_settings_back():
-    for search in registry.searches().values():
-        settings = search.settings()
-        assert registry.settings_of({"search": search.name} | settings.model_dump(mode="json")) == settings
-    with pytest.raises(InputError, match=r"^nothing: "):
-        registry.settings_of({"search": "beam", "nothing": 1})
-    with pytest.raises(InputError, match=r"^beam: "):
-        registry.settings_of({"search": "greedy", "beam": 2})
-
-
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     """Write a package into the working directory; `write(text)` returns its name."""
@@ -274,7 +264,7 @@ def test_rules_hold_the_metrics_that_change_their_results():
     assert len(set(report)) == 3
     by_another, by_main = ([plan.settings_choose(plan.loaded.decodes[n]) for plan in plans] for n in (0, 1))
     assert by_another[0] == by_another[1] != by_another[2] and len(set(by_main)) == 1
-    assert "metrics" not in json.loads(by_main[0]) and json.loads(by_another[2])["tune_by"] == "ter"
+    assert "metrics" not in json.loads(by_main[0]) and json.loads(by_another[2])["decode"]["tune_by"] == "ter"
 
 
 def families(changes: str) -> str:

@@ -130,7 +130,7 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
     with pytest.raises(SystemExit):
         command.main(["--bundle", str(bundle), "--help"])
     assert "--lengthening" in capsys.readouterr().out
-    choice = {"settings": {"search": "all-at-once", "lengthening": 0.0}, "tune": {"lengthening": [0.0, 0.5]}}
+    choice = {"decode": {"search": "all-at-once", "tune": {"lengthening": [0.0, 0.5]}}}
     words = [
         "--settings",
         json.dumps(choice | {"remove_repetitions": "none", "bleu_tokeniser": "13a"}),
@@ -191,7 +191,7 @@ def test_bundles_that_experiments_share_have_no_plug_in_of_one_of_them(
     finished = {}
     for search in ("delta", "momentum"):
         (tmp_path / "dev.json").write_text(json.dumps({"kept": {"bleu": 1.0}}))
-        row = {"name": search, "settings": {"search": search, "steps": 1}, "removal": "none"}
+        row = {"decode": {"name": search, "search": search, "steps": 1}, "removal": "none"}
         settings = {"experiment": "e", "rows": [row | {"quality": str(tmp_path / "dev.json")}]}
         settings |= {"search_defaults": {}, "remove_repetitions": None}
         words = ["--settings", json.dumps(settings), "--bundle", str(momentum[1])]

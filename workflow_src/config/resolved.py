@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import Field, InstanceOf, PlainSerializer, model_validator
+import pydantic
+from pydantic import (
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
@@ -17,8 +27,20 @@ from workflow_src.config.metrics import Measured
 from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, weights_of
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
-from workflow_src.registry import decoded, default_engine, families, filters
-from workflow_src.spec import ALIGNED, SCORES, AnalysisSettings, Corpus, Family, Frozen, SearchSettings, compared, parse
+from workflow_src.registry import decoded, default_engine, engines, families, filters, named_systems, searches
+from workflow_src.spec import (
+    ALIGNED,
+    SCORES,
+    UNKNOWN,
+    AnalysisSettings,
+    Corpus,
+    Family,
+    Frozen,
+    SearchSettings,
+    compared,
+    config_error,
+    parse,
+)
 
 
 class System(SystemFields):
@@ -89,38 +111,96 @@ class System(SystemFields):
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
 
 
-def engine_key(settings: Mapping[str, Any]) -> str:
-    """The word for the engine of a decode's settings with its precision, such as `ctranslate2-int8`."""
-    name = settings.get("engine") or default_engine().name
-    return f"{name}-{kind}" if (kind := settings.get("compute_type")) else name
+def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
+    """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ConfigError for others."""
+    if name not in kind.model_fields:
+        raise ConfigError(name, problem=UNKNOWN, allowed=kind.model_fields)
+    field = kind.model_fields[name]
+    of_field: Any = Annotated[field.annotation, field]
+    try:
+        return pydantic.TypeAdapter(of_field).validate_python(value)
+    except pydantic.ValidationError as failure:
+        raise config_error(failure, value, name) from None
 
 
 class Decode(DecodeOptions):
     """One decode: a system, a search with its settings (`values`), an engine, and the name that its files carry.
 
-    The number of sentences decoded together (`batch`) and that of jobs (`shards`) change no translation.
+    As JSON, the settings of the search stand beside the other fields. Jobs read those fields that their results depend
+    on: the number of sentences decoded together (`batch`) and that of jobs (`shards`) change no translation.
     """
 
-    system: str
+    # A job that decodes a single bundle needs no names.
+    system: str = ""
     search: str
-    name: str
-    values: SearchSettings
-    splits: tuple[str, ...]
+    name: str = ""
+    values: SerializeAsAny[SearchSettings]
+    splits: tuple[str, ...] = ()
     # What computes it, our own code or another library, and in which of its precisions, where it has several.
     engine: str = Field(default_factory=lambda: default_engine().name)
     compute_type: str | None = None
     # Values of settings to choose from on dev.
     tune: dict[str, list[Any]] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_search(cls, content: Any) -> Any:
+        """Reads the settings that stand beside the other fields as those of the search."""
+        if not isinstance(content, dict) or "values" in content:
+            return content
+        if "search" not in content:
+            raise ConfigError("search", problem="missing")
+        if content["search"] not in searches():
+            raise ConfigError("search", content["search"], allowed=searches())
+        search = searches()[content["search"]]
+        own = {name: value for name, value in content.items() if name in cls.model_fields}
+        return own | {"values": parse(search.settings, {n: v for n, v in content.items() if n not in own})}
+
+    @field_validator("engine")
+    @classmethod
+    def _declared(cls, engine: str) -> str:
+        if engine not in engines():
+            raise ConfigError("", engine, allowed=engines())
+        return engine
+
+    @field_validator("tune")
+    @classmethod
+    def _typed(cls, tune: dict[str, list[Any]], fields: pydantic.ValidationInfo) -> dict[str, list[Any]]:
+        kind = type(fields.data["values"])
+        return {name: [typed_value(kind, name, value) for value in values] for name, values in tune.items()}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content = write(self)
+        return content | content.pop("values", {})
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.system, self.name
+
     @property
     def own_engine(self) -> bool:
         return self.engine == default_engine().name
 
+    @property
+    def engine_word(self) -> str:
+        """The word for its engine with its precision, such as `ctranslate2-int8`."""
+        return engines()[self.engine].word(self.compute_type)
+
+    @property
+    def others(self) -> dict[str, str]:
+        """Systems beside its own that it works with, by role."""
+        return named_systems(self.values)
+
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """All settings that change translations, as rules have them."""
-        content = {"search": self.search} | self.values.model_dump(mode="json")
-        return content if self.own_engine else content | {"engine": self.engine, "compute_type": self.compute_type}
+        """The search, its settings and an engine that is not the default: what changes translations."""
+        engine = set() if self.own_engine else {"engine", "compute_type"}
+        return self.model_dump(mode="json", include={"search", "values"} | engine)
+
+    def with_values(self, changes: Mapping[str, Any]) -> Decode:
+        """The decode with other values of some of the search's settings. Raises ConfigError."""
+        return self.model_copy(update={"values": parse(type(self.values), self.values.model_dump() | dict(changes))})
 
     def combinations(self) -> list[SearchSettings]:
         """The settings with every combination of the values that dev chooses from, the last varying fastest."""

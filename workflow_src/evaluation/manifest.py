@@ -14,8 +14,8 @@ from typing import Any
 from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.config.plan import Plan
 from workflow_src.config.plan.grids import GridInfo
-from workflow_src.config.resolved import Decode, System, engine_key
-from workflow_src.registry import default_engine, engines, families, refinement, search_of, searches, settings_of
+from workflow_src.config.resolved import Decode, System
+from workflow_src.registry import default_engine, engines, families, refinement, search_of, searches
 from workflow_src.spec import REFINER, VECTOR_FIELD, Engine, Look, Metric, Search, SearchSettings
 
 # How a member is drawn that declares no colour or no marker.
@@ -153,7 +153,7 @@ class Row:
     @functools.cached_property
     def settings(self) -> SearchSettings:
         """The settings that it was decoded with. Raises ConfigError for chosen ones that the search has not."""
-        return settings_of({**self.decode.settings, **(self.picked or {})})
+        return self.decode.with_values(self.picked or {}).values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +190,7 @@ class ShownDecode:
 
     @property
     def engine(self) -> EngineKey:
-        return EngineKey(engine_key(self.decode.settings))
+        return EngineKey(self.decode.engine_word)
 
     @property
     def tuned(self) -> bool:

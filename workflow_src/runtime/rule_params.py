@@ -212,6 +212,7 @@ class RuleParams:
             ["source"],
             bundles=folders_by_system,
             exports=self.exported_folders,
+            chosen=lambda _job: self.plan.chosen_for_speed,
             output="output.speed",
         )
 

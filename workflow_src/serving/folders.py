@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
@@ -35,7 +35,12 @@ def open_eager_translators(
 
 
 def open_translator(
-    folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]
+    folder: Path,
+    device: str,
+    precision: str,
+    threads: int | None,
+    engine: str | None = None,
+    compute_type: str | None = None,
 ) -> BaseTranslator:
     """The translator of a bundle with a decode's engine and compute type; the default engine is eager.
 
@@ -45,31 +50,29 @@ def open_translator(
 
     from workflow_src.serving.translator import Translator
 
-    engine = _engine(settings)
-    if _only(engine) == "cuda" and (device == "cpu" or not torch.cuda.is_available()):
+    if _only(_engine(engine)) == "cuda" and (device == "cpu" or not torch.cuda.is_available()):
         problem = "there is no GPU here, or runtime.device is cpu"
-        raise ConfigError(
-            "engine", engine.name, problem=problem, hint="decode where there is one, or remove the engine"
-        )
-    device, precision, mode = placement(settings, device, precision)
+        raise ConfigError("engine", engine, problem=problem, hint="decode where there is one, or remove the engine")
+    device, precision, mode = placement(engine, compute_type, device, precision)
     return Translator.load(folder, device, precision, threads, mode)
 
 
-def placement(settings: Mapping[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
+def placement(
+    engine: str | None, compute_type: str | None, device: str = "auto", precision: str = "auto"
+) -> tuple[str, str, str]:
     """The arguments device, precision and engine of `Translator.load` for a decode's engine and compute type."""
-    compute_type, engine = settings.get("compute_type"), _engine(settings)
+    declared = _engine(engine)
     # A folder that another engine reads has no modes.
-    mode = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
-    if _only(engine):
-        return (*_placed(engine, settings, device, precision), mode)
+    mode = "auto" if declared.exports else declared.modes.get(compute_type, "eager")
+    if _only(declared):
+        return (*_placed(declared, compute_type, device, precision), mode)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     # Only float16 needs a GPU, whose libraries an engine may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")
     return "cpu" if on_cpu else device, compute_type or precision, mode
 
 
-def _engine(settings: Mapping[str, Any]) -> Engine:
-    name = settings.get("engine")
+def _engine(name: str | None) -> Engine:
     return engines()[name] if name else default_engine()
 
 
@@ -78,7 +81,7 @@ def _only(engine: Engine) -> str | None:
     return engine.devices[0] if len(engine.devices) == 1 and not engine.exports else None
 
 
-def _placed(engine: Engine, settings: Mapping[str, Any], device: str, precision: str) -> tuple[str, str]:
+def _placed(engine: Engine, compute_type: str | None, device: str, precision: str) -> tuple[str, str]:
     """Device and precision of bundles that an engine computes.
 
     An engine with one kind of device keeps it, because elsewhere the mode's name selects another engine. It reads
@@ -87,17 +90,17 @@ def _placed(engine: Engine, settings: Mapping[str, Any], device: str, precision:
     only = _only(engine)
     if only is None:
         return device, precision
-    precision = "bfloat16" if settings.get("compute_type") == "bfloat16" else "float32"
+    precision = "bfloat16" if compute_type == "bfloat16" else "float32"
     return device if device.split(":")[0] == only else only, precision
 
 
 def open_role_translators(
-    folders: Mapping[str, Path], machine: Machine, settings: Mapping[str, Any]
+    folders: Mapping[str, Path], machine: Machine, engine: str | None = None, compute_type: str | None = None
 ) -> dict[str, BaseTranslator]:
     """Translators of the systems of a search's roles, on the device of the decode's engine."""
     from workflow_src.serving.translator import Translator
 
-    device, precision = _placed(_engine(settings), settings, machine.device, machine.precision)
+    device, precision = _placed(_engine(engine), compute_type, machine.device, machine.precision)
     return {
         role: Translator.load(folder, device, precision, machine.threads, engine="eager")
         for role, folder in folders.items()

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from workflow_src.registry import search_of, settings_of
+from workflow_src.config.resolved import Decode
+from workflow_src.registry import searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import placement
 
@@ -14,18 +15,18 @@ from workflow_src.serving.folders import placement
 def translate_command(
     folder: str,
     description: bundle.Description,
-    settings: Mapping[str, Any],
+    decode: Decode,
     systems: Mapping[str, str],
     device: str = "auto",
     precision: str = "auto",
 ) -> str:
     """The command as a line for a shell, without its input.
 
-    `folder` and `description` are those of the bundle, `settings` those of the decode with values chosen on dev, and
-    `systems` the folders of other systems by role. Options that are defaults of the bundle are left out.
+    `folder` and `description` are those of the bundle, `decode` has the values chosen on dev, and `systems` the folders
+    of other systems by role. Options that are defaults of the bundle are left out.
     """
-    values = settings_of(settings)
-    search, defaults = search_of(values), bundle.defaults(description, search_of(values))
+    values, search = decode.values, searches()[decode.search]
+    defaults = bundle.defaults(description, search)
     words = ["--search", search.name] if search.name != description.defaults.get("search") else []
     kind = type(values)
     roles = kind.roles()
@@ -42,7 +43,7 @@ def translate_command(
             words += option_words(name, value)
     if description.plugins:
         words += ["--plugins", *(plugin.module for plugin in description.plugins)]
-    device, precision, engine = placement(settings, device, precision)
+    device, precision, engine = placement(decode.engine, decode.compute_type, device, precision)
     # CPUs compute in float32 by default.
     precision = "auto" if (device, precision) == ("cpu", "float32") else precision
     options = {"--device": device, "--precision": precision, "--engine": engine}

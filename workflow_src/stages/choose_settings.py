@@ -10,28 +10,21 @@ from pydantic import Field
 
 from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import ScoringSettings
+from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_aligned
-from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality import metrics
-from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point, typed_value
+from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
-from workflow_src.registry import main_metric, settings_of
+from workflow_src.registry import main_metric
 from workflow_src.serving.folders import open_role_translators
 from workflow_src.spec import Texts
 
 
 class ChoiceSettings(ScoringSettings):
-    """`settings` name a search and some of its settings, `tune` the values to try of others.
-
-    `tune_by` names the metric that decides, None for the main one.
-    """
-
-    settings: dict[str, Any]
-    tune: dict[str, tuple[Any, ...]]
+    decode: Decode = Field(description="the search, the values to try, and the metric that decides (`tune_by`)")
     remove_repetitions: Removal
-    tune_by: str | None = None
 
 
 class Inputs(DeviceJobInputs):
@@ -56,19 +49,13 @@ def run(inputs: Inputs) -> str:
     settings, machine = inputs.settings, inputs.machine
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
-    systems = open_role_translators(inputs.systems, machine, {})
-    settings_class = type(settings_of(settings.settings))
-    # Numbers stand here as in a configuration; the settings class says which are whole.
-    try:
-        tune = {n: [typed_value(settings_class, n, value) for value in values] for n, values in settings.tune.items()}
-    except ConfigError as failure:
-        raise failure.within("settings.tune") from None
-
+    systems = open_role_translators(inputs.systems, machine)
+    decode = settings.decode
     main, by_name = main_metric(), {measured.metric.name: measured for measured in settings.measured}
-    deciding = by_name[settings.tune_by or main.name]
+    deciding = by_name[decode.tune_by or main.name]
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
-        search = settings_of(settings.settings | values)
+        search = decode.with_values(values).values
         hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
@@ -79,8 +66,8 @@ def run(inputs: Inputs) -> str:
         log.info("%s: %s %.2f", listed(values), deciding.metric.title, figures[deciding.metric.name])
         return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
 
-    chosen, curve = choose(tune, measure, deciding.metric)
-    edges = at_edge(settings_class, tune, chosen)
+    chosen, curve = choose(decode.tune, measure, deciding.metric)
+    edges = at_edge(type(decode.values), decode.tune, chosen)
     content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
     content |= {"tune_by": deciding.metric.name} if deciding.metric is not main else {}
     record = provenance(recorded(settings), inputs.files)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.data.shards import bounds, by_number, check_number, read_shards, write_shard_record
-from workflow_src.jobs import DeviceJobInputs, log, start
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
-from workflow_src.registry import settings_of
 from workflow_src.serving.folders import open_role_translators, open_translator
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Record = dict[str, Any]
 
 
 class Inputs(DeviceJobInputs):
-    settings: dict[str, Any] = Field(description="the search with its settings, and the engine")
+    settings: Decode = Field(description="the search with its settings, and the engine")
     bundle: Path = Field(description="folder of the system")
     systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
     chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of settings")
@@ -55,27 +55,22 @@ class Inputs(DeviceJobInputs):
         return files | ({"chosen": self.chosen} if self.chosen else {})
 
 
-def settings_of_search(inputs: Inputs) -> dict[str, Any]:
-    """The settings of the search, with those that were chosen on dev."""
-    return inputs.settings | (read_chosen(inputs.chosen) if inputs.chosen else {})
-
-
 def opened(inputs: Inputs) -> BaseTranslator:
     """The system, on the job's device."""
-    machine = inputs.machine
-    return open_translator(
-        inputs.bundle, machine.device, machine.precision, machine.threads, settings_of_search(inputs)
-    )
+    machine, decode = inputs.machine, inputs.settings
+    how = machine.device, machine.precision, machine.threads
+    return open_translator(inputs.bundle, *how, decode.engine, decode.compute_type)
 
 
 def translate(inputs: Inputs, translator: BaseTranslator, lines: list[str], first_line: int = 1) -> Iterator[Record]:
     """For each line its text, score, length in subwords, steps, candidates, subwords, outcomes of its placeholders
     where the recipe has any, and its text without repeated subwords."""
-    settings = settings_of_search(inputs)
-    search = settings_of(settings)
-    systems = open_role_translators(inputs.systems, inputs.machine, settings)
+    decode = inputs.settings.with_values(read_chosen(inputs.chosen) if inputs.chosen else {})
+    systems = open_role_translators(inputs.systems, inputs.machine, decode.engine, decode.compute_type)
     began = time.perf_counter()
-    hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
+    hypotheses = translator.search(
+        lines, decode.values, systems, batch=inputs.batch, normalised=True, first_line=first_line
+    )
     texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
     without_repetitions = translator.text(hypotheses.tokens, "subwords", lines)
@@ -107,8 +102,8 @@ def write_translations(inputs: Inputs, records: Iterable[Record], translator: Ba
     files = inputs.files | by_number(inputs.join)
     # Joining computes nothing; the records of the shards say on which machines they were made.
     machine = {"device": translator.device, "precision": translator.precision} if translator else {}
-    settings = inputs.settings
-    write_record(record_path, settings, files, [inputs.output.name, details_path.name], **machine)
+    outputs = [inputs.output.name, details_path.name]
+    write_record(record_path, recorded(inputs.settings), files, outputs, **machine)
     return count
 
 
@@ -123,7 +118,7 @@ def write_shard(inputs: Inputs, shard: int) -> int:
         for record in translate(inputs, translator, lines, first + 1):
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     machine = {"device": translator.device, "precision": translator.precision}
-    settings = inputs.settings
+    settings = recorded(inputs.settings)
     write_shard_record(inputs.output, settings, inputs.files, shard, inputs.shards, **machine)
     return len(lines)
 
@@ -132,11 +127,11 @@ def run(inputs: Inputs) -> str:
     if inputs.shard is not None:
         return f"shard {inputs.shard} of {inputs.shards}: {write_shard(inputs, inputs.shard)} sentences"
     if inputs.join:
-        records = read_shards(list(inputs.join), inputs.settings, inputs.files)
+        records = read_shards(list(inputs.join), recorded(inputs.settings), inputs.files)
         return f"{write_translations(inputs, records)} translated sentences from {len(inputs.join)} shards"
     translator = opened(inputs)
     count = write_translations(inputs, translate(inputs, translator, list(read_lines(inputs.source))), translator)
-    return f"{count} sentences translated with {inputs.settings['search']}"
+    return f"{count} sentences translated with {inputs.settings.search}"
 
 
 if __name__ == "__main__":

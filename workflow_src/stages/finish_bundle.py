@@ -9,31 +9,30 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.resolved import engine_key
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import members, settings_of
+from workflow_src.registry import members
 from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
 from workflow_src.serving.choice import choice_words, default_fields
 from workflow_src.spec import Frozen
 
 
 class DevRow(Frozen):
-    """A decode that was measured on dev: its settings, and one or both of the files with its BLEU."""
+    """A decode that was measured on dev, and one or both of the files with its BLEU."""
 
-    name: str
-    settings: dict[str, Any]
+    decode: Decode
     removal: Removal
     quality: Path | None = None
     chosen: Path | None = None
 
     @property
     def files(self) -> dict[str, Path]:
-        files = {f"quality {self.name}": self.quality, f"chosen {self.name}": self.chosen}
-        return {name: path for name, path in files.items() if path}
+        files = {"quality": self.quality, "chosen": self.chosen}
+        return {f"{name} {self.decode.name}": path for name, path in files.items() if path}
 
 
 class FinishSettings(Frozen):
@@ -52,20 +51,20 @@ class Inputs(JobInputs):
 def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
     """For each search its row with the highest BLEU on dev, the best one first; the first listed of equal ones.
 
-    A best row has `row`, `engine`, `dev_bleu`, and `settings`, with those that dev chose.
+    A best row has `row`, `engine`, `dev_bleu`, and `decode`, with the settings that dev chose.
     """
     measured: list[dict[str, Any]] = [
         {
-            "row": row.name,
-            "engine": engine_key(row.settings),
+            "row": row.decode.name,
+            "engine": row.decode.engine_word,
             "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
-            "settings": row.settings | (read_chosen(row.chosen) if row.chosen else {}),
+            "decode": row.decode.with_values(read_chosen(row.chosen) if row.chosen else {}),
         }
         for row in rows
     ]
     best: dict[str, dict[str, Any]] = {}
     for row in sorted(measured, key=lambda row: -row["dev_bleu"]):
-        best.setdefault(row["settings"]["search"], row)
+        best.setdefault(row["decode"].search, row)
     return best
 
 
@@ -76,7 +75,7 @@ def defaults_of(description: Description, settings: FinishSettings) -> dict[str,
         return {}
     best = {search: row for search, row in best_rows(settings.rows).items() if search in description.searches}
     carried = {name: value for name, value in description.defaults.items() if name != "search"}
-    fields = {search: default_fields(settings_of(row["settings"]), carried) for search, row in best.items()}
+    fields = {search: default_fields(row["decode"].values, carried) for search, row in best.items()}
     fields |= settings.search_defaults
     search = next(iter(best), description.defaults["search"])
     chosen = {"experiment": settings.experiment, "rows": len(settings.rows)}

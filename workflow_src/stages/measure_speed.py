@@ -17,21 +17,22 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
+from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Protocol, SpeedRow, Timing, own_engine
+from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Protocol, Timing
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
+from workflow_src.registry import default_engine, engines, families, fill, searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files
 from workflow_src.spec import Frozen
 
-OWN = own_engine()
+OWN = default_engine().name
 NO_GPU = "there is no GPU here, or runtime.device is cpu; remove gpu from speed.protocols"
 ONE_THREAD = "this job has one CPU thread, which cpu-1-thread measures; on a cluster raise runtime.speed_threads"
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
@@ -41,7 +42,7 @@ Folders = dict[str, dict[str, Path]]
 class SpeedSettings(Frozen):
     speed: SpeedConfig
     reference: Key | None = Field(None, description="system and name of the row that speed-ups refer to")
-    rows: tuple[dict[str, Any], ...] = Field(description="decodes: system, name, search, settings, engine, chosen")
+    rows: tuple[Decode, ...] = Field(description="the decodes to time")
 
 
 class Inputs(DeviceJobInputs):
@@ -49,25 +50,39 @@ class Inputs(DeviceJobInputs):
     settings: SpeedSettings = Field(description="how speed is measured, and the rows")
     bundles: dict[str, Path] = Field(description="exported folders by system")
     exports: dict[str, Path] = Field({}, description="folders of other engines, by KIND/SYSTEM")
+    chosen: dict[str, Path] = Field({}, description="files of settings chosen on dev, by SYSTEM/NAME of the row")
     source: Path = Field(description="normalised text, one sentence a line")
     output: Path
 
+    @property
+    def rows(self) -> list[Decode]:
+        """The rows with the settings that dev chose."""
+        return [
+            row.with_values(read_chosen(self.chosen["/".join(row.key)])) if "/".join(row.key) in self.chosen else row
+            for row in self.settings.rows
+        ]
 
-def files_of(rows: Sequence[SpeedRow], folders: Folders) -> dict[str, Path]:
-    """Files of folders and of settings chosen on dev that the figures of `rows` come from."""
+
+def files_of(rows: Sequence[Decode], folders: Folders) -> dict[str, Path]:
+    """Files of folders that the figures of `rows` come from."""
     files: dict[str, Path] = {}
     for kind, by_system in folders.items():
-        systems = {system for row in rows if kind_of(row, folders) == kind for system in row.systems}
+        systems = {system for row in rows if kind_of(row, folders) == kind for system in systems_of(row)}
         files |= bundle_files(by_system, systems, "bundle" if kind == OWN else kind)
-    return files | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
+    return files
 
 
-def kind_of(row: SpeedRow, folders: Folders) -> str:
+def systems_of(row: Decode) -> list[str]:
+    """Names of a row's own system and of others in its settings."""
+    return [row.system, *row.others.values()]
+
+
+def kind_of(row: Decode, folders: Folders) -> str:
     """The kind of folders that a row's engine reads: bundles, or an export of its own.
 
     Systems that were made elsewhere have no exports: an engine reads their bundle.
     """
-    kind = row.declared.exports or OWN
+    kind = engines()[row.engine].exports or OWN
     return kind if row.system in folders.get(kind, {}) else OWN
 
 
@@ -96,38 +111,37 @@ def protocols(requested: Sequence[str], device: str | None, threads: int) -> lis
     return on_gpu + on_cpu
 
 
-def runs_on(row: SpeedRow, device: str) -> bool:
+def runs_on(row: Decode, device: str) -> bool:
     """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
     device_type = device.split(":")[0]
-    return device_type in row.declared.devices and not (device_type == "cpu" and row.compute_type == "float16")
+    return device_type in engines()[row.engine].devices and not (device_type == "cpu" and row.compute_type == "float16")
 
 
-def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, precision: str) -> dict[str, Order]:
+def orders(rows: Sequence[Decode], folders: Folders, protocol: Protocol, precision: str) -> dict[str, Order]:
     """Folders and settings for the process of each engine, by engine."""
     by_engine: dict[str, Order] = {}
     for row in rows:
         kind = kind_of(row, folders)
         by_system = folders[kind]
         # Systems that rank candidates work in the same process.
-        for system in row.systems:
+        for system in systems_of(row):
             if system not in by_system:
                 raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "exports")
-        if row.engine not in by_engine:
-            settings = {key: row.entry[key] for key in ENGINE_SETTINGS if key in row.entry}
-            by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
-        by_engine[row.engine].folders |= {system: by_system[system] for system in row.systems}
+        how = protocol.device, precision, protocol.threads
+        order = by_engine.setdefault(row.engine_word, Order(row.engine, row.compute_type, *how))
+        order.folders |= {system: by_system[system] for system in systems_of(row)}
     for engine, order in by_engine.items():
         # Systems that only rank or add to scores are not decoded by this engine.
-        decoded = {row.system for row in rows if row.engine == engine}
+        decoded = {row.system for row in rows if row.engine_word == engine}
         order.in_roles = tuple(sorted(order.folders.keys() - decoded))
     return by_engine
 
 
-def operations(rows: Sequence[SpeedRow], bundles: Mapping[str, Path]) -> dict[tuple[str, str], float]:
+def operations(rows: Sequence[Decode], bundles: Mapping[str, Path]) -> dict[tuple[str, str], float]:
     """Operations of a step at a position, by (system, search), from the sizes in the descriptions of bundles."""
     counts: dict[tuple[str, str], float] = {}
     for row in rows:
-        search, key = row.search, (row.system, row.search.name)
+        search, key = searches()[row.search], (row.system, row.search)
         if search.step_cost is None or key in counts or row.system not in bundles:
             continue
         description = bundle.read_bundle(bundles[row.system])
@@ -167,19 +181,19 @@ def start_workers(
 
 
 def lengths_of(
-    lines: list[str], timers: Mapping[str, Worker], rows: Sequence[SpeedRow], reference: Key | None
+    lines: list[str], timers: Mapping[str, Worker], rows: Sequence[Decode], reference: Key | None
 ) -> list[int]:
     """Source subwords of every line: by the system of the reference row, or else of the first row whose process can
     count them; empty where none can. Systems that only rank or add to scores may have other subwords."""
     for row in sorted(rows, key=lambda row: row.key != reference):
         with contextlib.suppress(TimingFailed):
-            return timers[row.engine].lengths(lines, row.system)
+            return timers[row.engine_word].lengths(lines, row.system)
     return []
 
 
 def measure(
     protocol: Protocol,
-    rows: Sequence[SpeedRow],
+    rows: Sequence[Decode],
     speed: SpeedConfig,
     lines: list[str],
     folders: Folders,
@@ -197,10 +211,10 @@ def measure(
             timers, failures = start_workers(protocol.name, engine_orders, stack)
         else:
             timers, failures = {}, {engine: TimingFailed(engine, protocol.problem) for engine in engine_orders}
-        not_timed = {row.key: failures[row.engine] for row in rows if row.engine in failures}
+        not_timed = {row.key: failures[row.engine_word] for row in rows if row.engine_word in failures}
         if timers:
             device_infos = {engine: timer.device for engine, timer in timers.items()}
-            usable_rows = [row for row in rows if row.engine in timers]
+            usable_rows = [row for row in rows if row.engine_word in timers]
             lengths = lengths_of(lines, timers, usable_rows, reference)
             how_often = Timing(speed.warmup, speed.repeats, speed.batch)
             report = functools.partial(log.info, "%s: %s", protocol.name)
@@ -242,15 +256,15 @@ def run(inputs: Inputs) -> str:
     from workflow_src.runtime.device import cores
 
     speed, machine = inputs.settings.speed, inputs.machine
-    decodes = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in inputs.settings.rows]
-    rows = [SpeedRow.of(row) for row in decodes]
+    rows = inputs.rows
     lines = list(itertools.islice(read_lines(inputs.source), speed.sentences))
     if not lines:
         raise ArtifactError(inputs.source, "has no sentences to measure speed with", "give a text that is not empty")
     folders = read_folders(inputs.bundles, inputs.exports)
     # Before anything is timed: this reads the bundles, and refuses what is none.
     files = {"source": inputs.source, **files_of(rows, folders)}
-    record = provenance(recorded(inputs.settings) | {"rows": decodes}, files)
+    files |= {f"chosen {name.replace('/', ' ')}": path for name, path in inputs.chosen.items()}
+    record = provenance(recorded(inputs.settings.model_copy(update={"rows": tuple(rows)})), files)
     measured = [
         measure(protocol, rows, speed, lines, folders, machine.precision, inputs.settings.reference)
         for protocol in protocols(speed.protocols, gpu(machine.device), cores())

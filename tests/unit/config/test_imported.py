@@ -57,7 +57,8 @@ def test_its_engine_computes_its_decodes(plan):
     )
     assert plan.exported_to("ctranslate2") == []
     assert [entry for entry in plan.finished if entry[0] == "outside"] == [("outside", 1, None)]
-    assert [row["name"] for row in json.loads(plan.settings_finish("outside", 1, None))["rows"]] == [decodes[-1].name]
+    (row,) = json.loads(plan.settings_finish("outside", 1, None))["rows"]
+    assert row["decode"]["name"] == decodes[-1].name
 
 
 def test_it_is_not_trained(plan):

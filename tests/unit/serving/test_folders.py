@@ -21,7 +21,7 @@ def pretended_gpus():
 
 
 def opened(folder, device, settings):
-    translator = open_translator(folder, device, "auto", 1, settings)
+    translator = open_translator(folder, device, "auto", 1, **settings)
     return translator, (translator.device, translator.precision, translator.engine)
 
 
@@ -51,9 +51,9 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
     folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
-    rescorer = open_role_translators(folders, machine, settings)["rescorer"]
+    rescorer = open_role_translators(folders, machine, **settings)["rescorer"]
     assert (rescorer.device, rescorer.precision, rescorer.engine) == ("cpu", "float32", "eager")
-    rescorer = open_role_translators(folders, machine, {})["rescorer"]
+    rescorer = open_role_translators(folders, machine)["rescorer"]
     assert rescorer.device == ("cuda" if device == "auto" else device)
 
 
@@ -90,7 +90,7 @@ def test_ctranslate2_computes_on_the_cpu_in_the_type_of_the_decode(exported, lin
 
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
     settings = {"engine": "ctranslate2", "compute_type": compute_type}
-    translator = open_translator(exported, "auto", "auto", 1, settings)
+    translator = open_translator(exported, "auto", "auto", 1, **settings)
     assert (translator.device, translator.precision) == ("cpu", compute_type)
     assert len(translator.translate(lines, "greedy")) == len(lines)
 
@@ -100,8 +100,8 @@ def test_float16_needs_a_gpu(exported):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(ConfigError) as refused:
-        open_translator(exported, "cuda:7", "auto", 1, {"engine": "ctranslate2", "compute_type": "float32"})
+        open_translator(exported, "cuda:7", "auto", 1, "ctranslate2", "float32")
     assert (refused.value.setting, refused.value.value) == ("device", "cuda:7")
     with pytest.raises(ConfigError) as refused:
-        open_translator(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})
+        open_translator(exported, "auto", "auto", 1, "ctranslate2", "float16")
     assert (refused.value.setting, refused.value.value) == ("compute_type", "float16")

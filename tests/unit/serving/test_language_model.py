@@ -236,8 +236,7 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
     search_settings = fields | {"rescorer": "ctc"}
     choose = json.dumps(
         {
-            "settings": search_settings,
-            "tune": {"rescorer_weight": [9.0]},
+            "decode": search_settings | {"tune": {"rescorer_weight": [9.0]}},
             "remove_repetitions": "none",
             "bleu_tokeniser": "13a",
         }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stage_words import start_stage
 from titles import DELTA, GREEDY, SCORE
 
+from workflow_src.config.resolved import Decode
 from workflow_src.evaluation.analyses.inputs import count_changes, pick
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.serving.translator import Translator
@@ -139,15 +140,19 @@ def test_pick_is_a_sorted_prefix(pairs):
     )
 
 
+def labels(entries):
+    decodes = list(map(Decode.model_validate, entries))
+    return [analyse.label(decode, decodes) for decode in decodes]
+
+
 def test_systems_that_share_a_search_are_distinguished():
     entries = [{"system": s, "search": "delta"} for s in ("lvm", "lvm-raw")] + [{"system": "score", "search": "score"}]
-    assert [analyse.label(entry, entries) for entry in entries] == [f"lvm {DELTA}", f"lvm-raw {DELTA}", SCORE]
+    assert labels(entries) == [f"lvm {DELTA}", f"lvm-raw {DELTA}", SCORE]
 
 
 def test_settings_that_analyses_keep_distinguish_entries_of_one_system():
     entries = [{"system": "cmlm", "search": "mask-predict", "iterations": 4, "length_beam": n} for n in (1, 2)]
-    names = [analyse.label(entry, entries) for entry in entries]
-    assert names == ["cmlm mask-predict, length beam 1", "cmlm mask-predict, length beam 2"]
+    assert labels(entries) == ["cmlm mask-predict, length beam 1", "cmlm mask-predict, length beam 2"]
 
 
 def test_bad_input_is_one_sentence(run, tiny, capsys):

@@ -28,7 +28,7 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     base = {"search": "score", "steps": 2, "step_size": 1.0}
     tune = {"step_size": [0.0001, 1.0, 40.0]}
     chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
-    settings = {"settings": base, "tune": tune, "remove_repetitions": removal, "bleu_tokeniser": "char"}
+    settings = {"decode": base | {"tune": tune}, "remove_repetitions": removal, "bleu_tokeniser": "char"}
     words = ["--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
@@ -68,8 +68,7 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     """Configurations hand values over as floats; lengths and samples index."""
     base = {"search": "latent-search", "steps": 0, "step_size": 1.0, "samples": 1, "refinement": "delta"}
     settings = {
-        "settings": base,
-        "tune": {"lengths": [1.0, 2.0]},
+        "decode": base | {"tune": {"lengths": [1.0, 2.0]}},
         "remove_repetitions": "subwords",
         "bleu_tokeniser": "13a",
     }
@@ -84,14 +83,14 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
 @pytest.mark.parametrize(
     ("tune", "fields"),
     [
-        ({"step_size": [1.0, "large"]}, {"setting": "settings.tune.step_size", "value": "large"}),
-        ({"steps": [1, 2.5]}, {"setting": "settings.tune.steps", "value": 2.5}),
-        ({"step_sise": [1.0]}, {"setting": "settings.tune.step_sise", "nearest": "step_size"}),
+        ({"step_size": [1.0, "large"]}, {"setting": "settings.decode.tune.step_size", "value": "large"}),
+        ({"steps": [1, 2.5]}, {"setting": "settings.decode.tune.steps", "value": 2.5}),
+        ({"step_sise": [1.0]}, {"setting": "settings.decode.tune.step_sise", "nearest": "step_size"}),
     ],
 )
 def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bundles, tiny, refused, tmp_path):
     base = {"search": "score", "steps": 2, "step_size": 1.0}
-    settings = {"settings": base, "tune": tune, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    settings = {"decode": base | {"tune": tune}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
     error = refused("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
@@ -100,7 +99,7 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
 
 def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0]
-    settings = {"settings": base, "tune": {"step_size": sizes}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     every = [
         score.translate(lines, **base | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
@@ -121,8 +120,9 @@ def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_
 @pytest.mark.parametrize("name", ["chrf", "ter"])
 def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0, 40.0]
-    settings = {"settings": base, "tune": {"step_size": sizes}, "remove_repetitions": "none", "bleu_tokeniser": "char"}
-    settings |= {"tune_by": name, "source": "de", "target": "en", "generator": None, "metrics": {"bleu": {}, name: {}}}
+    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "bleu_tokeniser": "char"}
+    settings["decode"]["tune_by"] = name
+    settings |= {"source": "de", "target": "en", "generator": None, "metrics": {"bleu": {}, name: {}}}
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     # The miniature's words are none of the references': these are its outputs with the last size.

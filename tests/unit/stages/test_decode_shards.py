@@ -6,10 +6,11 @@ import shutil
 import pytest
 from refusals import fields_of
 
+from workflow_src.config.resolved import Decode
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import described_by
-from workflow_src.registry import settings_of
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import parse
 
 SEARCHES = {
     "beam": ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
@@ -83,7 +84,8 @@ def test_shards_of_another_precision_or_device_are_not_joined(words, decoded, re
 def test_a_decode_ranks_with_the_system_that_it_is_handed(words, run_stage, tiny, tiny_bundles, tmp_path):
     run_stage("decode", words("latent-search", tmp_path / "train.txt"))
     opened = {name: Translator.load(tiny_bundles[name], device="cpu", threads=1) for name in ("score", "transformer")}
-    lines, settings = (tiny.corpus / "train.de").read_text().splitlines(), settings_of(SEARCHES["latent-search"][1])
+    lines = (tiny.corpus / "train.de").read_text().splitlines()
+    settings = parse(Decode, SEARCHES["latent-search"][1]).values
     ranked, plain = (
         opened["score"].search(lines, settings, systems, batch=7, normalised=True)
         for systems in ({"rescorer": opened["transformer"]}, {})
@@ -149,8 +151,8 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
 
     fields = differs("was made with beam 3, and not 9")
     assert fields_of(refused("decode", join(beam=9)), fields) == fields
-    fields = differs("was made with stop_threshold unset, and not 0.1")
-    assert fields_of(refused("decode", join(stop_threshold=0.1)), fields) == fields
+    fields = differs("was made with max_length_ratio unset, and not 1.5")
+    assert fields_of(refused("decode", join(max_length_ratio=1.5)), fields) == fields
     retrained = tmp_path / "retrained"
     retrained.mkdir()
     (retrained / "bundle.json").write_text("{}")

@@ -56,7 +56,7 @@ def finish(tiny_bundles, run_stage, tmp_path):
     def make(family, *rows, folder="finished", bundle=None, **settings):
         entries = []
         for name, fields, bleu, *chosen in rows:
-            entry = {"name": name, "settings": fields, "removal": "none"}
+            entry = {"decode": {"name": name} | fields, "removal": "none"}
             if chosen:
                 entry["chosen"] = str(tmp_path / f"{name}-chosen.json")
                 points = [{"settings": {}, "bleu": bleu - 1}, {"settings": chosen[0], "bleu": bleu}]

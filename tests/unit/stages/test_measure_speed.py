@@ -15,13 +15,15 @@ from pretended_cuda import environment
 from refusals import fields_of
 from stage_words import stage_line, start_stage
 
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError, TimingFailed
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, SpeedRow, Timing
+from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, Timing
 from workflow_src.evaluation.speed.timing import Local, OtherLoad, measure
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import parse
 from workflow_src.stages import measure_speed
 
 ROWS = [
@@ -77,12 +79,13 @@ def exported(tiny_bundles, run_stage, tmp_path):
     return tmp_path / "c"
 
 
-def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **settings):
+def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), chosen=None, device="cpu", **settings):
     source = tmp_path / "test.de"
     source.write_text(text, encoding="utf-8")
     settings = {"speed": SPEED | settings, "rows": rows, "reference": ["teacher", "beam-4"]}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
     words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
+    words += ["--chosen", chosen] if chosen else []
     start_stage(measure_speed, words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
 
@@ -121,7 +124,7 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         protocols=["cpu-1-thread", "cpu-all-threads"],
     )
     orders = [
-        (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
+        (order.engine_word, order.compute_type or order.precision, sorted(order.folders), order.threads)
         for order in in_process
     ]
     by_engine = [("eager", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
@@ -146,7 +149,7 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
 
     monkeypatch.setattr(Translator, "search_ids", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
-    speed = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned", "chosen": "chosen.json"}])
+    speed = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned"}], chosen="teacher/tuned=chosen.json")
     assert speed["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in timed} == {0.25}
     assert "chosen teacher tuned" in speed["provenance"]["inputs"]
 
@@ -155,7 +158,7 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
     class Refuses(InProcess):
         def __init__(self, make, order):
             assert order.device == "cuda"
-            self.engine = order.engine
+            self.engine = order.engine_word
             # There is no GPU here; rows are left out before a device computes.
             super().__init__(make, dataclasses.replace(order, device="cpu"))
 
@@ -291,7 +294,7 @@ def faulty(order):
 
 
 def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its_place():
-    timing_worker, row = Worker(faulty, _order("x")), SpeedRow.of(ROWS[0])
+    timing_worker, row = Worker(faulty, _order("x")), parse(Decode, ROWS[0])
     try:
         timing_worker.wait()
         with pytest.raises(TimingFailed) as failed:
@@ -323,7 +326,7 @@ def growing(order):
 
 
 def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
-    timing_worker, row = Worker(growing, _order("x")), SpeedRow.of(ROWS[1])
+    timing_worker, row = Worker(growing, _order("x")), parse(Decode, ROWS[1])
     try:
         timing_worker.wait()
         measured = measure({"eager": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
@@ -404,7 +407,7 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
         "compute_type": "int8",
     }
     folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
-    row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
+    row, protocol = parse(Decode, row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
     timer, device = worker.make(order)
@@ -413,7 +416,7 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
         "teacher": "eager",
     }
     assert device.precision == "int8"
-    rows = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
+    rows = [row, parse(Decode, {"system": "teacher", "name": "greedy", "search": "greedy"})]
     assert [order.in_roles for order in measure_speed.orders(rows, folders, protocol, "auto").values()] == [
         ("teacher",),
         (),
@@ -421,4 +424,4 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
 
 
 def _order(folder):
-    return Order("eager", "cpu", "auto", 1, {}, {"a": folder})
+    return Order("eager", None, "cpu", "auto", 1, {"a": folder})

@@ -155,6 +155,12 @@ class Inputs(Graph):
         return [self.exported_file(system, self.first_seed) for system in self.exported]
 
     @cached_property
+    def chosen_for_speed(self) -> dict[str, str]:
+        """Files of the settings that speed is measured with where dev chose some, by SYSTEM/NAME of the row."""
+        tuned = [decode for decode in self.loaded.decodes if decode.tune]
+        return {f"{decode.system}/{decode.name}": self.chosen(decode, self.first_seed) for decode in tuned}
+
+    @cached_property
     def exports(self) -> dict[str, list[str]]:
         """Folders that decodes of other engines read, by the engine's export, in the order of `exported_to`."""
         names = [engine.exports for engine in engines().values() if engine.exports]

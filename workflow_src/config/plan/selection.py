@@ -13,7 +13,7 @@ from typing import Any
 from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.registry import followed, plain, searches, settings_of
+from workflow_src.registry import followed, plain, searches
 from workflow_src.spec import TARGET_LATENT, AnalysisSettings, SearchSettings, Selection
 
 Entry = dict[str, Any]
@@ -137,4 +137,4 @@ def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> 
     starts = {stepping.baseline for stepping in searches().values() if stepping.step}
     if not (search.step and search.traceable) and search.name not in starts:
         return False
-    return model_of(loaded.systems[decode.system], loaded) is not None and plain(settings_of(settings))
+    return model_of(loaded.systems[decode.system], loaded) is not None and plain(Decode.model_validate(settings).values)

@@ -15,7 +15,7 @@ from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, fi
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.plan.selection import main_split
-from workflow_src.config.resolved import Decode, engine_key
+from workflow_src.config.resolved import Decode
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, parse
@@ -53,12 +53,12 @@ class Settings(Inputs):
             return defaults(type(section))
         return section.model_dump(mode="json", **options) if self.full else compared(section, **options)
 
-    def _search(self, decode: Decode) -> dict[str, Any]:
-        """A decode's search with its settings, and its engine."""
-        if self.full:
-            return decode.settings
-        beside = {name: decode.settings[name] for name in ("engine", "compute_type") if name in decode.settings}
-        return {"search": decode.search} | self._dump(decode.values) | beside
+    def _decode(self, decode: Decode, *names: str) -> dict[str, Any]:
+        """A decode's search with its settings, its engine, and its fields of these names."""
+        if self.form == "defaults":
+            fields = decode.model_dump(mode="json", include={"search", *names})
+            return defaults(Decode) | defaults(type(decode.values)) | fields
+        return self._dump(decode, include={"search", "values", "engine", "compute_type", *names})
 
     def run_settings(self) -> dict[str, Any]:
         """Settings of the machine, which change no result, by the names of the stages' inputs."""
@@ -209,18 +209,17 @@ class Settings(Inputs):
         return _json({"backward": section.backward, "keep": section.share, "maximum": section.maximum})
 
     def settings_decode(self, decode: Decode) -> str:
-        return _json(self._search(decode))
+        return _json(self._decode(decode))
 
     def settings_choose(self, decode: Decode) -> str:
         """Candidates that a decode chooses from, and the repetitions that are removed before they are compared."""
         removal = self.loaded.removal(decode)
         return _json(
             {
-                "settings": self._search(decode),
-                "tune": decode.tune,
+                "decode": self._decode(decode, "tune", "tune_by"),
                 "remove_repetitions": removal,
                 "bleu_tokeniser": self.loaded.bleu_tokeniser,
-                **({"tune_by": decode.tune_by, **self._scoring(decode.tune_by)} if decode.tune_by else {}),
+                **(self._scoring(decode.tune_by) if decode.tune_by else {}),
             }
         )
 
@@ -255,8 +254,7 @@ class Settings(Inputs):
         """Candidates for a finished bundle's default search, and the experiment's own settings of it."""
         rows = [
             {
-                "name": decode.name,
-                "settings": self._search(decode),
+                "decode": self._decode(decode, "name"),
                 "removal": self.loaded.removal(decode),
                 **self.dev_figures(decode, seed),
             }
@@ -274,13 +272,15 @@ class Settings(Inputs):
     def settings_analysis(self) -> str:
         """Searches of analyses: every one that can be followed, once, with the largest number of any decode; a
         teacher's widest search; and of each other system the first decode that needs nothing else."""
-        entries: dict[tuple, dict[str, Any]] = {}
+        entries: dict[tuple, Decode] = {}
         for decode in self.loaded.decodes:
             search, values = searches()[decode.search], decode.values
-            if search.traceable and search.series is not None:
-                entry = {"system": decode.system, "search": decode.search, **followed(values)}
-                entry = entries.setdefault(tuple(entry.values()), entry)
-                entry[search.series] = max(entry.get(search.series, 0), getattr(values, search.series))
+            if search.traceable and (series := search.series):
+                kept = followed(values)
+                key = (decode.system, decode.search, *kept.values())
+                steps = [getattr(entry.values, series) for entry in (decode, entries.get(key)) if entry]
+                values = search.settings.model_validate(kept | {series: max(steps)})
+                entries[key] = Decode(system=decode.system, search=decode.search, values=values)
         teachers = [
             decode
             for decode in self.loaded.decodes
@@ -291,10 +291,10 @@ class Settings(Inputs):
         teacher = max(teachers, key=lambda d: searches()[d.search].width(d.values), default=None)
         content = {
             "examples": self.config.report.examples,
-            "searches": list(entries.values()),
-            "teacher": teacher and {"system": teacher.system} | self._search(teacher),
+            "searches": [self._decode(entry, "system") for entry in entries.values()],
+            "teacher": teacher and self._decode(teacher, "system"),
         }
-        unfollowed = [{"system": d.system} | self._search(d) for d in self._unfollowed_decodes()]
+        unfollowed = [self._decode(decode, "system") for decode in self._unfollowed_decodes()]
         return _json(content | ({"beside": unfollowed} if unfollowed else {}))
 
     def settings_of_analysis(self, name: str) -> str:
@@ -320,12 +320,7 @@ class Settings(Inputs):
             {
                 "speed": self._dump(self.config.speed),
                 "reference": self._reference_key,
-                "rows": [
-                    {"system": d.system, "name": d.name}
-                    | self._search(d)
-                    | ({"chosen": self.chosen(d, self.config.seeds[0])} if d.tune else {})
-                    for d in self.loaded.decodes
-                ],
+                "rows": [self._decode(decode, "system", "name", "tune") for decode in self.loaded.decodes],
             }
         )
 
@@ -447,7 +442,7 @@ def _section_of(decode: Decode) -> dict[str, Any]:
     fields |= {
         "tune": decode.tune,
         "tune_by": decode.tune_by,
-        "engine": None if decode.own_engine else engine_key(decode.settings),
+        "engine": None if decode.own_engine else decode.engine_word,
     }
     return values | {name: value for name, value in fields.items() if value}
 

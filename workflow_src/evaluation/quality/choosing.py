@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import pydantic
+from typing import Any
 
 from workflow_src.config.experiment import Removal
+from workflow_src.config.resolved import typed_value
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import main_metric
-from workflow_src.spec import UNKNOWN, Metric, SearchSettings, config_error
+from workflow_src.spec import Metric, SearchSettings
 
 
 def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -58,18 +57,6 @@ def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
-    """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ConfigError for others."""
-    if name not in kind.model_fields:
-        raise ConfigError(name, problem=UNKNOWN, allowed=kind.model_fields)
-    field = kind.model_fields[name]
-    of_field: Any = Annotated[field.annotation, field]
-    try:
-        return pydantic.TypeAdapter(of_field).validate_python(value)
-    except pydantic.ValidationError as failure:
-        raise config_error(failure, value, name) from None
 
 
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:

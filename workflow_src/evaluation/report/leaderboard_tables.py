@@ -248,8 +248,7 @@ def command(entry: Entry) -> str:
         return ""
     kind = type(settings)
     library, _, compute_type = row["engine"].partition("-")
-    engine = {"engine": library, "compute_type": compute_type} if compute_type else {}
-    _, precision, mode = placement(engine)
+    _, precision, mode = placement(library if compute_type else None, compute_type or None)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     for name in kind.model_fields:

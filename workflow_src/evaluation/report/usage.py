@@ -164,8 +164,8 @@ def context_of(
     description = read_bundle(Path(folder))
     sources = _first(source_path)
     systems = {role: plan.finished_bundle(other, row.seed) for role, other in plan.systems_in_roles(row.decode).items()}
-    settings = {**row.decode.settings, **(row.picked or {})}
-    command = translate_command(folder, description, settings, systems, device, precision)
+    decode = row.decode.with_values(row.picked or {})
+    command = translate_command(folder, description, decode, systems, device, precision)
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
     normaliser = Normaliser(description.normalisation, description.languages.source, kinds)
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.

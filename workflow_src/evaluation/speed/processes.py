@@ -13,8 +13,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import InputError, TimingFailed
-from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, SpeedRow, Timing
+from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Timing
 from workflow_src.evaluation.speed.timing import Local, RowTimes, timing_failed
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -53,7 +54,7 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
             timer.report_batch = lambda batch: connection.send(("batch", batch))
         connection.send(("done", device))
     except Exception as failure:
-        connection.send(("failed", _sent(failure, order.engine)))
+        connection.send(("failed", _sent(failure, order.engine_word)))
         return
     while True:
         try:
@@ -63,7 +64,7 @@ def _serve(make: Make, order: Order, connection: Any) -> None:
         try:
             connection.send(("done", getattr(timer, method)(*arguments)))
         except Exception as failure:
-            connection.send(("failed", _sent(failure, order.engine)))
+            connection.send(("failed", _sent(failure, order.engine_word)))
 
 
 def _sent(failure: Exception, engine: str) -> Exception:
@@ -104,13 +105,13 @@ class Worker:
         self._start()
         self.wait()
 
-    def warm(self, row: SpeedRow, lines: list[str]) -> None:
+    def warm(self, row: Decode, lines: list[str]) -> None:
         self._call("warm", row, lines, row=row.key)
 
-    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
+    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes:
         return self._call("time_row", row, lines, speed, row=row.key)
 
-    def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
+    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         return self._call("time_alternating", rows, lines, speed)
 
     def lengths(self, lines: list[str], system: str) -> list[int]:
@@ -143,7 +144,7 @@ class Worker:
                     f"its process ended by itself (exit code {self._process.exitcode}); a fault is shown above, a "
                     "killed process (-9) mostly lacks memory"
                 )
-                raise TimingFailed(self._order.engine, reason, row=row, batch=batch) from None
+                raise TimingFailed(self._order.engine_word, reason, row=row, batch=batch) from None
         if kind == "failed":
             raise value
         return value

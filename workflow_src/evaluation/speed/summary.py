@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import TimingFailed
 from workflow_src.evaluation.manifest import compared_steps
-from workflow_src.evaluation.speed.rows import Key, SpeedRow, step_series
+from workflow_src.evaluation.speed.rows import Key, series_value, step_series
 from workflow_src.evaluation.speed.timing import Measured, RowTimes
 
 # The largest number of groups of sentences of similar length; they are equally large as far as ties allow.
@@ -77,7 +78,7 @@ def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
 
 
 def step_costs(
-    rows: list[SpeedRow],
+    rows: list[Decode],
     alternating: dict[Key, list[list[float]]],
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
@@ -92,30 +93,30 @@ def step_costs(
     """
     costs = []
     for group in step_series(row for row in rows if row.key in alternating):
-        steps = [row.value for row in group]
+        steps = [series_value(row) for row in group]
         times = np.stack([sentence_ms(alternating[row.key]) for row in group])
         row = group[0]
         costs.append(
             {
                 "system": row.system,
-                "search": row.search.name,
-                "settings": {name: getattr(row.settings, name) for name in row.settings.named("follow")},
+                "search": row.search,
+                "settings": {name: getattr(row.values, name) for name in row.values.named("follow")},
                 "ms_per_step": float(np.median(slopes(steps, times))),
                 "steps": steps,
-                "operations_a_position": (operations or {}).get((row.system, row.search.name)),
+                "operations_a_position": (operations or {}).get((row.system, row.search)),
             }
         )
     return {"costs": costs, "ratios": [_ratios(costs, control, search) for control, search in compared_steps()]}
 
 
-def not_timed(rows: Iterable[SpeedRow], failures: Mapping[Key, TimingFailed]) -> list[dict[str, Any]]:
+def not_timed(rows: Iterable[Decode], failures: Mapping[Key, TimingFailed]) -> list[dict[str, Any]]:
     """The rows that failed, with the batch, where one failed, and the reason."""
     failed = [(row, failures[row.key]) for row in rows if row.key in failures]
     return [
         {
             "system": row.system,
             "name": row.name,
-            "engine": row.engine,
+            "engine": row.engine_word,
             "batch": failure.batch,
             "reason": failure.reason,
         }
@@ -139,7 +140,7 @@ def _ratio(costs: list[dict[str, Any]], control: str, search: str, key: str) -> 
 
 
 def results(
-    rows: list[SpeedRow],
+    rows: list[Decode],
     measured: Measured,
     reference: Key | None = None,
     lengths: list[int] | None = None,
@@ -154,7 +155,10 @@ def results(
     for row in rows:
         times = measured.times[row.key]
         results_of_rows.append(
-            dict(row.entry) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []}
+            {"system": row.system, "name": row.name}
+            | row.settings
+            | summarise(times)
+            | {"by_length": by_length(times, lengths) if lengths else []}
         )
     compared = next((row for row in results_of_rows if (row["system"], row["name"]) == reference), None)
     for figures in results_of_rows:

@@ -20,8 +20,10 @@ from typing import Any, Protocol
 
 import psutil
 
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError, InputError, TimingFailed
-from workflow_src.evaluation.speed.rows import Key, SpeedRow, Timing, own_engine, step_series
+from workflow_src.evaluation.speed.rows import Key, Timing, step_series
+from workflow_src.registry import default_engine
 from workflow_src.spec import SearchSettings
 
 log = logging.getLogger("continuum")
@@ -41,11 +43,11 @@ class Timer(Protocol):
 
     def restart(self) -> None: ...
 
-    def warm(self, row: SpeedRow, lines: list[str]) -> None: ...
+    def warm(self, row: Decode, lines: list[str]) -> None: ...
 
-    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes: ...
+    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes: ...
 
-    def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]: ...
+    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]: ...
 
 
 class Translates(Protocol):
@@ -190,19 +192,19 @@ class Local:
     def restart(self) -> None:
         """Nothing: this process goes on."""
 
-    def warm(self, row: SpeedRow, lines: list[str]) -> None:
+    def warm(self, row: Decode, lines: list[str]) -> None:
         """Make an untimed first call of a row. Raises InputError when its system has no translator here."""
-        for system in row.systems:
+        for system in (row.system, *row.others.values()):
             if system not in self.translators:
                 names = ", ".join(sorted(self.translators)) or "none"
                 raise InputError(f"row {row.name}", f'needs the bundle of system "{system}"', f"known: {names}")
         self._call(row)(lines[:1], batch=1)
 
-    def _call(self, row: SpeedRow) -> Callable[..., list[str]]:
+    def _call(self, row: Decode) -> Callable[..., list[str]]:
         """A function that translates lines with the settings of a row, without splitting them, as in decoding."""
         role_translators = {role: self.translators[name] for role, name in row.others.items()}
         translate = self.translators[row.system].translate
-        call = functools.partial(translate, search=row.settings, systems=role_translators, split=False)
+        call = functools.partial(translate, search=row.values, systems=role_translators, split=False)
 
         def translated(lines: list[str], batch: int) -> list[str]:
             """Raises TimingFailed, also for errors of the device, which come late."""
@@ -210,12 +212,12 @@ class Local:
                 outputs = call(lines, batch=batch)
                 self.synchronise()
             except Exception as failure:
-                raise timing_failed(failure, row.engine, row.key, batch) from failure
+                raise timing_failed(failure, row.engine_word, row.key, batch) from failure
             return outputs
 
         return translated
 
-    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
+    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes:
         """Time one round of one row: untimed warm-up, every line alone, then all lines in batches."""
         translator, translate = self.translators[row.system], self._call(row)
         for line in lines[: speed.warmup]:
@@ -239,7 +241,7 @@ class Local:
         times.batch, times.batched = batch, len(batch_lines)
         return times
 
-    def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
+    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in random order.
 
         Changes of the machine's speed then affect all rows alike, so that differences between rows are accurate. Each
@@ -262,7 +264,7 @@ class Local:
         translate(lines, batch=batch)
         return time.perf_counter() - began
 
-    def _best_batch(self, row: SpeedRow, lines: list[str], speed: Timing) -> tuple[int, FailedBatch | None]:
+    def _best_batch(self, row: Decode, lines: list[str], speed: Timing) -> tuple[int, FailedBatch | None]:
         if row.key not in self._batches:
             translate = self._call(row)
 
@@ -333,23 +335,23 @@ class Attempts:
         self._failed_batches: dict[Key, FailedBatch] = {}
         self._ended: dict[str, TimingFailed] = {}
 
-    def left(self, rows: Iterable[SpeedRow]) -> list[SpeedRow]:
+    def left(self, rows: Iterable[Decode]) -> list[Decode]:
         """The rows that have not failed."""
         return [row for row in rows if row.key not in self.failures]
 
-    def warm(self, row: SpeedRow, lines: list[str]) -> None:
+    def warm(self, row: Decode, lines: list[str]) -> None:
         try:
-            self._timer(row.engine).warm(row, lines)
+            self._timer(row.engine_word).warm(row, lines)
         except TimingFailed as failure:
             self._give_up(row, failure)
 
-    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes | None:
+    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes | None:
         """Times of a round; None where the row cannot be timed."""
         while row.key not in self.failures:
             failed_batch = self._failed_batches.get(row.key)
             limited = dataclasses.replace(speed, largest_batch=failed_batch.size // 2) if failed_batch else speed
             try:
-                times = self._timer(row.engine).time_row(row, lines, limited)
+                times = self._timer(row.engine_word).time_row(row, lines, limited)
                 times.failed_batch = times.failed_batch or failed_batch
                 return times
             except TimingFailed as failure:
@@ -358,12 +360,12 @@ class Attempts:
                 else:
                     log.warning("batches stay smaller: %s\n%s", failure, failure.trace)
                     self._failed_batches[row.key] = FailedBatch(failure.batch, failure.reason)
-                    self._restart(row.engine)
+                    self._restart(row.engine_word)
         return None
 
-    def time_alternating(self, rows: list[SpeedRow], lines: list[str]) -> dict[Key, list[list[float]]]:
+    def time_alternating(self, rows: list[Decode], lines: list[str]) -> dict[Key, list[list[float]]]:
         """Seconds (rounds, N) of rows of our own engine in turns, by key; empty where one fails (`steps_failure`)."""
-        engine = own_engine()
+        engine = default_engine().name
         try:
             seconds = self._timer(engine).time_alternating(rows, lines, self._speed)
             return {row.key: row_seconds for row, row_seconds in zip(rows, seconds, strict=True)}
@@ -377,10 +379,10 @@ class Attempts:
             raise self._ended[engine]
         return self._timers[engine]
 
-    def _give_up(self, row: SpeedRow, failure: TimingFailed) -> None:
+    def _give_up(self, row: Decode, failure: TimingFailed) -> None:
         log.warning("not timed: %s\n%s", failure, failure.trace)
         self.failures[row.key] = failure
-        self._restart(row.engine)
+        self._restart(row.engine_word)
 
     def _restart(self, engine: str) -> None:
         if engine not in self._ended:
@@ -391,7 +393,7 @@ class Attempts:
 
 
 def _round(
-    attempts: Attempts, rows: list[SpeedRow], lines: list[str], speed: Timing, number: int
+    attempts: Attempts, rows: list[Decode], lines: list[str], speed: Timing, number: int
 ) -> tuple[dict[Key, RowTimes], float]:
     # Each round has a random order, so that no row always follows the same row.
     order = random.Random(number).sample(rows, len(rows))
@@ -403,7 +405,7 @@ def _round(
     return times, load.cores
 
 
-def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[SpeedRow], sentences: int, speed: Timing) -> float:
+def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[Decode], sentences: int, speed: Timing) -> float:
     """A forecast of the seconds of all rounds, without redone ones, from a short round of every row.
 
     A round translates the warm-up sentences and every sentence one at a time, then a batch and every sentence in
@@ -423,7 +425,7 @@ def _in_words(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
 
 
-def _tried(attempts: Attempts, rows: list[SpeedRow], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
+def _tried(attempts: Attempts, rows: list[Decode], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
     """A short round of every row, on sentences from the shortest to the longest."""
     sample = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
     one_round = dataclasses.replace(speed, warmup=0, repeats=1)
@@ -432,7 +434,7 @@ def _tried(attempts: Attempts, rows: list[SpeedRow], lines: list[str], speed: Ti
 
 def measure(
     timers: Mapping[str, Timer],
-    rows: list[SpeedRow],
+    rows: list[Decode],
     lines: list[str],
     speed: Timing,
     report: Callable[[str], None] = lambda _: None,
@@ -491,6 +493,6 @@ def measure(
     return measured
 
 
-def _stepped(rows: list[SpeedRow]) -> list[SpeedRow]:
+def _stepped(rows: list[Decode]) -> list[Decode]:
     """The rows that show what a step costs."""
     return [row for group in step_series(rows) for row in group]

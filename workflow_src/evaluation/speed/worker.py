@@ -10,13 +10,14 @@ def make(order: Order) -> tuple[Local, DeviceInfo]:
     """Load the translators of an order; returns the timer and a description of the device."""
     from workflow_src.serving.folders import open_translator
 
-    settings = {system: {} if system in order.in_roles else order.settings for system in order.folders}
+    how = order.device, order.precision, order.threads
+    decoding = order.engine, order.compute_type
     translators = {
-        system: open_translator(folder, order.device, order.precision, order.threads, settings[system])
+        system: open_translator(folder, *how, *(() if system in order.in_roles else decoding))
         for system, folder in order.folders.items()
     }
     translator = next(translator for system, translator in translators.items() if system not in order.in_roles)
-    device, precision = str(translator.device), order.settings.get("compute_type") or str(translator.precision)
+    device, precision = str(translator.device), order.compute_type or str(translator.precision)
     kind = device.split(":")[0]
     if kind != "cuda":
         return Local(translators), DeviceInfo(kind, None, precision)

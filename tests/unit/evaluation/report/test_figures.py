@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_2, SCORE_8
 
+from workflow_src.config.resolved import Decode
 from workflow_src.evaluation.report import (
     figures,
     figures_latencies,
@@ -23,8 +24,8 @@ from workflow_src.evaluation.report import (
     tables,
 )
 from workflow_src.evaluation.report.speed_page import device_words
-from workflow_src.registry import settings_of
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
+from workflow_src.spec import parse
 
 MANIFEST = reports.manifest()
 
@@ -151,7 +152,7 @@ def test_time_against_length_leaves_out_what_distinguishes_no_rows():
     """Long labels would leave no room for the curves."""
     long = reports.stepped("score", 8) | {"step_size": 0.5}
     settings = [long, long | {"lengthening": 0.1}]
-    names = [f"score{settings_of(row_settings).name_parts()}" for row_settings in settings]
+    names = [f"score{parse(Decode, row_settings).values.name_parts()}" for row_settings in settings]
     manifest = reports.manifest(
         {("score", name): row_settings for name, row_settings in zip(names, settings, strict=True)}
     )
@@ -223,7 +224,7 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
 def test_pictures_distinguish_rows_by_what_not_all_of_them_have():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
     settings = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
-    names = [f"score{settings_of(row_settings).name_parts()}" for row_settings in settings]
+    names = [f"score{parse(Decode, row_settings).values.name_parts()}" for row_settings in settings]
     manifest = reports.manifest(
         reports.DECODES | {("score", name): row_settings for name, row_settings in zip(names, settings, strict=True)}
     )

@@ -16,7 +16,7 @@ from titles import BEAM_4, BLEU
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
 from workflow_src.evaluation.report.results import Choice
-from workflow_src.registry import main_metric, settings_of
+from workflow_src.registry import main_metric
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
@@ -161,7 +161,7 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(
 ):
     sources, bundle = ["der Hund ruht heute. Ein Vogel kommt!", "Kein Mann bleibt noch dort."], tiny_bundles["lvm"]
     translator = Translator.load(bundle, device="cpu", threads=1)
-    hypotheses = translator.search(sources, settings_of({"search": "prior-mean"}), normalised=True)
+    hypotheses = translator.search(sources, translator.settings("prior-mean")[0], normalised=True)
     monkeypatch.chdir(tmp_path)
     inputs = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions="words")
     plan = inputs.manifest.plan

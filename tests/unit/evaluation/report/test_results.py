@@ -7,7 +7,7 @@ import reports
 from refusals import fields_of
 from titles import BEAM, DELTA
 
-from workflow_src.config.resolved import engine_key
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
@@ -240,8 +240,9 @@ def test_tables_are_of_test_unless_there_is_only_dev():
 
 
 def test_engines_are_named_in_one_word():
-    assert engine_key({"search": "beam"}) == engine_key({"engine": "eager"}) == "eager"
-    assert engine_key({"engine": "ctranslate2", "compute_type": "int8"}) == "ctranslate2-int8"
+    assert Decode.model_validate({"search": "beam"}).engine_word == "eager"
+    int8 = {"engine": "ctranslate2", "compute_type": "int8"}
+    assert Decode.model_validate({"search": "beam"} | int8).engine_word == "ctranslate2-int8"
     manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
     (row,) = results.build_rows(manifest, {row.quality: VARIANTS for row in manifest.rows}, None, "test")
     assert row.engine == "ctranslate2-int8"

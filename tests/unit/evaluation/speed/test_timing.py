@@ -13,17 +13,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing
-from workflow_src.evaluation.speed.rows import SpeedRow, Timing, step_series
+from workflow_src.evaluation.speed.rows import Timing, series_value, step_series
 from workflow_src.nn.settings import StackConfig, decoder_layer
 from workflow_src.registry import families, search_of, searches
+from workflow_src.spec import parse
 
 BEAM = {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0}
 ROWS = [
-    SpeedRow.of(BEAM),
-    SpeedRow.of({"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1}),
-    SpeedRow.of({"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2}),
+    parse(Decode, BEAM),
+    parse(Decode, {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1}),
+    parse(Decode, {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2}),
 ]
 SPEED = Timing(warmup=2, repeats=4, batch=2)
 
@@ -102,7 +104,7 @@ def test_how_long_it_takes_is_forecast_before_it_starts(clock, sentences, repeat
     began, forecast = messages[0]
     # Rows that are timed in turns are called once more before that.
     stepped = [row for group in step_series(ROWS) for row in group]
-    actual_seconds = clock[0] - began - sum(0.5 * (1 + row.value) for row in stepped)
+    actual_seconds = clock[0] - began - sum(0.5 * (1 + series_value(row)) for row in stepped)
     assert forecast.startswith(f"{len(ROWS)} rows, {sentences} sentences, {repeats} rounds: about ")
     forecast_number, unit = re.search(r"about ([\d.]+) (minutes|seconds), longer", forecast).groups()
     assert float(forecast_number) * (60 if unit == "minutes" else 1) == pytest.approx(actual_seconds, rel=0.01, abs=3)
@@ -222,19 +224,19 @@ def test_slopes_are_those_of_least_squares(steps, seed):
 
 
 def steps_of(system, search, numbers=(1, 2, 4)):
-    return [SpeedRow.of({"system": system, "name": f"{search}-{n}", "search": search, "steps": n}) for n in numbers]
+    return [parse(Decode, {"system": system, "name": f"{search}-{n}", "search": search, "steps": n}) for n in numbers]
 
 
 def seconds_of(rows, cost, starts=(0.001, 0.002, 0.006)):
     """Three rounds of three sentences, by row key."""
-    return {row.key: [[start + cost * row.value for start in starts] for _ in range(3)] for row in rows}
+    return {row.key: [[start + cost * series_value(row) for start in starts] for _ in range(3)] for row in rows}
 
 
 def test_step_costs_and_their_ratio():
     delta, score = steps_of("lvm", "delta"), steps_of("score", "score")
     alone = [
         *steps_of("energy", "energy", (1,)),
-        SpeedRow.of({"system": "lvm", "name": "prior-mean", "search": "prior-mean"}),
+        parse(Decode, {"system": "lvm", "name": "prior-mean", "search": "prior-mean"}),
     ]
     alternating = seconds_of(delta, 0.0018) | seconds_of(score, 0.0006)
     # A disturbed round, and an outlier among the sentences.
@@ -295,7 +297,7 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
         "rescorer_weight": None,
     }
     row = beam | {"system": "teacher", "name": "beam-4"}
-    assert {"search": "beam"} | SpeedRow.of(row).settings.model_dump(mode="json") == beam
+    assert {"search": "beam"} | parse(Decode, row).values.model_dump(mode="json") == beam
     score = {
         "search": "score",
         "steps": 0,
@@ -304,15 +306,15 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
         "lengthening": 0.0,
         "stop_threshold": None,
     }
-    settings = SpeedRow.of(score | {"system": "s", "name": "n"}).settings
+    settings = parse(Decode, score | {"system": "s", "name": "n"}).values
     assert {"search": "score"} | settings.model_dump(mode="json") == score
 
 
-@pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
+@pytest.mark.parametrize("name", ["lengths", "beam", "setting_of_tomorrow"])
 def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
     """Otherwise the row would be timed without it."""
     with pytest.raises(InputError, match=f"^{name}: "):
-        SpeedRow.of({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
+        parse(Decode, {"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
 
 
 def test_processes_that_were_started_are_no_load():
@@ -330,7 +332,7 @@ def test_each_row_is_timed_by_its_engine(clock):
         "eager": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
         "ctranslate2-int8": timing.Local({"teacher": Recorder(theirs, clock)}),
     }
-    row = SpeedRow.of(BEAM | CT2 | {"name": "beam-4-ctranslate2-int8"})
+    row = parse(Decode, BEAM | CT2 | {"name": "beam-4-ctranslate2-int8"})
     measured = timing.measure(timers, [*ROWS, row], ["1", "2"], SPEED)
     assert {settings["search"] for _, settings in theirs} == {"beam"}
     assert len(measured.times[row.key].batches) == SPEED.repeats
@@ -544,12 +546,12 @@ def test_the_predicted_ratio_counts_operations():
 def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
     entries = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
-    plain = [SpeedRow.of(row) for row in entries]
+    plain = [parse(Decode, row) for row in entries]
     other_rows = [
-        SpeedRow.of(row)
+        parse(Decode, row)
         for row in (
             entries[0] | {"engine": "onnxruntime", "compute_type": "int8"},
-            entries[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
+            entries[1] | {"tune": {"length_quantile": [0.6, 0.7]}, "length_quantile": 0.7},
             entries[2] | {"stop_threshold": 0.1},
             base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from workflow_src.config.resolved import Decode
 from workflow_src.data.batching import pad
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
@@ -18,8 +19,8 @@ from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_er
 from workflow_src.evaluation.analyses.networks import procedure, translate_with
 from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
-from workflow_src.registry import settings_of
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import parse
 from workflow_src.types import Rescorer
 
 
@@ -78,7 +79,7 @@ def translate_at_lengths(
     Lengths are at least 1, as in training, and at most the longest that the model's length head knows. An empty source
     gives an empty output.
     """
-    search = procedure(translator, settings_of(settings))
+    search = procedure(translator, parse(Decode, settings).values)
     numbers = [number for number, source in enumerate(sources) if source]
     lengths = [max(1, min(len(targets[number]), search.model.length.longest)) for number in numbers]
     tokens = translate_with(search, [sources[number] for number in numbers], lengths, batch, translator.runtime.device)
