@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config.datasets import TEST
@@ -17,25 +19,34 @@ def resolve_decodes(
     config: WorkflowConfig, systems: dict[str, System], test_sets: tuple[str, ...] = (TEST,)
 ) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed values. Raises ConfigError."""
-    decodes = []
     for word in _as_tuple(config.decode_defaults.engine or ()):
         if word not in _engine_words():
             raise ConfigError("decode_defaults.engine", word, allowed=_engine_words())
+    decodes = []
     for number, section in enumerate(config.decodes):
         where = f"decodes[{number}]"
-        for system in _as_tuple(section.system):
-            if system not in systems:
-                raise ConfigError(f"{where}.system", system, allowed=systems)
-            decodes += _decodes(section, systems[system], systems, test_sets, where)
-    names = [(decode.system, decode.name) for decode in decodes]
-    for system, name in names:
-        if names.count((system, name)) > 1:
+        for name in _as_tuple(section.system):
+            _check_system(name, systems, None, f"{where}.system")
+            decodes += _decodes(section, systems[name], systems, test_sets, where)
+    for (system, name), count in Counter((decode.system, decode.name) for decode in decodes).items():
+        if count > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
     for decode in decodes:
         if config.runtime.device == "cpu" and "cpu" not in engines()[decode.engine].devices:
             problem = f"engine {decode.engine} of decode {decode.name} needs a GPU"
             raise ConfigError("runtime.device", "cpu", problem=problem, hint="change it, or remove the engine")
     return tuple(decodes)
+
+
+def _check_system(name: str, systems: dict[str, System], trait: str | None, where: str) -> None:
+    """Check that a system that a decode names exists, has the trait and reads the source. Raises ConfigError."""
+    fits = [other for other, s in systems.items() if not s.reversed and (trait is None or trait in s.traits)]
+    if name in fits:
+        return
+    problem = "" if name not in systems else f"no system that {phrase(trait)}"
+    if name in systems and systems[name].reversed:
+        problem = "it translates the other way round: it only scores pairs"
+    raise ConfigError(where, name, problem=problem, allowed=fits)
 
 
 def _decodes(
@@ -151,45 +162,32 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def _search_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
     """Settings of the search in a decode, with lists as they are."""
-    fields = {}
-    for name, value in (section.model_extra or {}).items():
-        if name in search.settings.model_fields:
-            if value is not None:
-                fields[name] = value
-            continue
-        owners = _searches_with(name)
-        if not owners:
+    fields = {name: value for name, value in (section.model_extra or {}).items() if value is not None}
+    for name in fields:
+        if name not in search.settings.model_fields:
             allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]
-            raise ConfigError(f"{where}.{name}", problem=UNKNOWN, allowed=allowed)
-        # A configuration that was written out in full has every default: only other values were set by the user.
-        if value is not None and not any(_is_default(owner, name, value) for owner in owners):
-            raise _foreign(search, name, where)
+            raise _unknown(name, search, allowed, f"{where}.{name}")
     for name in search.settings.named("required"):
         if name not in fields:
             raise ConfigError(f"{where}.{name}", problem="missing", hint="add it")
     return fields
 
 
-def _searches_with(name: str) -> list[Search]:
-    return [search for search in searches().values() if name in search.settings.model_fields]
-
-
-def _is_default(search: Search, name: str, value: Any) -> bool:
-    return not search.settings.option(name).required and search.settings.default(name) == value
-
-
-def _foreign(search: Search, name: str, where: str) -> ConfigError:
-    owners = ", ".join(owner.name for owner in _searches_with(name))
+def _unknown(name: str, search: Search, allowed: Iterable[str], where: str) -> ConfigError:
+    """The error of a setting that a search has not, but others may have."""
+    owners = [other.name for other in searches().values() if name in other.settings.model_fields]
+    if not owners:
+        return ConfigError(where, problem=UNKNOWN, allowed=allowed)
     return ConfigError(
-        f"{where}.{name}", problem=f"no setting of search {search.name} but of {owners}", hint="remove it"
+        where, problem=f"no setting of search {search.name} but of {', '.join(owners)}", hint="remove it"
     )
 
 
 def _filled(settings: SearchSettings, system: System, systems: dict[str, System], where: str) -> SearchSettings:
     """Settings with a default for the search whose steps are taken; names of systems and searches are checked."""
     for name in settings.named("steps"):
-        base = systems[system.base].family if system.base else None
-        candidates = [*searches_of(system.family), *(searches_of(base) if base else ())]
+        networks = [system, *([systems[system.base]] if system.base else [])]
+        candidates = [search for network in networks for search in searches_of(network.family)]
         stepping = [search for search in candidates if searches()[search].step]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
@@ -198,11 +196,10 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name, filled in settings.roles().items():
         role, value = search_of(settings).needs[filled], getattr(settings, name)
-        fits = [candidate for candidate, s in systems.items() if role.trait is None or role.trait in s.traits]
-        if value is None and not role.optional:
+        if value is not None:
+            _check_system(value, systems, role.trait, f"{where}.{name}")
+        elif not role.optional:
             raise ConfigError(f"{where}.{name}", problem="missing", hint=f"name a system that {phrase(role.trait)}")
-        if value is not None and value not in fits:
-            raise ConfigError(f"{where}.{name}", value, problem=f"no system that {phrase(role.trait)}", allowed=fits)
     return settings
 
 
@@ -211,9 +208,7 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, tuple[
     allowed = search.settings.named("tune")
     for name in section.tune:
         if name not in allowed:
-            if any(name in owner.settings.named("tune") for owner in _searches_with(name)):
-                raise _foreign(search, name, where)
-            raise ConfigError(f"{where}.tune.{name}", problem=UNKNOWN, allowed=allowed)
+            raise _unknown(name, search, allowed, f"{where}.tune.{name}")
         if (value := (section.model_extra or {}).get(name)) is not None:
             raise ConfigError(f"{where}.{name}", value, problem="dev chooses it (tune)", hint="remove one of the two")
     if isinstance(section.tune, dict):

@@ -28,7 +28,7 @@ from workflow_src.config.sizes import (
 from workflow_src.config.texts import RAW, system_behind, weights_of
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import BASE, Frozen, SearchSettings, parse
+from workflow_src.spec import BASE, UNKNOWN, Frozen, SearchSettings, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -158,6 +158,12 @@ class Relations(Frozen):
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
 
+    @model_validator(mode="after")
+    def _base_is_no_role(self):
+        if BASE in self.roles:
+            raise ConfigError(f"roles.{BASE}", problem="a setting of its own", hint=f"write {BASE}: SYSTEM")
+        return self
+
     @property
     def filled(self) -> dict[str, str]:
         """Systems that this one is built on and that it works with, by role, the base first."""
@@ -168,8 +174,7 @@ class Relations(Frozen):
         """Settings that name other systems, in their order; `carries` last."""
         started = [Reference("init_from", self.init_from, self.init_from)] if self.init_from else []
         filled = [
-            Reference(role if role == BASE and self.base else f"roles.{role}", name, name)
-            for role, name in self.filled.items()
+            Reference(role if role == BASE else f"roles.{role}", name, name) for role, name in self.filled.items()
         ]
         origins = {text: system_behind(text) for text in weights_of(self.data or RAW)}
         made = [Reference("data", text, system) for text, system in origins.items() if system]
@@ -259,16 +264,18 @@ class DistillationConfig(Frozen):
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
 
-    @classmethod
-    def of_search(cls) -> tuple[str, ...]:
-        """Settings of the search that may be set: all but those that name other systems or need one."""
+    def search_settings(self, section: str = "") -> SearchSettings:
+        """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`.
+
+        Those that name other systems, or need one, may not be set.
+        """
         kind = distilling_search().settings
         options = {name: kind.option(name) for name in kind.model_fields}
-        return tuple(name for name, option in options.items() if option.role is None and option.only_with is None)
-
-    def search_settings(self, section: str = "") -> SearchSettings:
-        """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`."""
-        return parse(distilling_search().settings, self.model_extra or {}, section)
+        allowed = [name for name, option in options.items() if option.role is None and option.only_with is None]
+        for name in self.model_extra or {}:
+            if name not in allowed:
+                raise ConfigError(name, problem=UNKNOWN, allowed=[*type(self).model_fields, *allowed]).within(section)
+        return parse(kind, self.model_extra or {}, section)
 
 
 class LikelihoodConfig(Frozen):

@@ -20,7 +20,7 @@ from workflow_src.config.metrics import Measured, check_pythons, resolve
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sweeps import swept
-from workflow_src.config.systems import check_augmented, check_reversed, resolve_systems
+from workflow_src.config.systems import check_augmented, resolve_systems
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
 from workflow_src.registry import (
@@ -79,7 +79,6 @@ def load(raw: dict[str, Any]) -> Loaded:
     for system in systems.values():
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
-    check_reversed(systems, decodes)
     _check_choices(decodes, config.decode_defaults.tune_by, measured, corpus)
     _check_ranked_text(config, systems, decodes)
     return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)

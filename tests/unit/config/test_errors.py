@@ -210,14 +210,14 @@ MISTAKES = [
     ({"systems": {"teacher": {"base": "lvm"}}}, {"setting": "systems.teacher.base", "value": "lvm"}),
     (
         {"systems": {"lvm": {"data": "distilled-by-score"}}},
-        {"setting": "systems", "problem": "a circle, lvm -> score -> lvm"},
+        {"setting": "systems.lvm.data", "value": "distilled-by-score", "allowed": ("distilled-by-teacher",)},
     ),
     (
         {"systems": {"teacher": {"init_from": "teacher"}}},
         {"setting": "systems", "problem": "a circle, teacher -> teacher"},
     ),
     (
-        {"systems": {"lvm": {"data": "distilled-by-energy"}, "energy": {"base": "lvm"}}},
+        {"systems": {"lvm": {"init_from": "energy"}, "energy": {"base": "lvm"}}},
         {"setting": "systems", "problem": "a circle, lvm -> energy -> lvm"},
     ),
     (

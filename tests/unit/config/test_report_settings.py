@@ -60,7 +60,7 @@ LIST = {"system": "lvm", "search": "delta", "steps": [1, 2]}
     ("changes", "same"),
     [
         # Another way to write the same.
-        ({"decodes": [LIST | {"steps": 1}, LIST | {"steps": 2, "step_size": 1.0}]}, True),
+        ({"decodes": [LIST | {"steps": 1}, LIST | {"steps": 2, "stop_threshold": None}]}, True),
         ({"decode_defaults": {"engine": "eager", "batch": 9}}, True),
         ({"decodes": [LIST | {"batch": 7, "shards": 3, "splits": ["test"]}]}, True),
         ({"seeds": [1], "report": {"margin": 0.5}}, True),

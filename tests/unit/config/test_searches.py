@@ -86,7 +86,7 @@ def test_names_distinguish_rows():
         ),
         (
             {"system": "lvm", "search": "delta", "steps": 1, "tune": {"step_size": [0.5]}},
-            {"setting": "decodes[0].step_size", "mentions": ("latent-search",)},
+            {"setting": "decodes[0].tune.step_size", "mentions": ("latent-search",)},
         ),
         (
             {"system": "score", "search": "score", "steps": 1, "rescorer": "teacher"},
@@ -101,7 +101,7 @@ def test_names_distinguish_rows():
         ),
         (
             {"system": "teacher", "search": "beam", "beam": 4, "tune": {"step_size": [1]}},
-            {"setting": "decodes[0].step_size", "mentions": ("latent-search",)},
+            {"setting": "decodes[0].tune.step_size", "mentions": ("latent-search",)},
         ),
         (
             {"system": "score", "search": "score", "steps": 1, "tune": {"step_size": []}},
@@ -126,7 +126,7 @@ def test_names_distinguish_rows():
         (
             {"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}},
             {
-                "setting": "decodes[0].lengthening",
+                "setting": "decodes[0].tune.lengthening",
                 "mentions": ("iterative-refinement", "latent-search", "mask-predict", "prior-mean"),
             },
         ),

@@ -164,7 +164,7 @@ def test_one_encoding_for_each_text_is_estimated():
         ({"raw": True}, {"setting": "systems.ctc.data", "value": {"raw": True}}),
         ({"rew": 1, "distilled-by-teacher": 1}, {"setting": "systems.ctc.data", "value": "rew", "nearest": "raw"}),
         ({"distilled-by-teach": 1}, {"setting": "systems.ctc.data", "nearest": "distilled-by-teacher"}),
-        ({"raw": 1, "distilled-by-ctc": 1}, {"setting": "systems", "problem": "a circle, ctc -> ctc"}),
+        ({"raw": 1, "distilled-by-ctc": 1}, {"setting": "systems.ctc.data", "allowed": ("distilled-by-teacher",)}),
         ({"raw": 1, "distilled-by-energy": 1}, {"setting": "systems.ctc.data", "value": "distilled-by-energy"}),
         ({}, {"setting": "systems.ctc.data", "value": {}}),
         (["raw"], {"setting": "systems.ctc.data", "value": ["raw"], "mentions": ("text", "section")}),
@@ -333,12 +333,21 @@ def test_a_reversed_system_scores_no_outputs():
             with_back({"training": {"max_steps": 10, "augment": {"upper": 0.1}}}),
             {"setting": "systems.back.data", "allowed": ("raw",)},
         ),
-        (with_back(systems={"other": BACK | {"reversed": False, "init_from": "back"}}), {"setting": "systems.other"}),
-        (with_back(systems={"lvm": {"data": "distilled-by-back"}}), {"setting": "systems.lvm"}),
-        (with_back(decodes=[{"system": "back", "search": "greedy"}]), {"setting": "decode back/greedy"}),
+        (
+            with_back(systems={"other": BACK | {"reversed": False, "init_from": "back"}}),
+            {"setting": "systems.other.init_from"},
+        ),
+        (
+            with_back(systems={"lvm": {"data": "distilled-by-back"}}),
+            {"setting": "systems.lvm.data", "allowed": ("distilled-by-teacher",)},
+        ),
+        (
+            with_back(decodes=[{"system": "back", "search": "greedy"}]),
+            {"setting": "decodes[0].system", "value": "back"},
+        ),
         (
             with_back(decodes=[{"system": "ctc", "search": "ctc-beam", "beam": 2, "rescorer": "back"}]),
-            {"setting": "decode ctc/ctc-beam-2-by-back"},
+            {"setting": "decodes[0].rescorer", "value": "back"},
         ),
     ],
 )
