@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import (
@@ -16,6 +16,7 @@ from pydantic import (
     PlainSerializer,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
+    field_serializer,
     field_validator,
     model_serializer,
     model_validator,
@@ -44,7 +45,13 @@ from workflow_src.spec import (
 
 
 class System(SystemFields):
-    """A system with its preset applied and its relations followed. Jobs read it as it is written here."""
+    """A system with its preset applied and its relations followed. Trainings read the fields of `LEARNT`."""
+
+    # What decides its weights, beside its seed and the files that it is made from; for families that are counted, too.
+    COUNTED: ClassVar = {"name", "family", "preset", "data", "model", "reversed"}
+    LEARNT: ClassVar = COUNTED | {"objective", "training", "bleu_tokeniser"}
+    # What changes no weights: the model has the preset's values.
+    WITHOUT_EFFECT: ClassVar = {"preset": True, "training": {"save_every", "max_skipped"}}
 
     name: str
     family: Annotated[InstanceOf[Family], PlainSerializer(attrgetter("name"), str)]
@@ -69,6 +76,11 @@ class System(SystemFields):
         sections = [section for section in ("model", "objective") if section in content]
         parsed = {section: parse(getattr(family, section), content[section], section) for section in sections}
         return content | {"family": family} | parsed
+
+    @field_serializer("data")
+    def _with_augmented_names(self, _data: Data) -> Data:
+        """Trainings read augmented texts, which have another name."""
+        return self.learnt_data
 
     @property
     def served_with(self) -> dict[str, str]:

@@ -171,7 +171,12 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
     if settings.reversed:
         corpus, dev_corpus, subwords = texts[0].reversed(), dev_corpus.reversed(), subwords.reversed()
-    config = _sized(inputs, corpus)
+    config = settings.training.sized(corpus.epoch_tokens)
+    if config.max_steps != settings.training.max_steps:
+        log.info(
+            "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
+            *(config.max_steps, corpus.epoch_tokens, config.warmup_steps, config.validate_every),
+        )
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.
@@ -262,18 +267,6 @@ def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
     return f"texts: {'; '.join(texts)}"
 
 
-def _sized(inputs: Inputs, corpus: Pairs) -> TrainingConfig:
-    """The settings of the training, with numbers in place of auto, by the tokens of the corpus."""
-    configured, tokens = inputs.settings.training, corpus.epoch_tokens
-    config = configured.sized(tokens)
-    if config.max_steps != configured.max_steps:
-        log.info(
-            "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
-            *(config.max_steps, tokens, config.warmup_steps, config.validate_every),
-        )
-    return config
-
-
 def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCorpus) -> None:
     """Raises ArtifactError for a corpus that was encoded with other subwords."""
     for corpus in corpora:
@@ -306,7 +299,7 @@ def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
     preset's name, whose values the model has.
     """
     settings = system.model_copy(update={"training": config})
-    return compared(settings, exclude={"preset": True, "training": {"save_every", "max_skipped"}})
+    return compared(settings, include=System.LEARNT, exclude=System.WITHOUT_EFFECT)
 
 
 def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> dict[str, Any]:

@@ -283,7 +283,7 @@ def test_a_reversed_system_scores_the_pairs_too():
     plan, one_way = plan_with(BOTH), plan_with(LIKELY)
     assert plan.scorers == ["teacher"] and plan.scoring == ["teacher", "back"] and one_way.scoring == ["teacher"]
     assert json.loads(plan.settings_training("back"))["reversed"] is True
-    assert "reversed" not in json.loads(plan.settings_training("teacher"))
+    assert json.loads(plan.settings_training("teacher"))["reversed"] is False
     assert json.loads(plan.settings_likelihood("teacher"))["backward"] == "back"
     assert jobs(plan)["score_pairs"] == 2 and jobs(plan)["train_teacher"] == jobs(one_way)["train_teacher"] + 1
 

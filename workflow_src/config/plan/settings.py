@@ -15,7 +15,7 @@ from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, fi
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.plan.selection import main_split
-from workflow_src.config.resolved import Decode
+from workflow_src.config.resolved import Decode, System
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, parse
@@ -50,7 +50,8 @@ class Settings(Inputs):
     def _dump(self, section: Frozen, **options: Any) -> dict[str, Any]:
         """A section as JSON content."""
         if self.form == "defaults":
-            return defaults(type(section))
+            parts = {name: value for name, value in section if isinstance(value, Frozen)}
+            return defaults(type(section)) | {name: defaults(type(part)) for name, part in parts.items()}
         return section.model_dump(mode="json", **options) if self.full else compared(section, **options)
 
     def _decode(self, decode: Decode, *names: str) -> dict[str, Any]:
@@ -173,31 +174,12 @@ class Settings(Inputs):
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.system(system)
-        # These two change no weights.
-        training = self._dump(resolved.training, exclude=set() if self.full else {"save_every", "max_skipped"})
-        # BLEU on dev may decide which weights are best, and is in training.jsonl.
-        learning = {
-            "objective": self._dump(resolved.objective),
-            "training": training,
-            "bleu_tokeniser": resolved.bleu_tokeniser,
-        }
-        return _json(
-            {
-                "name": system,
-                "family": resolved.family.name,
-                # The model has the preset's values.
-                **({"preset": resolved.preset} if self.full else {}),
-                "data": resolved.learnt_data,
-                "model": self._dump(resolved.model),
-                **({} if resolved.family.fit else learning),
-                **({"reversed": True} if resolved.reversed else {}),
-            }
-        )
+        fields = System.COUNTED if resolved.family.fit else System.LEARNT
+        return _json(self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT))
 
     def settings_import(self, system: str) -> str:
         """A system made elsewhere, beside its files."""
-        resolved = self.system(system)
-        return _json({"name": system, "family": resolved.family.name, "model": self._dump(resolved.model)})
+        return _json(self._dump(self.system(system), include={"name", "family", "model"}))
 
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher."""
