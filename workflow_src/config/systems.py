@@ -80,7 +80,7 @@ def _check_reference(other: Reference, family: Family, config: WorkflowConfig, w
         options = carried(family)
         if role not in options:
             problem = f"no system that bundles of family {family.name} carry"
-            raise ConfigError(where, problem=problem, allowed=options)
+            raise ConfigError(where, problem=problem, allowed=options, hint="" if options else "remove it")
         _check_fits(where, other, config, options[role].role.trait)
     else:
         need = family.needs.get(role or BASE)

@@ -461,7 +461,11 @@ def test_what_is_carried_is_trained_for_every_seed():
             {"setting": "systems.ctc.carries.language_model", "value": "teacher", "allowed": ("lm", "lm-raw")},
         ),
         ("ctc", {"language_modl": "lm"}, {"setting": "systems.ctc.carries.language_modl", "nearest": "language_model"}),
-        ("teacher", {"language_model": "lm"}, {"setting": "systems.teacher.carries", "hint": "remove it"}),
+        (
+            "teacher",
+            {"language_model": "lm"},
+            {"setting": "systems.teacher.carries.language_model", "hint": "remove it"},
+        ),
     ],
 )
 def test_what_cannot_be_carried_is_refused(system, carries, fields):
