@@ -151,7 +151,7 @@ plain_name = snakemake_parts.plain_names(workflow)
 
 def requested(amount):
     """A resource of a job, memory or minutes, which depends on the name of its rule."""
-    return lambda wildcards, input, attempt, rulename: amount(plain_name(rulename))(wildcards, attempt, input)
+    return lambda wildcards, attempt, rulename: amount(plain_name(rulename))(wildcards, attempt)
 
 
 # What jobs ask a cluster for.

@@ -168,13 +168,16 @@ def excessive(plan: Plan, folder: Path) -> list[str]:
     needs, faults = Requests(plan, gpu=False), []
     for path in folder.glob("benchmarks/**/*.tsv"):
         seconds, _, megabytes, *_ = path.read_text().splitlines()[1].split("\t")
-        rule = path.stem if path.parent.name == plan.recipe.name else path.parent.name
-        words = path.stem.split("-", 2)
-        job = SimpleNamespace(system=words[0], teacher=words[0])
-        if rule in ("distill", "decode_shard"):
-            job.shards = path.stem.rpartition("-")[2]
+        # Names of the workflow's files: RULE/SYSTEM/seed-SEED/SEARCH/SPLIT, and a split's shard SPLIT-0-of-2.
+        _, rule, *names = path.relative_to(folder / "benchmarks").with_suffix("").parts
+        split, _, shards = names[-1].partition("-of-") if names else ("", "", "")
+        job = SimpleNamespace(shards=shards)
+        if names and rule != "finish_bundle":
+            job.system = job.teacher = names[0]
         if rule in ("decode", "decode_shard", "choose_settings"):
-            job.search = words[2].partition("-test")[0].removesuffix("-dev")
+            job.search = names[2]
+        if rule in ("decode", "decode_shard", "distill", "merge_distilled"):
+            job.split = split.partition("-")[0]
         # Snakemake puts a dash where a job ended before it was looked at.
         used = float(seconds) / 60, float(megabytes.replace("-", "0"))
         requested = needs.minutes(rule)(job, attempt=1), needs.memory(rule)(job, attempt=1)

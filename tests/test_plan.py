@@ -20,7 +20,7 @@ from test_workflow import own_text
 
 from workflow_src.cli import drawing
 from workflow_src.cli.plan import Node, Overview, Reason
-from workflow_src.cli.work import Sizes
+from workflow_src.cli.sizes import CountedSizes
 from workflow_src.config import Plan, load_experiment
 from workflow_src.errors import did_you_mean
 
@@ -246,7 +246,7 @@ def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tm
 def overview_of(edges: list[tuple[tuple[str, str], tuple[str, str]]], systems: tuple[str, ...]) -> Overview:
     graph = nx.DiGraph(edges)
     nodes = {key: Node(*key, rules={"rule": (1, 2)}, reasons=[Reason("new", "<&>")]) for key in graph}
-    return Overview("one", "two", systems, graph, nodes, device="cpu", measured=False, sizes=Sizes(None, 9.0, {}))
+    return Overview("one", "two", systems, graph, nodes, CountedSizes(None, 9.0))
 
 
 def test_boxes_do_not_overlap_and_follow_what_they_read():

@@ -19,7 +19,6 @@ from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
 from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.config.resources import gpus
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.provenance import installed_version
 from workflow_src.runtime import console, garbage
@@ -36,10 +35,10 @@ def check(arguments: argparse.Namespace) -> None:
 
 def estimate(arguments: argparse.Namespace) -> None:
     """The plan of an experiment as where nothing was made yet."""
-    show_plan(arguments, costs=True)
+    show_plan(arguments, everything=True)
 
 
-def show_plan(arguments: argparse.Namespace, costs: bool = False) -> None:
+def show_plan(arguments: argparse.Namespace, everything: bool = False) -> None:
     from workflow_src.cli import drawing, plan, show
 
     for name in ("pairs", "length"):
@@ -58,20 +57,20 @@ def show_plan(arguments: argparse.Namespace, costs: bool = False) -> None:
         arguments.forcerun,
         pairs=arguments.pairs,
         length=arguments.length,
-        everything=costs,
+        everything=everything,
     )
     measure: Literal["anew", "missing"] | None
-    measure = "anew" if arguments.calibrate else "missing" if costs and not arguments.no_calibration else None
+    measure = "anew" if arguments.calibrate else "missing" if everything and not arguments.no_calibration else None
     overview = plan.overview(request, measure)
     if arguments.output:
         drawing.write(overview, arguments.output)
     if arguments.json:
         print(json.dumps(show.as_json(overview), indent=1))
         return
-    print_table(show.as_costs(overview) if costs else show.as_table(overview))
-    console.write(sys.stdout, show.facts(overview, costs))
-    if not costs and not overview.measured and gpus(overview.device) == 0:
-        print("For hours of one core of this machine, add --calibrate: it measures for half a minute, once.")
+    print_table(show.as_table(overview))
+    console.write(sys.stdout, show.facts(overview))
+    if not (everything or overview.measured or overview.has_gpu):
+        print("For hours of one core of this machine, add --calibrate: it measures for a few seconds, once.")
     if arguments.output:
         print(arguments.output)
 
@@ -202,7 +201,7 @@ def add_plan_arguments(command: argparse.ArgumentParser) -> None:
     calibration.add_argument(
         "--calibrate",
         action="store_true",
-        help=f"measure one core of this machine anew, for half a minute; the rates are kept in {CALIBRATION_FILE}. "
+        help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
         "estimate measures once by itself where there is no GPU",
     )
     calibration.add_argument("--no-calibration", action="store_true", help="measure nothing")

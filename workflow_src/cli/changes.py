@@ -27,47 +27,61 @@ class Change:
         return f"{self.name} {self.old} → {self.new}" if self.name else f"{self.old} → {self.new}"
 
 
-def changes(
-    old: Iterable[str], new: Iterable[str], prefix: str = "", defaults: Mapping[str, Any] = MappingProxyType({})
-) -> list[Change]:
-    """Changes between two sets of parameters as Snakemake records them: each is the `repr` of a value.
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """Parameters of a job: its settings, SHA-256 of the user's files by path, and others, of rules that a user adds."""
 
-    A parameter that is a JSON object holds settings, whose names get `prefix`. Others are compared as they are. A
-    setting that is on one side only has its default on the other, where `defaults` has one at the same place.
-    """
-    before, now = [_value(text) for text in old], [_value(text) for text in new]
-    changed: list[Change] = []
-    for settings in [value for value in now if isinstance(value, dict)]:
-        earlier = _most_similar(settings, before)
-        if earlier is not None:
-            before.remove(earlier)
-            now.remove(settings)
-            changed += _differences(prefix, earlier, settings, defaults)
-    if before or now:
-        changed.append(
-            Change("", ", ".join(map(_shortened, before)) or ABSENT, ", ".join(map(_shortened, now)) or ABSENT)
-        )
-    return changed
+    settings: dict[str, Any]
+    contents: dict[str, Any]
+    others: tuple[str, ...]
+
+
+def parameters(recorded: Iterable[str]) -> Parameters:
+    """Parameters as Snakemake records them: the `repr` of each. Settings are JSON, contents a mapping."""
+    settings: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
+    others = []
+    for text in recorded:
+        value = _value(text)
+        if isinstance(value, dict):
+            contents = value
+        elif isinstance(parsed := _parsed(value), dict):
+            settings = parsed
+        else:
+            others.append(str(value))
+    return Parameters(settings, contents, tuple(sorted(others)))
 
 
 def _value(text: str) -> Any:
-    """The value of a recorded parameter; a JSON object as a mapping."""
     try:
-        value = ast.literal_eval(text)
+        return ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
+
+
+def _parsed(value: Any) -> Any:
     try:
-        content = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+        return json.loads(value)
+    except (TypeError, ValueError):
         return value
-    return content if isinstance(content, dict) else value
 
 
-def _most_similar(settings: Mapping[str, Any], values: Iterable[Any]) -> dict[str, Any] | None:
-    """The mapping that shares most keys with `settings`; None where there is none that shares any."""
-    mappings = [mapping for mapping in values if isinstance(mapping, dict)]
-    best = max(mappings, key=lambda mapping: len(mapping.keys() & settings.keys()), default=None)
-    return best if best is not None and (best.keys() & settings.keys() or not best or not settings) else None
+def changed_files(old: Parameters, new: Parameters) -> list[str]:
+    """Paths of the user's files with other contents."""
+    return [path for path, digest in new.contents.items() if old.contents.get(path) != digest]
+
+
+def changes(
+    old: Parameters, new: Parameters, prefix: str = "", defaults: Mapping[str, Any] = MappingProxyType({})
+) -> list[Change]:
+    """Changes of settings, whose names get `prefix`, and of other parameters, which have no name.
+
+    A setting that is on one side only has its default on the other, where `defaults` has one at the same place.
+    """
+    changed = list(_differences(prefix, old.settings, new.settings, defaults))
+    if old.others != new.others:
+        changed.append(Change("", *(_shortened(", ".join(side.others)) or ABSENT for side in (old, new))))
+    return changed
 
 
 def _differences(name: str, old: Any, new: Any, defaults: Any = ABSENT) -> Iterator[Change]:

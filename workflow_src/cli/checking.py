@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from workflow_src.cli.sizes import limit_in_words, sizes
 from workflow_src.cli.texts import looks_tokenised, own_text_counts
-from workflow_src.cli.work import limit_in_words, sizes
 from workflow_src.config import Plan, costs
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError

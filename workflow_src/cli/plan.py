@@ -2,7 +2,7 @@
 
 Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and its records of files. Nothing is
 run. Hours of a job are those that the same job took before, where its settings are the same, else its operations by a
-rate (`work.py`).
+rate: of one core, as it was measured (`calibration.py`), and of one GPU, within a range (`config/costs.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import csv
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,53 +20,22 @@ from typing import Any, Literal
 import networkx as nx
 
 from workflow_src.cli.calibration import Rates, calibrate, load_warning, saved_rates
-from workflow_src.cli.changes import changes
+from workflow_src.cli.calibration import core_hours as core_hours_of
+from workflow_src.cli.changes import changed_files, changes
+from workflow_src.cli.changes import parameters as recorded_parameters
 from workflow_src.cli.configuration import settings_of
-from workflow_src.cli.work import (
-    Sizes,
-    Work,
-    automatic,
-    core_hours,
-    disk_bytes,
-    gpu_hours,
-    numbered,
-    read_encoded,
-    sizes,
-    total,
-    work_of,
-)
+from workflow_src.cli.sizes import CountedSizes, automatic, disk_bytes, numbered, read_encoded, sizes
 from workflow_src.config import Plan
 from workflow_src.config.costs import parameters, updates, vocabulary_size
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
+from workflow_src.config.rules import STAGES, Rule, rule_of, rule_table
 from workflow_src.config.texts import RAW, base_of, system_behind
-from workflow_src.registry import metrics
 from workflow_src.runtime.snakemake_parts import GraphJob, JobGraph, job_graph
 
-# Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
-STAGES = {
-    "data": "corpus, subwords",
-    "import": "import",
-    "train": "train",
-    "distil": "distil",
-    "keep_likely": "keep likely pairs",
-    "export": "export",
-    "translate": "translate",
-    "bundles": "finish bundles",
-    "compare_rows": "compare rows",
-    "measure_speed": "measure speed",
-    "analyse": "analyse",
-    "report": "report",
-}
-# Stages of rules with another name; those of trainings, exports and analyses follow from declarations.
-RULES = {
-    **dict.fromkeys(("download", "clean", "normalise", "learn_subwords"), "data"),
-    **dict.fromkeys(("download_monolingual", "normalise_monolingual"), "data"),
-    "import_model": "import",
-    **dict.fromkeys(("distill", "merge_distilled"), "distil"),
-    "score_pairs": "keep_likely",
-    **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
-}
+Key = tuple[str, str]
+# Wall-clock seconds of a job that ran before, and seconds of all its cores.
+Duration = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,23 +67,43 @@ class Reason:
     new: str | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Of a job that would run: floating-point operations and target positions of networks, hours of a GPU, at least and
+    at most, and of a core. None where it has none, or none that is known."""
+
+    operations: float | None = None
+    tokens: float | None = None
+    gpu_hours: tuple[float, float] | None = None
+    core_hours: float | None = None
+    # It trains or translates.
+    works: bool = False
+
+
+def total(numbers: Iterable[float | None]) -> float | None:
+    """The sum of the numbers that are known; None where none is."""
+    known = [number for number in numbers if number is not None]
+    return math.fsum(known) if known else None
+
+
+def total_range(ranges: Iterable[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """The sums of both ends of the ranges that are known; None where none is."""
+    known = [each for each in ranges if each is not None]
+    return (math.fsum(low for low, _ in known), math.fsum(high for _, high in known)) if known else None
+
+
 @dataclasses.dataclass
 class Node:
     """Jobs of a stage for one system; `system` is empty where a stage is of no single one.
 
-    `rules` has (jobs that would run, all jobs) by rule. Hours are of the jobs that would run.
+    `rules` has (jobs that would run, all jobs) by rule; `costs` are of the jobs that would run.
     """
 
     stage: str
     system: str
     rules: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     reasons: list[Reason] = dataclasses.field(default_factory=list)
-    work: list[Work] = dataclasses.field(default_factory=list)
-    # Hours of a core, and of GPUs, of jobs that ran before with the same settings.
-    measured_hours: float = 0.0
-    measured_gpu_hours: float = 0.0
-    gpu_hours: tuple[float, float] | None = None
-    core_hours: float | None = None
+    costs: list[Cost] = dataclasses.field(default_factory=list)
     # Megabytes that the largest job asks for.
     memory: int = 0
     # Of a training: trained parameters, and updates of a job.
@@ -131,13 +121,19 @@ class Node:
 
     @property
     def operations(self) -> float | None:
-        """Floating-point operations of its work; None where it has none, or none that is known."""
-        return total(known) if (known := [w.operations for w in self.work if w.operations is not None]) else None
+        return total(cost.operations for cost in self.costs)
 
     @property
     def tokens(self) -> float | None:
-        """Target positions of trainings, distillation and scoring; None as `operations`."""
-        return total(known) if (known := [w.tokens for w in self.work if w.tokens is not None]) else None
+        return total(cost.tokens for cost in self.costs)
+
+    @property
+    def gpu_hours(self) -> tuple[float, float] | None:
+        return total_range(cost.gpu_hours for cost in self.costs)
+
+    @property
+    def core_hours(self) -> float | None:
+        return total(cost.core_hours for cost in self.costs)
 
     @property
     def title(self) -> str:
@@ -164,10 +160,14 @@ class Overview:
     recipe: str
     systems: tuple[str, ...]
     graph: nx.DiGraph
-    nodes: Mapping[tuple[str, str], Node]
-    device: str
-    measured: bool
-    sizes: Sizes
+    nodes: Mapping[Key, Node]
+    sizes: CountedSizes
+    # Whether hours of a core are known of all work.
+    measured: bool = False
+    # Whether jobs would run on a GPU.
+    has_gpu: bool = False
+    # Every job is counted, done or not.
+    everything: bool = False
     # About hours of a core of this machine that was busy when it was measured; else empty.
     warning: str = ""
     jobs_per_gpu: int = 1
@@ -189,12 +189,16 @@ class Overview:
 
     @property
     def core_hours(self) -> float | None:
-        return total([node.core_hours for node in self.nodes.values()]) if self.measured else None
+        return total(node.core_hours for node in self.nodes.values()) if self.measured else None
 
     @property
-    def gpu_hours(self) -> tuple[float, float]:
-        ranges = [node.gpu_hours for node in self.nodes.values() if node.gpu_hours]
-        return total(low for low, _ in ranges), total(high for _, high in ranges)
+    def gpu_hours(self) -> tuple[float, float] | None:
+        return total_range(node.gpu_hours for node in self.nodes.values())
+
+    @property
+    def training_tokens(self) -> float:
+        """Target positions of all trainings, with padding."""
+        return total(node.tokens for node in self.nodes.values() if node.stage == "train") or 0.0
 
     @property
     def rules(self) -> dict[str, tuple[int, int]]:
@@ -220,39 +224,36 @@ def overview(request: Request, measure: Literal["missing", "anew"] | None = None
     Snakemake's message for a configuration that it refuses.
     """
     with _graph_of(request) as (jobs, plan):
-        corpus = sizes(plan, request.pairs, request.length, _encoded(jobs))
-        settings, rates = automatic(plan), None
+        counted_sizes = sizes(plan, request.pairs, request.length, _encoded(jobs))
+        settings = automatic(plan)
         # Without the number of pairs, hours of later jobs are not known either.
-        unknown = bool(settings) and corpus.pairs is None and not request.everything
-        counted = None if unknown else numbered(plan, corpus)
+        unknown = bool(settings) and counted_sizes.pairs is None and not request.everything
+        counted = None if unknown else numbered(plan, counted_sizes)
         has_gpu = gpus(plan.config.runtime.device) > 0
-        nodes, graph = _nodes(jobs, plan, counted, corpus, request, has_gpu)
-        if counted:
-            measures = measure == "anew" or (measure == "missing" and not has_gpu)
-            rates = calibrate(counted, corpus.length, measure == "anew") if measures else saved_rates(counted)
-            _add_hours(nodes.values(), counted, rates, has_gpu)
-    names = (*plan.loaded.systems, *dict.fromkeys(node.system for node in nodes.values() if node.system))
+        rates = None if measure == "anew" else saved_rates()
+        if measure == "anew" or (measure == "missing" and not has_gpu and rates is None):
+            rates = calibrate()
+        nodes, graph = _nodes(jobs, plan, counted, _Counting(counted_sizes, rates, has_gpu), request)
+    names = (*plan.loaded.systems, *(node.system for node in nodes.values() if node.system))
+    work = [cost for node in nodes.values() for cost in node.costs if cost.works]
+    all_took = bool(work) and all(cost.core_hours is not None for cost in work)
     return Overview(
         plan.experiment,
         plan.recipe.name,
         tuple(dict.fromkeys(names)),
         graph,
         nodes,
-        device=plan.config.runtime.device,
-        jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
-        measured=rates is not None or (not has_gpu and _all_measured(nodes.values())),
-        sizes=corpus,
+        counted_sizes,
+        measured=counted is not None and (rates is not None or (not has_gpu and all_took)),
+        has_gpu=has_gpu,
+        everything=request.everything,
         warning=load_warning(rates) if rates else "",
+        jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
         auto=tuple(settings),
         vocabulary_size=vocabulary_size(counted) if counted else None,
-        disk=disk_bytes(counted, corpus) if counted else None,
+        disk=disk_bytes(counted, counted_sizes) if counted else None,
         after=_after(plan),
     )
-
-
-def _all_measured(nodes: Iterable[Node]) -> bool:
-    work = [work for node in nodes for work in node.work]
-    return bool(work) and all(each.measured for each in work)
 
 
 def _encoded(jobs: JobGraph) -> dict[str, Any] | None:
@@ -292,34 +293,46 @@ def _graph_of(request: Request) -> Iterator[tuple[JobGraph, Plan]]:
         yield graph, graph.names["plan"]
 
 
-def _subject(job: GraphJob, plan: Plan) -> tuple[str, str]:
+@dataclasses.dataclass(frozen=True)
+class _Counting:
+    """What hours are counted with."""
+
+    sizes: CountedSizes
+    rates: Rates | None
+    has_gpu: bool
+
+    def cost(self, plan: Plan, rule: Rule, job: GraphJob, duration: Duration | None) -> Cost:
+        """The cost of a job; `duration` is that of such a job that ran before."""
+        work = rule.work(plan, job.wildcards, self.sizes) if rule.work else None
+        operations, tokens = (work.operations, work.tokens) if work else (None, None)
+        gpu_hours = work.gpu_hours(plan) if work else None
+        core_hours = None
+        if duration and self.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
+            gpu_hours = (duration[0] * gpu_count / 3600,) * 2
+        elif duration:
+            core_hours = duration[1] / 3600
+        elif work and self.rates:
+            core_hours = core_hours_of(self.rates, work)
+        return Cost(operations, tokens, gpu_hours, core_hours, works=work is not None)
+
+
+def _subject(job: GraphJob, rule: Rule) -> Key:
     """Stage and system of a job."""
-    rule, wildcards = job.rule, job.wildcards
-    system = wildcards.get("system") or wildcards.get("teacher") or ""
-    if rule == "encode":
+    wildcards = job.wildcards
+    if job.rule == "encode" and (teacher := system_behind(wildcards["text"])):
         # Distilled text is encoded when its teacher has written it.
-        system = system_behind(wildcards["text"]) or ""
-        return ("distil", system) if system else ("data", "")
-    if rule in plan.training_rules:
-        return "train", system
-    if rule == "finish_bundle":
-        return "bundles", ""
-    if any(rule == metrics()[name].rule for name in plan.program_settings):
-        return "translate", system
-    if rule.startswith("export_"):
-        return "export", system
-    if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):
-        return "analyse", ""
-    if any(rule == plan.rule_on("compare_rows", name) for name in plan.compared_sets):
-        return "compare_rows", ""
-    return RULES.get(rule, rule), system
+        return "distil", teacher
+    system = wildcards.get("system") or wildcards.get("teacher") or ""
+    return rule.stage or job.rule, system if rule.by_system else ""
 
 
 def _nodes(
-    jobs: JobGraph, plan: Plan, counted: Plan | None, corpus: Sizes, request: Request, has_gpu: bool
-) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
+    jobs: JobGraph, plan: Plan, counted: Plan | None, counting: _Counting, request: Request
+) -> tuple[dict[Key, Node], nx.DiGraph]:
     """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
-    subjects = {job: _subject(job, plan) for job in jobs.jobs if job.has_work}
+    table = rule_table(plan)
+    rules = {job: rule_of(plan, table, job.rule, job.wildcards) for job in jobs.jobs if job.has_work}
+    subjects = {job: _subject(job, rule) for job, rule in rules.items()}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]
     systems = ["", *plan.loaded.systems]
     keys = sorted(set(subjects.values()), key=lambda key: (order.index(key[0]), systems.index(key[1])))
@@ -331,27 +344,23 @@ def _nodes(
     for job in sorted(subjects, key=lambda job: (job.rule, sorted(job.wildcards.items()))):
         key = subjects[job]
         node, needed = nodes[key], request.everything or job.runs
-        run, count = node.rules.get(job.rule, (0, 0))
-        node.rules[job.rule] = (run + needed, count + 1)
+        run, all_jobs = node.rules.get(job.rule, (0, 0))
+        node.rules[job.rule] = (run + needed, all_jobs + 1)
         predecessors = {subjects[other] for other in jobs.inputs(job) if other in subjects} - {key}
         graph.add_edges_from((other, key) for other in predecessors)
         if needed:
             node.memory = max(node.memory, job.resources.get("mem_mb", 0))
-            work = work_of(counted, job.rule, job.wildcards, corpus) if counted else None
-            if (duration := durations.get(_alike(job))) is not None:
-                if has_gpu and (gpu_count := job.resources.get("gpu", 0)):
-                    node.measured_gpu_hours += duration[0] * gpu_count / 3600
-                else:
-                    node.measured_hours += duration[1] / 3600
-            node.work += [dataclasses.replace(work, measured=duration is not None)] if work else []
-            if counted and key[0] == "train":
+        if needed and counted:
+            node.costs.append(counting.cost(counted, rules[job], job, durations.get(_alike(job))))
+            if key[0] == "train":
                 system = counted.system(key[1])
                 joint = counted.recipe.subwords.joint
                 node.updates, node.parameters = updates(system), parameters(system, vocabulary_size(counted), joint)
         if job.runs:
             anew = job.reason.updated_input_run
             rerun = {subjects[other] for other, files in jobs.inputs(job).items() if anew & files}
-            _add_reasons(node, _reasons(job, [nodes[other] for other in keys if other in rerun - {key}]))
+            follows = [nodes[other] for other in keys if other in rerun - {key}]
+            _add_reasons(node, _reasons(job, rules[job].settings, follows))
     return nodes, graph
 
 
@@ -361,12 +370,12 @@ def _alike(job: GraphJob) -> tuple[str, ...]:
     return job.rule, *(f"{name}={value}" for name, value in sorted(wildcards.items()))
 
 
-def _durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], tuple[float, float]]:
+def _durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
     """Seconds on the clock and of all cores that jobs took when they ran last, with the settings that they have now.
 
     Of jobs that are alike, those with the longest times.
     """
-    durations: dict[tuple[str, ...], tuple[float, float]] = {}
+    durations: dict[tuple[str, ...], Duration] = {}
     for job in jobs:
         if job.benchmark and job.benchmark.is_file() and not any(job.changed_params()):
             with open(job.benchmark, encoding="utf-8", newline="") as file:
@@ -390,24 +399,23 @@ def _add_reasons(node: Node, reasons: list[Reason]) -> None:
             node.reasons.append(reason)
 
 
-def _reasons(job: GraphJob, rerun: list[Node]) -> list[Reason]:
-    """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
-    reason, reasons = job.reason, []
+def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:
+    """Why a job runs, as Snakemake says.
+
+    `place` begins the names of its settings, as `systems.{system}`; `rerun` are the other nodes with jobs that make its
+    inputs anew.
+    """
+    reason = job.reason
+    reasons: list[Reason] = []
     # Snakemake stops comparing once a job follows another one, so changes of the job itself are looked up here.
-    contents = getattr(job.params, "own", None) or {}
-    prefix = setting_prefix(job.rule, job.wildcards)
-    before, now = job.changed_params()
-    # Rules that a user adds have no such function.
-    default_settings = getattr(job.function_of_param("settings"), "defaults", None)
-    defaults = {}
-    if default_settings and (before or now):
-        defaults = json.loads(default_settings(SimpleNamespace(**job.wildcards)))
-    for change in changes(before, now, prefix, defaults):
-        path = change.name.removeprefix(f"{prefix}.")
-        if path in contents:
-            reasons.append(Reason("updated", f"{path} changed"))
-            continue
-        reasons.append(Reason("setting", str(change), name=change.name, old=change.old, new=change.new))
+    old, new = map(recorded_parameters, job.changed_params())
+    if old != new:
+        # Rules that a user adds have no such function.
+        default_settings = getattr(job.function_of_param("settings"), "defaults", None)
+        defaults = json.loads(default_settings(SimpleNamespace(**job.wildcards))) if default_settings else {}
+        reasons += [Reason("updated", f"{path} changed") for path in changed_files(old, new)]
+        for change in changes(old, new, place.format(**job.wildcards), defaults):
+            reasons.append(Reason("setting", str(change), name=change.name, old=change.old, new=change.new))
     if reason.forced:
         reasons.append(Reason("forced", "forced"))
     if reason.missing_output:
@@ -431,39 +439,5 @@ def _reasons(job: GraphJob, rerun: list[Node]) -> list[Reason]:
     return reasons
 
 
-def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
-    """The place in a configuration of the settings of a rule, which begins their names: `systems.score`."""
-    if rule.startswith("train_"):
-        return f"systems.{wildcards['system']}"
-    if rule == "distill" or rule == "merge_distilled":
-        return f"distillation.{wildcards['teacher']}"
-    if rule == "score_pairs" or rule == "keep_likely":
-        return f"likelihood.{wildcards['system']}"
-    if rule in ("decode", "decode_shard", "choose_settings"):
-        return f"decodes.{wildcards['search']}"
-    return {
-        "download": "recipe.dataset",
-        "download_monolingual": "recipe.monolingual",
-        "normalise_monolingual": "recipe",
-        "clean": "recipe",
-        "normalise": "recipe",
-        "encode": "recipe",
-        "learn_subwords": "recipe.subwords",
-    }.get(rule, "")
-
-
 def _files(paths: list[str]) -> str:
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-
-
-def _add_hours(nodes: Iterable[Node], plan: Plan, rates: Rates | None, has_gpu: bool) -> None:
-    """Hours of jobs that ran before are of GPUs where they took some, else of a core; those of others are counted."""
-    for node in nodes:
-        on_gpu, on_core = node.measured_gpu_hours, node.measured_hours
-        ranges = [gpu_hours(plan, work) for work in node.work if not (has_gpu and work.measured)]
-        known = [hours for hours in ranges if hours]
-        if known or on_gpu:
-            node.gpu_hours = (on_gpu + total(low for low, _ in known), on_gpu + total(high for _, high in known))
-        rest = [work for work in node.work if on_gpu or not work.measured]
-        if on_core or (node.work and (rates or not rest)):
-            node.core_hours = on_core + (total(core_hours(rates, work) for work in rest) if rates else 0.0)

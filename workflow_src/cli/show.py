@@ -1,10 +1,10 @@
-"""What a plan says: tables and lines for readers, JSON for programs."""
+"""What a plan says: a table and lines for readers, JSON for programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import rich.box
@@ -12,85 +12,75 @@ import rich.table
 import rich.text
 
 from workflow_src.cli.plan import Node, Overview
-from workflow_src.cli.work import GPU, limit_in_words
-from workflow_src.config.costs import WIDE
+from workflow_src.cli.sizes import limit_in_words
+from workflow_src.config.costs import GPU, WIDE
 
 # Columns of a terminal that the table fits into, and of them those of numbers and between columns.
 TERMINAL, NUMBERS = 80, 28
 UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+Cell = Callable[[Node], str | rich.text.Text]
 
 
 def as_table(overview: Overview) -> rich.table.Table:
-    """A row a node, for the terminal: what runs and why. Finished nodes are dim."""
-    table = _table(summary(overview), hours_caption(overview))
-    hours = "core-hours" if overview.measured else "GPU-hours"
-    # So that 80 columns are enough, reasons alone are wrapped.
-    for head in ("run", "done"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    table.add_column(hours, justify="right", no_wrap=True)
-    room = TERMINAL - NUMBERS
-    for side in ("title", "system"):
-        room -= max((len(getattr(node, side)) for node in overview.nodes.values()), default=0)
-    for node in overview.nodes.values():
-        why = rich.text.Text("\n".join(_wrappable(reason, room) for reason in node.why))
-        counts = (str(node.run or ""), str(node.jobs - node.run or ""))
-        style = None if node.run else "dim"
-        table.add_row(node.title, node.system, *counts, why, hours_text(overview, node), style=style)
-    return table
+    """A row a node, for the terminal: what runs, why, and its hours; of everything that is counted, what it takes.
 
-
-def as_costs(overview: Overview) -> rich.table.Table:
-    """A row a node, for the terminal: what it costs."""
-    table = _table(f"experiment {overview.experiment}: {overview.jobs} jobs", "")
-    heads = ["jobs", "parameters", "tokens", "operations", "GPU-hours"] + (["core-hours"] if overview.measured else [])
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for node in overview.nodes.values():
-        figures = [_short(figure) for figure in (node.parameters, node.tokens, node.operations)]
-        hours = [_range(node.gpu_hours)]
-        hours += [duration(node.core_hours) if node.core_hours is not None else ""] if overview.measured else []
-        table.add_row(node.title, node.system, str(node.jobs), *figures, *hours)
-    hours = [_range(overview.gpu_hours)] + ([duration(overview.core_hours)] if overview.measured else [])
-    table.add_row("all", "", str(overview.jobs), "", _short(training_tokens(overview)), "", *hours)
-    return table
-
-
-def _table(title: str, caption: str) -> rich.table.Table:
+    Finished nodes are dim.
+    """
     table = rich.table.Table(
         box=rich.box.SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
-        title=title,
+        title=summary(overview),
         title_justify="left",
         title_style="bold",
-        caption=caption,
-        caption_justify="left",
+        show_footer=overview.everything,
     )
-    for head in ("stage", "system"):
-        table.add_column(head, no_wrap=True)
+    table.add_column("stage", "all", no_wrap=True)
+    table.add_column("system", no_wrap=True)
+    columns = cost_columns(overview) if overview.everything else plan_columns(overview)
+    for head, footer, _ in columns:
+        # So that 80 columns are enough, reasons alone are wrapped.
+        style: dict[str, Any] = {"overflow": "fold"} if head == "why" else {"justify": "right", "no_wrap": True}
+        table.add_column(head, footer, **style)
+    for node in overview.nodes.values():
+        cells = [cell(node) for _, _, cell in columns]
+        table.add_row(node.title, node.system, *cells, style=None if node.run else "dim")
     return table
 
 
-def training_tokens(overview: Overview) -> float:
-    """Target positions of all trainings, with padding."""
-    return sum(node.tokens or 0 for node in overview.nodes.values() if node.stage == "train")
+def plan_columns(overview: Overview) -> list[tuple[str, str, Cell]]:
+    """Heads, footers and cells of what would run."""
+    room = TERMINAL - NUMBERS
+    for side in ("title", "system"):
+        room -= max((len(getattr(node, side)) for node in overview.nodes.values()), default=0)
+
+    def why(node: Node) -> rich.text.Text:
+        return rich.text.Text("\n".join(_wrappable(reason, room) for reason in node.why))
+
+    return [
+        ("run", "", lambda node: str(node.run or "")),
+        ("done", "", lambda node: str(node.jobs - node.run or "")),
+        ("why", "", why),
+        (unit(overview), "", lambda node: hours_text(overview, node)),
+    ]
 
 
-def facts(overview: Overview, costs: bool = False) -> Iterator[str]:
-    """Lines below the table: disk, memory, sizes and what they come from; with `costs`, how these are counted."""
-    if costs:
+def cost_columns(overview: Overview) -> list[tuple[str, str, Cell]]:
+    """Heads, footers and cells of what everything takes."""
+    return [
+        ("jobs", str(overview.jobs), lambda node: str(node.jobs)),
+        ("parameters", "", lambda node: _short(node.parameters)),
+        ("tokens", _short(overview.training_tokens), lambda node: _short(node.tokens)),
+        (unit(overview), hours_text(overview, overview), lambda node: hours_text(overview, node)),
+    ]
+
+
+def facts(overview: Overview) -> Iterator[str]:
+    """Lines below the table: what hours are of, disk, memory, sizes and what they come from."""
+    if overview.everything:
         yield "Jobs: " + ", ".join(f"{rule} {jobs}" for rule, (_, jobs) in overview.rules.items()) + "."
-        yield (
-            f"GPU-hours: of one {GPU}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and "
-            "0.3 to 5 % in decoding. Tokens are target positions with padding; operations count matrix products alone."
-        )
-    if costs and overview.measured:
-        yield (
-            "Core-hours: of one core of this machine, from jobs that ran before, else from updates and searches of "
-            "these networks timed here. Validation adds up to a third to training; CTranslate2 and ONNX Runtime decode "
-            "faster than counted here."
-        )
+        yield "Tokens are target positions, in training with padding."
+    yield hours_caption(overview)
     if overview.warning:
         yield overview.warning
     if not overview.run:
@@ -112,15 +102,17 @@ def facts(overview: Overview, costs: bool = False) -> Iterator[str]:
             f"Settings that are auto come to about: updates {updates}; "
             f"{overview.vocabulary_size:,} subwords in the vocabulary."
         )
-    if any(work.operations is None for node in overview.nodes.values() for work in node.work):
+    if any(cost.works and cost.operations is None for node in overview.nodes.values() for cost in node.costs):
         yield "Distillation is not counted: the number of training pairs is not known; give --pairs."
+
+
+def unit(overview: Overview) -> str:
+    return "core-hours" if overview.measured else "GPU-hours"
 
 
 def hours_text(overview: Overview, node: Node | Overview) -> str:
     """Hours of one core where this machine was measured, else GPU-hours; nothing where a node has no such work."""
-    if overview.measured:
-        return duration(node.core_hours) if node.core_hours else ""
-    return _range(node.gpu_hours)
+    return duration(node.core_hours) if overview.measured else _range(node.gpu_hours)
 
 
 def _wrappable(reason: str, width: int) -> str:
@@ -138,48 +130,52 @@ def _wrappable(reason: str, width: int) -> str:
 
 def summary(overview: Overview) -> str:
     """One line: the number of jobs that would run, and their hours."""
-    if not overview.run:
+    if overview.everything:
+        counts = f"{overview.jobs} jobs in all"
+    elif overview.run:
+        counts = f"{overview.run} of {overview.jobs} jobs would run"
+    else:
         return f"{overview.experiment}: nothing to be done, {overview.jobs} jobs are done"
-    hours = hours_text(overview, overview)
-    text = f"{overview.experiment}: {overview.run} of {overview.jobs} jobs would run"
-    return f"{text}, {hours} of one {'core' if overview.measured else 'GPU'}" if hours else text
-
-
-# Their work is not known before.
-COUNTED = "analyses and measuring speed count where they have run before"
+    on_core = f"{duration(overview.core_hours)} of one core" if overview.core_hours else ""
+    on_gpu = f"{_range(overview.gpu_hours)} of one GPU" if overview.gpu_hours else ""
+    hours = " or ".join(filter(None, [on_core, on_gpu]))
+    return f"{overview.experiment}: {counts}, {hours}" if hours else f"{overview.experiment}: {counts}"
 
 
 def hours_caption(overview: Overview) -> str:
-    """The caption of a plan: whether hours are of a core of this machine, or of a GPU."""
+    """What the hours of a plan are of."""
+    counted = "analyses and measuring speed count where they have run before"
     if overview.measured:
-        return f"Hours are of one core of this machine; {COUNTED}."
+        return f"Core-hours are of this machine, estimated for jobs that have not run; {counted}."
     shared = f" {overview.jobs_per_gpu} jobs at a time share a GPU." if overview.jobs_per_gpu > 1 else ""
-    return f"Hours are of one {GPU}, each job by itself; {COUNTED}.{shared}"
+    return (
+        f"GPU-hours are of one {GPU}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and 0.3 to "
+        f"5 % in decoding, each job by itself; {counted}.{shared}"
+    )
 
 
 def _short(value: float | None) -> str:
     if value is None:
         return ""
-    for limit, unit in UNITS:
+    for limit, unit_letter in UNITS:
         if value >= limit:
-            return f"{value / limit:.3g} {unit}"
+            return f"{value / limit:.3g} {unit_letter}"
     return f"{value:.3g}"
 
 
 def duration(hours: float | None) -> str:
-    """Hours in words of a fitting unit: `5.4 h`, `12 min`, `8 s`, or `not known`."""
-    if hours is None:
-        return "not known"
+    """Hours in a fitting unit, such as `5.4 h`, `12 min` or `8 s`; nothing where they are not known or none."""
+    if not hours:
+        return ""
     if hours >= 1:
         return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
-    return f"{60 * hours:.0f} min" if hours >= 1 / 60 else f"{3600 * hours:.0f} s"
+    if hours >= 1 / 60:
+        return f"{60 * hours:.0f} min"
+    return f"{3600 * hours:.0f} s" if hours >= 1 / 3600 else "< 1 s"
 
 
 def _range(hours: tuple[float, float] | None) -> str:
-    if not hours or not hours[1]:
-        return ""
-    low, high = map(duration, hours)
-    return low if low == high else f"{low} to {high}"
+    return " to ".join(dict.fromkeys(map(duration, hours))) if hours else ""
 
 
 def as_json(overview: Overview) -> dict[str, Any]:
@@ -196,7 +192,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "core_hours": overview.core_hours,
         "disk_bytes": overview.disk,
         "memory_mb": overview.memory,
-        "training_tokens": training_tokens(overview),
+        "training_tokens": overview.training_tokens,
         "pairs": overview.sizes.pairs,
         "length": overview.sizes.length,
         "sources": dict(overview.sizes.sources),

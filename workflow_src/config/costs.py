@@ -7,20 +7,60 @@ long.
 
 from __future__ import annotations
 
+import dataclasses
+
+from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.sizes import AUTO
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.errors import ConfigError
 from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
 from workflow_src.spec import MODEL, SearchSettings, Weights, check_beams
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512
+# The GPU that hours are of, its operations a second at most, and the shares of them that are reached: in training by
+# width of the model, and in decoding, whose products are small.
+GPU, PEAK = "NVIDIA A100 in bfloat16", 312e12
+WIDE_TRAINING, NARROW_TRAINING, DECODING = (0.10, 0.40), (0.03, 0.15), (0.003, 0.05)
 # Defaults; the numbers of an experiment or of its encoded corpus win.
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 # The part of `Family.weights` that projects onto the vocabulary, and layers guessed from weights: 12 D² each.
 OUTPUT, LAYER = "output", 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of a corpus that work depends on.
+
+    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `monolingual`, lines of text of the
+    source language, None where unknown.
+    """
+
+    pairs: int | None
+    length: float
+    monolingual: int | None = None
+
+    def sentences(self, split: str) -> int | None:
+        """Number of sentences; an unknown monolingual count is taken as that of pairs."""
+        return self.monolingual or self.pairs if split.startswith(MONOLINGUAL) else self.pairs
+
+
+def gpu_rates(system: System, training: bool) -> tuple[float, float]:
+    """Operations a second of one GPU with a system, at least and at most."""
+    wide = getattr(system.model, "dim", 0) >= WIDE
+    low, high = (WIDE_TRAINING if wide else NARROW_TRAINING) if training else DECODING
+    return PEAK * low, PEAK * high
+
+
+def held_out(plan: Plan, split: str) -> int:
+    """Sentences of dev or of a test set: as configured, else assumed."""
+    dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
+    cut = getattr(dataset.split, split, None) if dataset.split else None
+    limits = {str(name): number for name, number in plan.recipe.limits.items()}
+    return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
 
 
 def products(system: System, vocabulary: int) -> dict[str, float]:
@@ -129,7 +169,7 @@ def check(plan: Plan) -> None:
 
     Raises ConfigError where a family or a search cannot count them.
     """
-    plan = sized(plan, pairs=1, length=1)
+    plan = sized(plan, Sizes(pairs=1, length=1))
     for system in plan.loaded.systems.values():
         if system.family.updated:
             operations_a_position(system, plan)
@@ -148,12 +188,10 @@ def widest(decode: Decode) -> int:
     return max(search.width(settings) for settings in decode.combinations())
 
 
-def sized(plan: Plan, pairs: int, length: float, monolingual: int | None = None) -> Plan:
-    """The plan with numbers in place of auto, for so many training pairs of `length` target subwords on average.
-
-    `monolingual`: lines of text of the source language; None: as many as pairs.
-    """
-    tokens, monolingual_tokens = (round(count * (length + 1)) for count in (pairs, monolingual or pairs))
+def sized(plan: Plan, sizes: Sizes) -> Plan:
+    """The plan with numbers in place of auto, for a corpus of these sizes."""
+    pairs = sizes.pairs or 1
+    tokens, monolingual_tokens = (round(count * (sizes.length + 1)) for count in (pairs, sizes.monolingual or pairs))
     return Plan(plan.loaded.sized(pairs, tokens, monolingual_tokens))
 
 

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.cli.changes import ABSENT, Change, changes
-from workflow_src.cli.plan import setting_prefix
+from workflow_src.cli.changes import ABSENT, Change, changed_files, changes, parameters
 
 KEYS = st.text("abcdef", min_size=1, max_size=3)
 LEAVES = st.sampled_from([0, -1.5, True, None, "", 'x\'s "y" →', "7", [], [1, 2], "{", "null"])
 BRANCHES = st.dictionaries(KEYS, st.one_of(LEAVES, st.dictionaries(KEYS, LEAVES, min_size=1, max_size=3)), max_size=3)
-# A setting that stays, so that both sides are known to be the same settings.
-SETTINGS = BRANCHES.map(lambda branches: {**branches, "kept": 1, "leaf": 2})
+SETTINGS = BRANCHES.map(lambda branches: {**branches, "leaf": 2})
 
 
-def recorded(*values) -> list[str]:
-    """Parameters as Snakemake records them."""
-    return [repr(json.dumps(value, sort_keys=True) if isinstance(value, dict) else value) for value in values]
+def recorded(settings: dict | None = None, *others: object):
+    """Parameters as Snakemake records them: settings as JSON, and others as they are."""
+    values = ([json.dumps(settings, sort_keys=True)] if settings is not None else []) + list(others)
+    return parameters(map(repr, values))
 
 
 def leaves(settings: dict, path: tuple[str, ...] = ()):
@@ -34,7 +33,7 @@ def leaves(settings: dict, path: tuple[str, ...] = ()):
 
 @given(SETTINGS, st.data())
 def test_one_changed_leaf_is_the_one_change(settings, data):
-    path = data.draw(st.sampled_from(sorted(set(leaves(settings)) - {("kept",)})))
+    path = data.draw(st.sampled_from(sorted(set(leaves(settings)))))
     changed = copy.deepcopy(settings)
     parent = changed
     for key in path[:-1]:
@@ -53,10 +52,26 @@ def test_settings_that_came_or_went_and_other_parameters():
         Change("came", ABSENT, "null"),
         Change("gone", "2", ABSENT),
     ]
-    # A parameter that is no settings has no name; two of settings are distinguished by their keys.
-    two = changes(recorded("x/y", {"a": 1}, {"b": 1, "c": 2}), recorded("x/z", {"b": 5, "c": 2}, {"a": 7}))
-    assert sorted(map(str, two)) == ["a 1 → 7", "b 1 → 5", "x/y → x/z"]
-    assert changes([], []) == []
+    # A parameter of a rule that a user added is no settings, and has no name.
+    both = changes(recorded({"a": 1}, "x/y", 3), recorded({"a": 7}, "x/z", 3))
+    assert list(map(str, both)) == ["a 1 → 7", "3, x/y → 3, x/z"]
+    assert list(map(str, changes(recorded(None, "x"), recorded()))) == ["x → (none)"]
+    assert changes(recorded(), recorded()) == []
+
+
+def test_a_setting_that_is_left_out_has_its_default():
+    defaults = {"model": {"dim": 8}, "epochs": 2}
+    old, new = recorded({"model": {}, "epochs": 3}), recorded({"model": {"dim": 4}})
+    assert list(map(str, changes(old, new, "systems.a", defaults))) == [
+        "systems.a.epochs 3 → 2",
+        "systems.a.model.dim 8 → 4",
+    ]
+
+
+def test_contents_of_the_users_files_are_no_settings():
+    old, new = recorded({"a": 1}, {"my.de": "0f", "my.en": "1f"}), recorded({"a": 2}, {"my.de": "0f", "my.en": "2f"})
+    assert changed_files(old, new) == ["my.en"] and list(map(str, changes(old, new))) == ["a 1 → 2"]
+    assert changed_files(recorded(), new) == ["my.de", "my.en"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +99,6 @@ def test_sections_in_an_order():
     assert described(first[0], changed) == ["recipe.clean.length.max_words 100 → 50"]
     assert described(*first, ["copies", {"x": 1}]) == ['recipe.clean.copies (none) → {"x": 1}']
     assert described(*first[::-1]) == ['recipe.clean ["numbers", "length"] → ["length", "numbers"]']
-    assert setting_prefix("clean", {}) == "recipe"
 
 
 def test_long_values_are_cut():

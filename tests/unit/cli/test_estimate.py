@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from workflow_src import cli
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.plan import Overview, Request, overview
-from workflow_src.cli.show import facts, training_tokens
-from workflow_src.cli.work import limit_in_words, numbered, read_encoded, sizes
+from workflow_src.cli.show import facts
+from workflow_src.cli.sizes import limit_in_words, numbered, read_encoded, sizes
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.config.files import experiment_file, experiment_names
@@ -38,7 +38,7 @@ def estimated(*settings: str, file: str | None = None, **sizes: float) -> Overvi
 
 
 def lines(planned: Overview) -> str:
-    return "\n".join(facts(planned, costs=True))
+    return "\n".join(facts(planned))
 
 
 def training(planned: Overview, system: str):
@@ -90,7 +90,7 @@ def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
     assert parts(plan.system("teacher"), 32000) == {"encoder": encoder, "decoder": decoder, "output": output}
     planned = estimated("experiment=wmt14")
-    assert training_tokens(planned) == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
+    assert planned.training_tokens == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
     teacher = training(planned, "teacher")
     assert teacher.operations == 6 * (encoder + decoder + output) * 8192 * 300_000
     low, high = teacher.gpu_hours

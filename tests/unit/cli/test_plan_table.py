@@ -11,9 +11,9 @@ import rich.console
 
 from workflow_src.cli.plan import Node, Overview, Reason
 from workflow_src.cli.show import as_table, hours_caption
-from workflow_src.cli.work import Sizes
+from workflow_src.cli.sizes import CountedSizes
 
-SIZES = Sizes(None, 9.0, {})
+SIZES = CountedSizes(None, 9.0)
 REASONS = [
     "systems.score.training.learning_rate 0.002 → 0.25",
     "missing results/smoke/translations/teacher-long/seed-1/beam-4-ctranslate2/test.txt and 12 more",
@@ -25,7 +25,7 @@ def test_eighty_columns_cut_no_word_in_two():
     for number, text in enumerate(REASONS):
         node = Node("train", f"lanmt-annealed-{number}", {"train_lvm": (1, 1)}, [Reason("setting", text)])
         nodes[node.stage, node.system] = node
-    overview = Overview("mine", "mine", (), nx.DiGraph(), nodes, device="cpu", measured=True, sizes=SIZES)
+    overview = Overview("mine", "mine", (), nx.DiGraph(), nodes, SIZES, measured=True)
     written = io.StringIO()
     rich.console.Console(file=written, width=80).print(as_table(overview))
     lines = written.getvalue().splitlines()
@@ -39,7 +39,7 @@ def test_eighty_columns_cut_no_word_in_two():
 
 def test_a_plan_for_gpus_says_how_many_jobs_share_one():
     def caption(jobs: int) -> str:
-        empty = Overview("m", "m", (), nx.DiGraph(), {}, device="cuda", measured=False, sizes=SIZES)
+        empty = Overview("m", "m", (), nx.DiGraph(), {}, SIZES)
         return hours_caption(dataclasses.replace(empty, jobs_per_gpu=jobs))
 
     assert "5 jobs" in caption(5) and "share" not in caption(1)

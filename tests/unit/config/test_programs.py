@@ -10,7 +10,8 @@ from refusals import fields_of
 from workflow_src.cli.checking import check_files
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.config.resources import GPU_PROCESS, Requests
+from workflow_src.config.resources import Requests
+from workflow_src.config.rules import GPU_PROCESS, PROCESS
 from workflow_src.errors import ConfigError
 from workflow_src.registry import metrics
 
@@ -107,7 +108,7 @@ def test_jobs_request_what_the_program_declares():
     program = metrics()["comet"].program
     for gpu in (False, True):
         needs = Requests(planned(), gpu=gpu)
-        assert needs.memory("score_comet")(SimpleNamespace(), 1) == program.memory + gpu * GPU_PROCESS
+        assert needs.memory("score_comet")(SimpleNamespace(), 1) == program.memory + gpu * (PROCESS + GPU_PROCESS)
         assert needs.minutes("score_comet")(SimpleNamespace(), 1) == program.minutes
 
 

@@ -20,10 +20,10 @@ def requests_for(experiment: str = "demo", gpu: bool = False, **settings) -> Req
     return Requests(Plan(load_experiment(experiment, **settings)), gpu)
 
 
-def of(requests: Requests, rule: str, attempt: int = 1, files=None, **wildcards: str) -> tuple[int, int]:
+def of(requests: Requests, rule: str, attempt: int = 1, **wildcards: str) -> tuple[int, int]:
     """(MB, minutes)."""
     job = SimpleNamespace(**wildcards)
-    return tuple(ask(rule)(job, attempt=attempt, input=files) for ask in (requests.memory, requests.minutes))
+    return tuple(ask(rule)(job, attempt=attempt) for ask in (requests.memory, requests.minutes))
 
 
 def test_a_training_by_hand():
@@ -100,19 +100,19 @@ def test_a_shard_asks_for_its_own_part():
         decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": shards}]
         settings = {"decodes": decodes, "runtime": {"longest_job": 10**9}, "recipe": {"limits": {"test": 10**6}}}
         requests = requests_for("wmt14", True, **settings)
-        return of(requests, "decode_shard", system="teacher", search="b", shards=str(shards))[1]
+        return of(requests, "decode_shard", system="teacher", search="b", split="test", shards=str(shards))[1]
 
     assert decoded(2) > 150 and decoded(2) - 15 == pytest.approx(16 * (decoded(32) - 15), rel=0.05)
 
 
 def test_joining_shards_asks_for_little():
-    decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": 8}]
-    requests = requests_for("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
-    unsharded, joined = (
-        of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
-        for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"])
-    )
-    assert joined == (2000, 17) and unsharded[0] > 6000 and unsharded[1] > 300
+    def asked(shards: int) -> tuple[int, int]:
+        decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": shards}]
+        requests = requests_for("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
+        return of(requests, "decode", system="teacher", search="b", split="test")
+
+    unsharded, joined = asked(1), asked(8)
+    assert joined == (2000, 15) and unsharded[0] > 6000 and unsharded[1] > 300
 
 
 def test_the_corpus_counts_where_it_is_read():

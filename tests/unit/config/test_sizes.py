@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.cli.work import numbered, sizes
+from workflow_src.cli.sizes import numbered, sizes
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.costs import sized
+from workflow_src.config.costs import Sizes, sized
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resources import Requests
@@ -173,7 +173,7 @@ def test_of_copied_subwords_only_stated_settings_are_handed_over():
 
 def test_estimates_count_the_copied_subwords(tmp_path):
     def estimated() -> SubwordsConfig:
-        return sized(plan_of_own_texts(subwords_from=str(tmp_path)), pairs=1000, length=10).recipe.subwords
+        return sized(plan_of_own_texts(subwords_from=str(tmp_path)), Sizes(pairs=1000, length=10)).recipe.subwords
 
     assert estimated() == SubwordsConfig()  # nothing to read yet
     # As a recipe with placeholders learns them, whose vocabulary_size is auto.
@@ -221,7 +221,7 @@ def test_monolingual_text_counts_by_its_own_lines(tmp_path, monkeypatch):
         assert monolingual_lines(plan) == lines
         assert steps(numbered(plan, sizes(plan, 600, 9)), 9, lines)
         requests = Requests(plan, gpu=False, monolingual=lines)
-        assert steps(requests.plan, requests.length, lines)
+        assert steps(requests.plan, requests.sizes.length, lines)
         assert minutes(requests, "monolingual") / minutes(requests, "train") == pytest.approx(lines / 600)
     limited = Plan(load_experiment("smoke", recipe=recipe | {"limits": {"monolingual": 300}}, systems=systems))
     assert monolingual_lines(limited) == 300

@@ -1,52 +1,19 @@
-"""Floating-point operations of single jobs, the hours that they take, on a GPU or on one core, and disk. No torch here.
+"""What an experiment's work depends on before it runs: training pairs, lengths of sentences; and its space on the disk.
 
-Floating-point operations are counted as two for each weight of a matrix product and each position that it is applied
-to; attention's own products (a few per cent at sentence lengths), embeddings, norms and the length head are left out.
-A backward pass costs twice its forward pass:
-
-    training a teacher or a latent-variable model    6 N_p     a position and update
-    a score network                                  6 N_p     and the goal of frozen steps before it, 2 N_p each
-    an energy network                               12 N_p     its direction is itself a gradient: forward and backward
-                                                               to the latents (4), and a backward pass through both (8)
-    an inference network                             6 N_p     and its frozen energy: 2 N_p of the encoder, forward and
-                                                               back to what it reads 4 of the decoder, 8 of the output
-    beam search                                      2 N_p     a position and hypothesis
-    non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
-
-where N_p are the weights that the part in question multiplies with. Core-hours divide that by rates that were measured
-on this machine (`calibration.py`). GPU-hours divide it by a range of rates of one A100 (312e12 operations a second in
-bfloat16 at most): training reaches 10 to 40 % of it at width 512 and more and 3 to 15 % below, decoding 0.3 to 5 %,
-because its products are small.
+No torch here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.cli.calibration import Rates
 from workflow_src.cli.texts import first_pairs, subword_lengths
-from workflow_src.config.costs import (
-    HELD_OUT,
-    WIDE,
-    decode_operations,
-    decoding_operations,
-    operations_a_position,
-    parameters,
-    scoring_operations,
-    sentence_length,
-    sized,
-    training_pairs,
-    updates,
-    vocabulary_size,
-)
-from workflow_src.config.datasets import TEST
+from workflow_src.config.costs import Sizes, parameters, sentence_length, sized, training_pairs, vocabulary_size
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
-from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.cleaning import clean, steps_of
 from workflow_src.data.corpus import count_training_pairs, monolingual_lines
 from workflow_src.data.drops import NOTABLE
@@ -57,43 +24,17 @@ from workflow_src.spec import Pair
 BYTES_A_SUBWORD = 4.5
 # Training pairs whose subwords are counted before the corpus is encoded.
 SAMPLED = 20_000
-PEAK = 312e12
-GPU = "NVIDIA A100 in bfloat16"
-TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
-DECODING_SHARE = (0.003, 0.05)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """Sizes of the corpus that work depends on, and the source of each number.
+class CountedSizes(Sizes):
+    """Sizes of a corpus, and the source of `pairs` and `length` in words.
 
-    `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `sources` of both. `monolingual`:
-    lines of text of the source language, where these are known.
+    `limit` has max_length and the share of pairs beyond it, where a text was sampled or encoded (`length_limit`).
     """
 
-    pairs: int | None
-    length: float
-    sources: Mapping[str, str]
-    monolingual: int | None = None
-    # max_length and the share of pairs beyond it, where a text was sampled or encoded (`length_limit`).
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     limit: Mapping[str, Any] | None = None
-
-    def sentences(self, split: str) -> int | None:
-        """Number of sentences; an unknown monolingual count is taken as that of pairs."""
-        return self.monolingual or self.pairs if split == MONOLINGUAL else self.pairs
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """Operations of training a system or of decoding with it. None: the number of training pairs is not known."""
-
-    system: str
-    training: bool
-    operations: float | None
-    # Target positions, with padding in training.
-    tokens: float | None = None
-    # Whether the time of such a job is known from one that ran.
-    measured: bool = False
 
 
 def own_pairs(plan: Plan) -> int | None:
@@ -106,7 +47,7 @@ def own_pairs(plan: Plan) -> int | None:
 
 def sizes(
     plan: Plan, pairs: int | None = None, length: float | None = None, encoded: Mapping[str, Any] | None = None
-) -> Sizes:
+) -> CountedSizes:
     """Sizes by `pairs` and `length`, else as encoding counted them, else by the texts themselves, else assumed.
 
     `encoded` is the description of the encoded training pairs. Without it, pairs are the lines of the user's own texts
@@ -131,7 +72,8 @@ def sizes(
         sources["length"] = f"counted in the first {len(sample.lengths):,} pairs"
     length = sentence_length(plan, length or counted[1])
     longer_sides = tuple(map(max, sample.lengths))
-    return Sizes(pairs, length, sources, monolingual_lines(plan), length_limit(plan, longer_sides, encoded))
+    limit = length_limit(plan, longer_sides, encoded)
+    return CountedSizes(pairs, length, monolingual_lines(plan), sources, limit)
 
 
 def mean_length(encoded: Mapping[str, Any]) -> float:
@@ -218,62 +160,7 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
         raise ConfigError(settings[0], "auto", problem=problem, hint="give --pairs")
     # Warm-up, validations and saved states are auto too, and follow the updates: without such settings any corpus gives
     # the same numbers.
-    return sized(plan, sizes.pairs or 1, sizes.length, sizes.monolingual)
-
-
-def held_out(plan: Plan, split: str) -> int:
-    """Sentences of dev or of a test set: as configured, else assumed."""
-    dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
-    cut = getattr(dataset.split, split, None) if dataset.split else None
-    limits = {str(name): number for name, number in plan.recipe.limits.items()}
-    return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
-
-
-def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -> Work | None:
-    """The work of a job, by its rule and wildcards; None for a job that neither trains nor translates."""
-    if rule in plan.training_rules:
-        system = plan.system(wildcards["system"])
-        tokens = updates(system) * system.training.batch_tokens
-        return Work(system.name, True, tokens * operations_a_position(system, plan), tokens)
-    if rule == "distill":
-        teacher = wildcards["teacher"]
-        all_sentences = sizes.sentences(wildcards["split"])
-        if not all_sentences:
-            return Work(teacher, False, None)
-        search, sentences = plan.distillation(teacher).search_settings(), all_sentences / int(wildcards["shards"])
-        operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
-        return Work(teacher, False, operations, sentences * sizes.length)
-    if rule == "score_pairs":
-        system, pairs = plan.system(wildcards["system"]), sizes.pairs and sizes.pairs / int(wildcards["shards"])
-        if not pairs:
-            return Work(system.name, False, None)
-        return Work(system.name, False, scoring_operations(plan, system, pairs, sizes.length), pairs * sizes.length)
-    if rule not in ("choose_settings", "decode", "decode_shard"):
-        return None
-    decode = plan.decode(wildcards["system"], wildcards["search"])
-    if rule == "decode" and decode.shards > 1:
-        # The job only joins shards.
-        return None
-    tried = rule == "choose_settings"
-    sentences = held_out(plan, "dev" if tried else wildcards["split"]) / int(wildcards.get("shards", 1))
-    return Work(decode.system, False, decode_operations(plan, decode, sentences, sizes.length, tried))
-
-
-def gpu_hours(plan: Plan, work: Work) -> tuple[float, float] | None:
-    """Hours of one GPU, at least and at most; None where the operations are not known."""
-    if work.operations is None:
-        return None
-    wide = getattr(plan.system(work.system).model, "dim", 0) >= WIDE
-    low, high = TRAINING_SHARE["wide" if wide else "narrow"] if work.training else DECODING_SHARE
-    return work.operations / (PEAK * high) / 3600, work.operations / (PEAK * low) / 3600
-
-
-def core_hours(rates: Rates, work: Work) -> float | None:
-    """Hours of one core; None where the operations or all rates are not known."""
-    rate = rates.rate_of(work.system, work.training)
-    if work.operations == 0:
-        return 0.0
-    return None if work.operations is None or rate is None else work.operations / rate / 3600
+    return sized(plan, sizes)
 
 
 def disk_bytes(plan: Plan, sizes: Sizes) -> float:
@@ -297,8 +184,3 @@ def disk_bytes(plan: Plan, sizes: Sizes) -> float:
             name == system.name for name, _ in plan.trained
         )
     return texts + models
-
-
-def total(numbers: Iterable[float | None]) -> float:
-    """The sum of the numbers that are known."""
-    return math.fsum(number for number in numbers if number is not None)

@@ -1,0 +1,210 @@
+"""Every rule of the workflow in one table: its stage in a plan, the place of its settings, its work, its requests.
+
+No torch here. Rules whose names families, engines, metrics and analyses declare are added by `rule_table`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+from workflow_src.config.costs import (
+    Sizes,
+    decode_operations,
+    decoding_operations,
+    gpu_rates,
+    held_out,
+    operations_a_position,
+    scoring_operations,
+    updates,
+    widest,
+)
+from workflow_src.config.plan import Plan
+from workflow_src.registry import engines, families, metrics, search_of
+
+# Titles of stages in the order of the flow. Rules that a user adds are stages of their own, after these.
+STAGES = {
+    "data": "corpus, subwords",
+    "import": "import",
+    "train": "train",
+    "distil": "distil",
+    "keep_likely": "keep likely pairs",
+    "export": "export",
+    "translate": "translate",
+    "bundles": "finish bundles",
+    "compare_rows": "compare rows",
+    "measure_speed": "measure speed",
+    "analyse": "analyse",
+    "report": "report",
+}
+# Megabytes of a process that has imported PyTorch, and what one that opens a GPU takes beyond them.
+PROCESS, GPU_PROCESS = 1500, 4500
+# Of stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
+MOST_THREADS, PAIRS_A_THREAD, WORKER = 8, 100_000, 250
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a job computes with networks: floating-point operations, None where the number of pairs is not known."""
+
+    system: str
+    training: bool
+    operations: float | None
+    # Target positions, with padding in training.
+    tokens: float | None = None
+    # Hypotheses that are in memory at once, and systems beside `system` that are.
+    hypotheses: float = 0
+    others: tuple[str, ...] = ()
+
+    def gpu_hours(self, plan: Plan) -> tuple[float, float] | None:
+        """Hours of one GPU, at least and at most; None where the operations are not known."""
+        if self.operations is None:
+            return None
+        low, high = gpu_rates(plan.system(self.system), self.training)
+        return self.operations / high / 3600, self.operations / low / 3600
+
+
+def text_of(wildcards: Mapping[str, str]) -> str:
+    """The text that a job reads, or the split of it."""
+    return wildcards.get("text") or wildcards.get("split") or "train"
+
+
+WorkOf = Callable[[Plan, Mapping[str, str], Sizes], Work]
+
+
+def training(plan: Plan, wildcards: Mapping[str, str], _sizes: Sizes) -> Work:
+    system = plan.system(wildcards["system"])
+    tokens = updates(system) * system.training.batch_tokens
+    return Work(system.name, True, tokens * operations_a_position(system, plan), tokens)
+
+
+def distillation(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work:
+    """A shard of the translations of a text by a teacher."""
+    teacher, settings = wildcards["teacher"], plan.distillation(wildcards["teacher"])
+    search, all_sentences = settings.search_settings(), sizes.sentences(text_of(wildcards))
+    hypotheses = settings.batch * search_of(search).width(search)
+    if not all_sentences:
+        return Work(teacher, False, None, hypotheses=hypotheses)
+    sentences = all_sentences / int(wildcards.get("shards", 1))
+    operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
+    return Work(teacher, False, operations, sentences * sizes.length, hypotheses)
+
+
+def scoring(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work:
+    """A shard of the training pairs, each scored in one parallel pass."""
+    name = wildcards["system"]
+    batch = plan.likelihood(name).batch
+    if not sizes.pairs:
+        return Work(name, False, None, hypotheses=batch)
+    pairs = sizes.pairs / int(wildcards.get("shards", 1))
+    operations = scoring_operations(plan, plan.system(name), pairs, sizes.length)
+    return Work(name, False, operations, pairs * sizes.length, batch)
+
+
+def decoding(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes, chooses: bool = False) -> Work:
+    """A split or one of its shards; with `chooses`, dev with every combination of settings."""
+    decode = plan.decode(wildcards["system"], wildcards["search"])
+    sentences = held_out(plan, wildcards.get("split", "dev")) / int(wildcards.get("shards", 1))
+    operations = decode_operations(plan, decode, sentences, sizes.length, tried=chooses)
+    others = tuple(plan.systems_in_roles(decode).values())
+    return Work(decode.system, False, operations, hypotheses=decode.batch * widest(decode), others=others)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """Megabytes and minutes that a job asks for, and what corpus and systems add to them; `Work` adds its own.
+
+    `shared_out`: the job shares its text out to processes. `on_gpu`: further megabytes on a GPU. `copies` of the
+    weights of its system in float32; `every_system`: two copies of those of all systems.
+    """
+
+    megabytes: int = 2000
+    minutes: int = 15
+    bytes_a_pair: int = 0
+    pairs_a_minute: float = math.inf
+    shared_out: bool = False
+    on_gpu: int = 0
+    copies: int = 0
+    every_system: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A rule. `settings` is the place of its settings in a configuration, with wildcards; `by_system`: a plan shows its
+    jobs by system. An empty stage stands for the name of the rule; `monolingual`: it reads text of one language."""
+
+    stage: str = ""
+    settings: str = ""
+    ask: Ask = Ask()
+    work: WorkOf | None = None
+    by_system: bool = True
+    monolingual: bool = False
+
+
+DECODING = Ask(PROCESS, on_gpu=GPU_PROCESS, copies=3)
+# Several systems are open, one after the other or all at once.
+MEASURING = Ask(PROCESS + 4000, 60, on_gpu=GPU_PROCESS, every_system=True)
+EXPORTING = Ask(PROCESS, copies=4)
+TRAINING = Rule("train", "systems.{system}", work=training)
+# A decode that has shards only joins them.
+JOINING = Rule("translate", "decodes.{search}")
+RULES = {
+    "download": Rule("data", "recipe.dataset", Ask(minutes=240)),
+    "download_monolingual": Rule("data", "recipe.monolingual", Ask(minutes=240), monolingual=True),
+    # Filters that remember pairs, and language identification.
+    "clean": Rule("data", "recipe", Ask(bytes_a_pair=100, pairs_a_minute=250_000, shared_out=True)),
+    "normalise": Rule("data", "recipe", Ask(bytes_a_pair=500, pairs_a_minute=50_000, shared_out=True)),
+    "normalise_monolingual": Rule(
+        "data", "recipe", Ask(bytes_a_pair=100, pairs_a_minute=50_000, shared_out=True), monolingual=True
+    ),
+    "learn_subwords": Rule("data", "recipe.subwords", Ask(bytes_a_pair=1500, pairs_a_minute=50_000)),
+    "encode": Rule("data", "recipe", Ask(bytes_a_pair=200, pairs_a_minute=50_000, shared_out=True)),
+    "import_model": Rule("import", ask=EXPORTING),
+    # The whole source is in memory.
+    "distill": Rule("distil", "distillation.{teacher}", dataclasses.replace(DECODING, bytes_a_pair=200), distillation),
+    "merge_distilled": Rule("distil", "distillation.{teacher}", Ask(bytes_a_pair=500, pairs_a_minute=500_000)),
+    "score_pairs": Rule("keep_likely", "likelihood.{system}", dataclasses.replace(DECODING, bytes_a_pair=16), scoring),
+    "keep_likely": Rule("keep_likely", "likelihood.{system}", Ask(bytes_a_pair=300, pairs_a_minute=100_000)),
+    "export_bundle": Rule("export", ask=EXPORTING),
+    "finish_bundle": Rule("bundles", ask=Ask(minutes=30), by_system=False),
+    "choose_settings": Rule("translate", "decodes.{search}", DECODING, functools.partial(decoding, chooses=True)),
+    "decode_shard": Rule("translate", "decodes.{search}", DECODING, decoding),
+    "decode": Rule("translate", "decodes.{search}", DECODING, decoding),
+    "score_quality": Rule("translate", ask=Ask(4000, 60)),
+    "compare_rows": Rule("compare_rows", ask=Ask(4000, 120)),
+    "measure_speed": Rule("measure_speed", ask=dataclasses.replace(MEASURING, minutes=240)),
+    "analyse": Rule("analyse", ask=MEASURING),
+    "report": Rule("report", ask=Ask(4000, 60)),
+}
+# Rules that a user adds.
+OTHER = Rule(ask=MEASURING)
+# Bytes a pair where the corpus is held in memory, to be split by connected groups.
+SPLIT_BYTES = 2500
+
+
+def rule_table(plan: Plan) -> dict[str, Rule]:
+    """All rules of an experiment by name."""
+    table = dict(RULES)
+    table |= {family.training_rule: TRAINING for family in families().values() if not family.imported}
+    table |= {engine.export_rule: RULES["export_bundle"] for engine in engines().values() if engine.export_rule}
+    for metric in metrics().values():
+        if metric.program:
+            ask = Ask(metric.program.memory, metric.program.minutes, on_gpu=PROCESS + GPU_PROCESS)
+            table[metric.rule] = Rule("translate", ask=ask)
+    for analysis in plan.analyses.values():
+        table[analysis.rule] = Rule("analyse", ask=dataclasses.replace(MEASURING, minutes=60 * analysis.hours))
+    table |= {plan.rule_on("compare_rows", name): RULES["compare_rows"] for name in plan.compared_sets}
+    split, normalise = plan.loaded.dataset.split, RULES["normalise"]
+    if split and split.method == "connected-groups":
+        ask = dataclasses.replace(normalise.ask, bytes_a_pair=SPLIT_BYTES)
+        table["normalise"] = dataclasses.replace(normalise, ask=ask)
+    return table
+
+
+def rule_of(plan: Plan, table: Mapping[str, Rule], name: str, wildcards: Mapping[str, str]) -> Rule:
+    """The rule of a job."""
+    if name == "decode" and plan.decode(wildcards["system"], wildcards["search"]).shards > 1:
+        return JOINING
+    return table.get(name, OTHER)
