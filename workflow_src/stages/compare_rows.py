@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydantic
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
@@ -31,20 +30,15 @@ from workflow_src.spec import Frozen, Texts
 Key = tuple[str, str, int]
 
 
-Baseline = tuple[str, str] | None
-
-
 class Row(Frozen):
-    """A decode of test: its files, and the rows (system, name) that it is compared with: its baseline, and its controls
-    by their names. None: it has no such row."""
-
-    model_config = pydantic.ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Baseline]
+    """A decode of test: its files, and the rows (system, name) that it is compared with: its baseline, if it has one,
+    and its controls by their names."""
 
     system: str
     name: str
     seed: int
-    baseline: Baseline
+    baseline: tuple[str, str] | None
+    controls: dict[str, tuple[str, str]] = {}
     autoregressive: bool
     repetitions_removed: Removal
     translations: Path
@@ -53,10 +47,6 @@ class Row(Frozen):
     @property
     def key(self) -> Key:
         return self.system, self.name, self.seed
-
-    def compared_with(self, against: str) -> Baseline:
-        """The row that it is compared with: its baseline, or the control of this name."""
-        return self.baseline if against == "baseline" else self.__pydantic_extra__.get(against)
 
 
 class ComparisonSettings(ScoringSettings):
@@ -100,7 +90,7 @@ def compared(
     by_key = {row.key: row for row in rows}
     groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
-        partner = row.compared_with(against)
+        partner = row.baseline if against == "baseline" else row.controls.get(against)
         if partner and (*partner, row.seed) in by_key:
             groups.setdefault((*partner, row.seed), []).append(key)
     lines = {key: _translations(by_key[key]) for key in {*groups, *itertools.chain(*groups.values())}}

@@ -16,8 +16,8 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
-import pydantic
 from pydantic import Field
 
 from workflow_src.data.lines import check_parallel, read_aligned
@@ -26,26 +26,20 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.computed import FORMAT, FigureCache, RunningProgram
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.variants import variants
-from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log, start
 from workflow_src.records.atomic import fingerprint, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import metrics
 from workflow_src.runtime import gpus
-from workflow_src.spec import Frozen, parse, sentence_key
+from workflow_src.spec import parse, sentence_key
 
 # Batches that the program computes between two lines of progress.
 BATCHES = 32
 
 
-class RuleSettings(Frozen):
-    """Settings of the metric."""
-
-    model_config = pydantic.ConfigDict(extra="allow")
-
-
 class Inputs(DeviceJobInputs):
     metric: str = Field(description="name of a declared metric that has a program")
-    settings: RuleSettings = Field(description="settings of the metric")
+    settings: dict[str, Any] = Field(description="settings of the metric")
     hypotheses: Path = Field(description="translations, one a line")
     details: Path = Field(description="JSON lines of the decode")
     source: Path
@@ -62,7 +56,7 @@ def run(inputs: Inputs) -> str:
         raise ConfigError("metric", inputs.metric, problem="it has no program", allowed=programs)
     metric = programs[inputs.metric]
     assert metric.program
-    settings = parse(metric.settings, recorded(inputs.settings), "settings")
+    settings = parse(metric.settings, inputs.settings, "settings")
     hypotheses, references, sources = read_aligned(inputs.hypotheses, inputs.reference, inputs.source)
     check_parallel(inputs.hypotheses, inputs.details)
     shortened = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(inputs.details)]
@@ -91,7 +85,7 @@ def run(inputs: Inputs) -> str:
             log.info("%d of %d sentences", len(figures), len(sentences))
     texts = {"hypotheses": inputs.hypotheses, "details": inputs.details}
     texts |= {"source": inputs.source, "reference": inputs.reference}
-    record = provenance(recorded(inputs.settings), texts, program=description)
+    record = provenance(inputs.settings, texts, program=description)
     record["inputs"] |= files
     content = {"format": FORMAT, "metric": metric.name, "signature": description["signature"], "figures": figures}
     write_json(inputs.output, content | {"provenance": record})

@@ -318,7 +318,7 @@ def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_tea
 def test_networks_are_compared_with_delta_where_nothing_but_the_network_differs():
     def compared(**settings):
         rows = json.loads(Plan(load_experiment("tatoeba", **settings)).settings_significance())["rows"]
-        return {(row["system"], row["name"]): row["delta"] for row in rows}
+        return {(row["system"], row["name"]): row["controls"].get("delta") for row in rows}
 
     rows = compared()
     assert rows["score", "score-4"] == rows["energy", "energy-4"] == ["lvm", "delta-4"]

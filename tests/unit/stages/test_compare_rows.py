@@ -38,7 +38,8 @@ def rows(tmp_path):
         details.write_text("".join(json.dumps({"without_repeated_subwords": line}) + "\n" for line in joined))
         entry = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
         entry["repetitions_removed"] = "none" if autoregressive else "subwords"
-        return entry | {"delta": delta, "translations": str(path), "details": str(details)}
+        entry["controls"] = {"delta": delta} if delta else {}
+        return entry | {"translations": str(path), "details": str(details)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
     entries = [

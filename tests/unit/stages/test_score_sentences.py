@@ -46,7 +46,7 @@ def stage(tmp_path, python):
         texts = {"hypotheses": kept, "details": details, "source": SOURCES, "reference": REFERENCES}
         for part, lines in texts.items():
             (folder / part).write_text("".join(f"{line}\n" for line in lines))
-        rule_settings = score_sentences.RuleSettings(**(settings or {"checkpoint": str(model)}))
+        rule_settings = settings or {"checkpoint": str(model)}
         options = {
             "pythons": {"comet": str(python)},
             "cache": tmp_path / "cache",

@@ -18,7 +18,7 @@ from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.errors import ConfigError
-from workflow_src.registry import controls, engines, metrics, named_systems, refinement, searches
+from workflow_src.registry import engines, metrics, named_systems, refinement, searches
 from workflow_src.spec import Frozen
 
 # The split that a teacher translates for a kind of text.
@@ -384,11 +384,13 @@ class Graph(Paths):
         compared = compared or self.reference_row
         return None if compared is None or compared is decode else [compared.system, compared.name]
 
-    def _controls(self, decode: Decode) -> dict[str, list[str] | None]:
-        """The row of each control that a decode is compared with, by the control's name; None where it has none."""
+    def _controls(self, decode: Decode) -> dict[str, list[str]]:
+        """(system, name) of the row of a decode's control, by the control's name; empty where it has none."""
         steps = refinement(decode.values)
-        control = steps.control if steps else None
-        return {name: self._control(decode) if name == control else None for name in controls()}
+        if steps is None or steps.control is None:
+            return {}
+        row = self._control(decode)
+        return {steps.control: row} if row else {}
 
     def _control(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row of the base on test that differs only in how it refines; or None.

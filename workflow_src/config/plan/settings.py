@@ -221,7 +221,7 @@ class Settings(Inputs):
                         "name": decode.name,
                         "seed": seed,
                         "baseline": self._baseline(decode),
-                        **self._controls(decode),
+                        "controls": self._controls(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "repetitions_removed": self.loaded.removal(decode),
                         "translations": self.translation(decode, seed, test_set),
