@@ -15,11 +15,25 @@ use rule cpu as clean with:
         f"{BENCHMARKS}/clean.tsv"
     threads: needs.corpus_threads("clean")
     params:
-        **stage(
-            "clean",
-            lambda plan, wildcards: plan.settings_clean(),
-            raw_folder=folder_of("input.summary"),
-            output_folder=folder_of("output.summary"),
-        ),
+        **stage("clean", lambda plan, wildcards: plan.settings_clean(), **SUMMARIES),
     message:
         "Cleaning the training text"
+
+
+use rule clean as clean_monolingual with:
+    input:
+        texts=rules.download_monolingual.output.texts,
+        summary=rules.download_monolingual.output.summary,
+    output:
+        texts=plan.cleaned(MONOLINGUAL, plan.recipe.source),
+        summary=plan.cleaned(MONOLINGUAL, "json"),
+    log:
+        f"{LOGS}/clean_monolingual.log",
+    benchmark:
+        f"{BENCHMARKS}/clean_monolingual.tsv"
+    priority: priority_of_training
+    threads: needs.corpus_threads("clean_monolingual")
+    params:
+        **stage("clean", lambda plan, wildcards: plan.settings_clean_monolingual(), **SUMMARIES),
+    message:
+        f"Cleaning text in {plan.recipe.source}"

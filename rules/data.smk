@@ -6,6 +6,10 @@ localrules:
     download_monolingual,
 
 
+# Stages that rewrite texts: the counts of those that they read, and of those that they write.
+SUMMARIES = {"raw": "input.summary", "summary": "output.summary"}
+
+
 use rule cpu as download with:
     output:
         texts=plan.raw_texts(plan.raw),
@@ -16,21 +20,16 @@ use rule cpu as download with:
     benchmark:
         f"{BENCHMARKS}/download.tsv"
     params:
-        **stage(
-            "download",
-            lambda plan, wildcards: plan.settings_download(),
-            languages=params.languages,
-            output_folder=folder_of("output.summary"),
-        ),
+        **params.download,
         # The user's text counts by its contents and is no input: its date may come from another machine's clock.
         own=lambda wildcards: contents(plan.own_files()),
     message:
         f"Fetching dataset {plan.loaded.dataset.name}"
 
 
-use rule cpu as download_monolingual with:
+use rule download as download_monolingual with:
     output:
-        text=plan.raw(MONOLINGUAL, plan.recipe.source),
+        texts=plan.raw(MONOLINGUAL, plan.recipe.source),
         summary=plan.raw(MONOLINGUAL, "json"),
     log:
         f"{LOGS}/download_monolingual.log",
@@ -38,40 +37,10 @@ use rule cpu as download_monolingual with:
         f"{BENCHMARKS}/download_monolingual.tsv"
     priority: priority_of_training
     params:
-        **stage(
-            "download_monolingual",
-            lambda plan, wildcards: plan.settings_download_monolingual(),
-            output_folder=folder_of("output.summary"),
-        ),
+        **params.download_monolingual,
         own=lambda wildcards: contents(plan.own_monolingual.values()),
     message:
         f"Fetching text in {plan.recipe.source}"
-
-
-use rule cpu as normalise_monolingual with:
-    input:
-        text=rules.download_monolingual.output.text,
-        summary=rules.download_monolingual.output.summary,
-        held_out=[plan.corpus(split, "source") for split in plan.loaded.held_out],
-    output:
-        text=plan.corpus(MONOLINGUAL, "source"),
-        summary=FILES.monolingual_summary,
-    log:
-        f"{LOGS}/normalise_monolingual.log",
-    benchmark:
-        f"{BENCHMARKS}/normalise_monolingual.tsv"
-    priority: priority_of_training
-    threads: needs.corpus_threads("normalise_monolingual")
-    params:
-        **stage(
-            "normalise_monolingual",
-            lambda plan, wildcards: plan.settings_normalise_monolingual(),
-            ["held_out"],
-            raw_folder=folder_of("input.summary"),
-            output_folder=folder_of("output.summary"),
-        ),
-    message:
-        f"Cleaning and normalising text in {plan.recipe.source}"
 
 
 use rule cpu as normalise with:
@@ -88,14 +57,29 @@ use rule cpu as normalise with:
         f"{BENCHMARKS}/normalise.tsv"
     threads: needs.corpus_threads("normalise")
     params:
-        **stage(
-            "normalise",
-            lambda plan, wildcards: plan.settings_normalise(),
-            raw_folder=folder_of("input.summary"),
-            output_folder=folder_of("output.summary"),
-        ),
+        **stage("normalise", lambda plan, wildcards: plan.settings_normalise(), **SUMMARIES),
     message:
         "Normalising, filtering and splitting the corpus"
+
+
+use rule normalise as normalise_monolingual with:
+    input:
+        texts=plan.to_normalise(MONOLINGUAL, plan.recipe.source),
+        summary=plan.to_normalise(MONOLINGUAL, "json"),
+        held_out=[plan.corpus(split, "source") for split in plan.loaded.held_out],
+    output:
+        texts=plan.corpus(MONOLINGUAL, "source"),
+        summary=FILES.monolingual_summary,
+    log:
+        f"{LOGS}/normalise_monolingual.log",
+    benchmark:
+        f"{BENCHMARKS}/normalise_monolingual.tsv"
+    priority: priority_of_training
+    threads: needs.corpus_threads("normalise_monolingual")
+    params:
+        **stage("normalise", lambda plan, wildcards: plan.settings_normalise_monolingual(), ["held_out"], **SUMMARIES),
+    message:
+        f"Normalising text in {plan.recipe.source}"
 
 
 use rule cpu as learn_subwords with:

@@ -198,15 +198,16 @@ stage = pathlib.Path(sys.argv[0]).stem
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--job")
 document = json.loads(pathlib.Path(parser.parse_known_args()[0].job).read_text())
-names = ("output", "output_folder", "output_prefix", "output_text", "output_scores", "raw_folder", "languages")
+names = ("output", "output_folder", "output_prefix", "output_text", "output_scores", "raw", "summary", "languages")
 arguments = argparse.Namespace(**{name: document.get(name) for name in names})
 settings = document["settings"]
+languages = arguments.languages or settings.get("languages", (None,))
 sets = [*settings.get("test", ())] if stage == "download" else []
-if arguments.raw_folder:
-    sets = [path.stem for path in pathlib.Path(arguments.raw_folder).glob(f"*.{settings['source']}")]
+if arguments.raw:
+    sets = [path.stem for path in pathlib.Path(arguments.raw).parent.glob(f"*.{languages[0]}")]
 pairs = [f"{split}.{code}" for split in {"train", "dev", *sets} | ({"test"} if set(sets) <= {"train", "dev"} else set())
-         for code in arguments.languages or (settings.get("source"), settings.get("target"))]
-references = [f"{split}.reference.{settings.get('target')}" for split in ("dev", "test", *sets)]
+         for code in languages]
+references = [f"{split}.reference.{languages[-1]}" for split in ("dev", "test", *sets)]
 system = ["model.safetensors", "config.json", "training.jsonl"]
 files = {
     "download": [*pairs, "raw.json"],
@@ -222,6 +223,8 @@ files = {
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
 paths = [arguments.output, arguments.output_text, arguments.output_scores]
+if arguments.summary:
+    paths += [f"{pathlib.Path(arguments.summary).parent}/{name}" for name in files[stage]]
 if arguments.output_folder:
     paths += [f"{arguments.output_folder}/{name}" for name in files[stage]]
 if arguments.output_prefix:

@@ -10,7 +10,9 @@ def jobs(plan: Plan) -> dict[str, int]:
     """Number of jobs by rule when nothing has been made yet, from the settings alone."""
     seeds = len(plan.config.seeds)
     optional = ["clean"] if plan.loaded.cleaning else []
-    optional += ["download_monolingual", "normalise_monolingual"] if plan.reads_monolingual else []
+    if plan.reads_monolingual:
+        optional += ["download_monolingual", "normalise_monolingual"]
+        optional += ["clean_monolingual"] if plan.loaded.monolingual_cleaning else []
     counts = {"download": 1, **dict.fromkeys(optional, 1), "normalise": 1, "learn_subwords": 1}
     counts["encode"] = len(plan.loaded.held_out) + len(plan.encoded_texts)
     for rule in plan.training_rules:

@@ -96,7 +96,7 @@ def test_the_run_has_jobs_for_every_text(folder):
     process = dry_run(*words, "--quiet", "rules", folder=folder)
     assert process.returncode == 0, process.stderr
     jobs = dict(re.findall(r"^(\w+) +(\d+)$", process.stdout + process.stderr, re.MULTILINE))
-    assert {"clean", "distill", "normalise_monolingual", "report"} <= jobs.keys()
+    assert {"clean", "distill", "clean_monolingual", "normalise_monolingual", "report"} <= jobs.keys()
 
 
 @pytest.mark.runs

@@ -110,14 +110,15 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
         assert dropped.get(step["title"], 0) == sum(step["dropped"].values())
         assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
     monolingual = json.loads((results / "corpus/monolingual.json").read_text())
-    assert monolingual["dropped"] | {"repeated": 20, "held_out": 5, "cleaning": 2} == monolingual["dropped"]
-    assert monolingual["read"] == len(news) == monolingual["lines"] + sum(monolingual["dropped"].values())
+    lines, dropped = (monolingual[name]["monolingual"] for name in ("pairs", "dropped"))
+    assert dropped | {"repeated": 20, "held_out": 5, "cleaning": 2} == dropped
+    assert monolingual["read"] == {"monolingual": len(news)} and len(news) == lines + sum(dropped.values())
     trained = json.loads((results / "systems/ctc/seed-1/config.json").read_text())["texts"]
     pairs = {text: json.loads((results / f"encoded/{text}/train.json").read_text())["pairs"] for text in trained}
     assert {text: counts["pairs"] for text, counts in trained.items()} == pairs
     encoded = json.loads((results / "encoded/raw/train.json").read_text())
     assert pairs["likely-by-teacher"] == round(0.8 * encoded["pairs"])
-    assert pairs["monolingual-by-teacher"] <= monolingual["lines"] and "distilled-by-outside" in pairs
+    assert pairs["monolingual-by-teacher"] <= lines and "distilled-by-outside" in pairs
     (augmented,) = (json.loads(path.read_text())["augmented"] for path in results.glob("encoded/raw+*/train.json"))
     assert augmented["upper"] + augmented["title"] > 0.1 * encoded["pairs"]
     for words in (

@@ -99,19 +99,19 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads
     description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
-    languages = dict(zip(("source", "target"), LANGUAGES, strict=True))
+    languages = {"languages": LANGUAGES}
     rules = {"max_words": 60, "max_length_ratio": 9}
     settings = {name: languages | {"clean": FILTERS[name]} for name in FILTERS}
     settings |= {
-        "normalise": languages | {"normalisation": rules, "split": None},
-        "moses": languages | {"normalisation": rules | {"moses_tokenise": True}, "split": None},
+        "normalise": languages | {"normalisation": rules},
+        "moses": languages | {"normalisation": rules | {"moses_tokenise": True}},
         "learn": {"vocabulary_size": 8000},
         "encode": {"max_length": 256},
     }
     modules = {"clean": "clean", "language": "clean", "moses": "normalise", "learn": "learn_subwords"}
     texts = ["--source", str(corpus / "train.de"), "--target", str(corpus / "train.en")]
-    words = {name: ["--raw-folder", str(raw), "--output-folder", str(folder / name)] for name in stages}
-    words["normalise"] = ["--raw-folder", str(raw), "--output-folder", str(corpus)]
+    words = {name: ["--raw", str(raw / "raw.json"), "--summary", str(folder / name / "raw.json")] for name in stages}
+    words["normalise"] = ["--raw", str(raw / "raw.json"), "--summary", str(corpus / "corpus.json")]
     words["learn"] = [*texts, "--output-folder", str(folder / "subwords")]
     words["encode"] = ["--subwords", str(subwords), "--languages", "de", "en", "--split", "train", *texts]
     words["encode"] += ["--output-prefix", str(folder / "encoded/train")]

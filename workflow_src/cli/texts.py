@@ -12,12 +12,12 @@ from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.sizes import AUTO
-from workflow_src.data.corpus import RawCorpus, RawPair, own_path, text_lines
+from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.data.corpus import RawCorpus, RawPair
 from workflow_src.data.download import DOWNLOADS, mirror_folders, present
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.tokenised import shares_of
-from workflow_src.data.unpack import Archives
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -85,10 +85,9 @@ def own_text_counts(plan: Plan) -> dict[str, int]:
             if own := own_parts(plan, split):
                 counts[split] = sum(1 for number in own for _ in corpus.part(split, number))
     if plan.reads_monolingual and all(name not in dataset.files for name in plan.own_monolingual.values()):
-        with Archives() as archives:
-            for text in plan.monolingual_texts:
-                with text_lines(text, lambda name: own_path(name, ()), archives) as lines:
-                    counts[text] = sum(1 for _ in lines)
+        with RawCorpus(plan.monolingual_files, (plan.recipe.source,), Path) as corpus:
+            for number, text in enumerate(plan.monolingual_texts):
+                counts[text] = sum(1 for _ in corpus.part(MONOLINGUAL, number))
     for path in plan.own_distilled.values():
         counts[path] = sum(1 for _ in read_lines(path, own=True))
     return counts

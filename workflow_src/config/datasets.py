@@ -37,6 +37,10 @@ def _language(value: str) -> str:
 
 Language = Annotated[str, AfterValidator(_language)]
 
+Languages = Annotated[
+    tuple[Language, ...], Field(min_length=1, max_length=2, description="source and target, or that of a text in one")
+]
+
 
 def _path(value: str) -> str:
     # Snakemake reads braces as wildcards.
@@ -196,9 +200,9 @@ def reference_stem(split: str, number: int) -> str:
     return f"{split}.reference-{number}"
 
 
-def raw_names(split: str, languages: tuple[str, str], references: int = 1) -> list[str]:
-    """Names of the raw texts of a split: source, target, further references."""
-    reference_names = [f"{reference_stem(split, number)}.{languages[1]}" for number in range(2, 1 + references)]
+def raw_names(split: str, languages: tuple[str, ...], references: int = 1) -> list[str]:
+    """Names of the raw texts of a split: source, target, if there is one, and further references."""
+    reference_names = [f"{reference_stem(split, number)}.{languages[-1]}" for number in range(2, 1 + references)]
     return [*(f"{split}.{language}" for language in languages), *reference_names]
 
 
@@ -265,8 +269,6 @@ class DatasetFiles(Frozen):
             return self
         if self.generator:
             raise ConfigError("generator", self.generator, problem=f"kind is {self.kind}", hint="remove it")
-        if not self.train:
-            raise ConfigError("train", [], allowed="at least one part")
         if self.kind == "folder" and not self.folder_hint:
             raise ConfigError("folder_hint", problem="missing", hint="say what to put into the folder, and from where")
         return self
@@ -302,7 +304,7 @@ class DatasetFiles(Frozen):
 
     def place(self, split: str, number: int) -> str:
         """A part as its place in the YAML file."""
-        return f"{'' if split in ('train', 'dev', TEST) else 'test.'}{split}[{number}]"
+        return f"{'test.' if split in self.test and split != TEST else ''}{split}[{number}]"
 
     def references(self, split: str, language: str) -> int:
         """References of each source of dev or of a test set, in a language."""
@@ -314,6 +316,16 @@ class DatasetFiles(Frozen):
         names = dict.fromkeys(name for part in parts for name in part.files(languages))
         own_names = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own_names] if self.kind == "folder" and folder else own_names
+
+
+class RawText(DatasetFiles):
+    """What one download writes: train, dev and test sets of a dataset, or text of one language alone."""
+
+    monolingual: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        return {MONOLINGUAL: self.monolingual} if self.monolingual else super().parts
 
 
 class DatasetConfig(DatasetFiles):
@@ -351,6 +363,8 @@ class DatasetConfig(DatasetFiles):
             if self.split:
                 raise ConfigError("split", problem=GENERATED, hint="remove it")
             return self
+        if not self.train:
+            raise ConfigError("train", [], allowed="at least one part")
         if self.split is None and not (self.dev and self.test):
             raise ConfigError("split", problem="missing", hint="add it, or parts under dev and test")
         if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):

@@ -59,35 +59,9 @@ class MonolingualPart(Frozen):
     texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
 
 
-class RecipeConfig(Frozen):
-    """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
+class TextRules(Frozen):
+    """What normalisation has to know of a recipe's text beside the rules of `NormalisationConfig`."""
 
-    name: RecipeName
-    dataset: str | DatasetConfig
-    folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
-    source: Language
-    target: Language
-    clean: dict[str, dict[str, Any]] = Field(
-        {}, description="filters of the training text in their order, with their settings; default: none"
-    )
-    normalisation: dict[str, Any] = {}
-    subwords: SubwordsConfig = SubwordsConfig()
-    subwords_from: FilePath | None = Field(
-        None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
-    )
-    max_length: MaxLength = Field(
-        AUTO, description="training pairs with more subwords on a side are left out; auto: 99.5 % of them stay"
-    )
-    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
-    )
-    monolingual: tuple[MonolingualPart, ...] = Field(
-        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
-    )
-    held_out: Literal["keep", "remove"] = Field(
-        "keep", description="training pairs that dev or a test set has too; remove: they are left out"
-    )
-    distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     placeholders: PlaceholdersConfig | None = Field(
         None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
     )
@@ -95,22 +69,6 @@ class RecipeConfig(Frozen):
         {},
         description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text",
     )
-    bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
-
-    @field_validator("clean", mode="before")
-    @classmethod
-    def _list_of_filters(cls, value: Any) -> Any:
-        """A list of names is filters with their defaults."""
-        if isinstance(value, list | tuple):
-            if not all(isinstance(name, str) for name in value):
-                raise ConfigError(
-                    "", allowed="a list of names, such as [length, ratio], or a section of settings by name"
-                )
-            return {name: {} for name in distinct(tuple(value))}
-        for name in value if isinstance(value, dict) else ():
-            if value[name] is None:
-                raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
-        return value
 
     @field_validator("placeholders", mode="before")
     @classmethod
@@ -137,6 +95,58 @@ class RecipeConfig(Frozen):
     def placeholder_kinds(self) -> tuple[PlaceholderKind, ...]:
         """Kinds of spans that translations have as the source has them; none where that is off."""
         return self.placeholders.kinds if self.placeholders else ()
+
+
+class SplitRules(TextRules):
+    """Which pairs of each split a recipe keeps."""
+
+    limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
+        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
+    )
+    held_out: Literal["keep", "remove"] = Field(
+        "keep", description="training pairs that dev or a test set has too; remove: they are left out"
+    )
+
+
+class RecipeConfig(SplitRules):
+    """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
+
+    name: RecipeName
+    dataset: str | DatasetConfig
+    folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
+    source: Language
+    target: Language
+    clean: dict[str, dict[str, Any]] = Field(
+        {}, description="filters of the training text in their order, with their settings; default: none"
+    )
+    normalisation: dict[str, Any] = {}
+    subwords: SubwordsConfig = SubwordsConfig()
+    subwords_from: FilePath | None = Field(
+        None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
+    )
+    max_length: MaxLength = Field(
+        AUTO, description="training pairs with more subwords on a side are left out; auto: 99.5 % of them stay"
+    )
+    monolingual: tuple[MonolingualPart, ...] = Field(
+        (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
+    )
+    distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
+    bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
+
+    @field_validator("clean", mode="before")
+    @classmethod
+    def _list_of_filters(cls, value: Any) -> Any:
+        """A list of names is filters with their defaults."""
+        if isinstance(value, list | tuple):
+            if not all(isinstance(name, str) for name in value):
+                raise ConfigError(
+                    "", allowed="a list of names, such as [length, ratio], or a section of settings by name"
+                )
+            return {name: {} for name in distinct(tuple(value))}
+        for name in value if isinstance(value, dict) else ():
+            if value[name] is None:
+                raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
+        return value
 
     def copied_subwords(self) -> SubwordsConfig | None:
         """The kind and size of the subwords of `subwords_from`; None where there are none to read yet."""

@@ -143,6 +143,8 @@ class Rule:
     monolingual: bool = False
 
 
+# Filters that remember pairs, and language identification.
+CLEANING = Ask(bytes_a_pair=100, pairs_a_minute=250_000, shared_out=True)
 DECODING = Ask(PROCESS, on_gpu=GPU_PROCESS, copies=3)
 # Several systems are open, one after the other or all at once.
 MEASURING = Ask(PROCESS + 4000, 60, on_gpu=GPU_PROCESS, every_system=True)
@@ -153,8 +155,8 @@ JOINING = Rule("translate", "decodes.{search}")
 RULES = {
     "download": Rule("data", "recipe.dataset", Ask(minutes=240)),
     "download_monolingual": Rule("data", "recipe.monolingual", Ask(minutes=240), monolingual=True),
-    # Filters that remember pairs, and language identification.
-    "clean": Rule("data", "recipe", Ask(bytes_a_pair=100, pairs_a_minute=250_000, shared_out=True)),
+    "clean": Rule("data", "recipe", CLEANING),
+    "clean_monolingual": Rule("data", "recipe", CLEANING, monolingual=True),
     "normalise": Rule("data", "recipe", Ask(bytes_a_pair=500, pairs_a_minute=50_000, shared_out=True)),
     "normalise_monolingual": Rule(
         "data", "recipe", Ask(bytes_a_pair=100, pairs_a_minute=50_000, shared_out=True), monolingual=True

@@ -11,6 +11,8 @@ DISTILLED: Literal["distilled"] = "distilled"
 MONOLINGUAL: Literal["monolingual"] = "monolingual"
 LIKELY: Literal["likely"] = "likely"
 MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL, LIKELY)
+# Splits of raw text that systems learn from; the others are dev and test sets.
+TRAINING_SPLITS = ("train", MONOLINGUAL)
 
 # Training texts of a system: one, or several with their weights.
 Data = str | dict[str, float]

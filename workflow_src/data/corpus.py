@@ -41,8 +41,9 @@ log = logging.getLogger("continuum")
 class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
-    Lines of generated corpora have no names. In SGML and XML, segments are counted. Rows of tables with a score_column
-    have a score. `more` are further references, where a source has several.
+    A line of text in one language is both sides. Lines of generated corpora have no names. In SGML and XML, segments
+    are counted. Rows of tables with a score_column have a score. `more` are further references, where a source has
+    several.
     """
 
     first: str
@@ -56,6 +57,8 @@ class RawPair(NamedTuple):
 class RawCorpus:
     """Pairs of a dataset in one direction, source and target: those of its parts under train, dev and each test set.
 
+    With one language, the lines of its texts (`Part.texts`).
+
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
     manager. Texts are streamed. `dropped` counts lines left out, by train, dev or test set and by reason: `markup`
@@ -65,7 +68,7 @@ class RawCorpus:
     def __init__(
         self,
         dataset: DatasetFiles,
-        languages: tuple[str, str],
+        languages: tuple[str, ...],
         locate: Callable[[str], Path],
         folder: str | None = None,
     ):
@@ -124,8 +127,13 @@ class RawCorpus:
             if language not in by_language:
                 where = f"language of {self.dataset.place(split, number)}"
                 raise ConfigError(where, language, allowed=by_language)
-        first, second = self.languages
-        if part.texts is not None:
+        first, second = self.languages[0], self.languages[-1]
+        if part.texts is not None and len(self.languages) == 1:
+            (name,) = part.texts[first]
+            with self._lines(name) as lines:
+                for line_number, line in enumerate(lines, 1):
+                    yield RawPair(line, line, (name, name), line_number)
+        elif part.texts is not None:
             yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
         elif part.table is not None and part.columns is not None:
             yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
@@ -186,7 +194,7 @@ class RawCorpus:
         if name in self.dataset.files:
             return self.locate(name)
         if self.dataset.kind != "folder":
-            return own_path(name, self.dataset.files)
+            return _own_path(name, self.dataset.files)
         assert self.folder is not None, "`check_folder` refuses it"
         path = Path(self.folder) / name
         if not path.is_file():
@@ -209,7 +217,7 @@ def text_lines(text: str, locate: Callable[[str], Path], archives: Archives) -> 
         yield nonempty(reading(decoded(stream, text), text), text)
 
 
-def own_path(name: str, files: Iterable[str]) -> Path:
+def _own_path(name: str, files: Iterable[str]) -> Path:
     """Path of a file of the user's. Raises ArtifactError where it is not there; `files` are those of the dataset."""
     path = Path(name)
     if not path.is_file():
@@ -253,7 +261,7 @@ def monolingual_lines(plan: Plan) -> int | None:
     """
     summary, limit = Path(plan.files.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
     if summary.exists():
-        return int(read_json(summary)["lines"])
+        return int(read_json(summary)["pairs"][MONOLINGUAL])
     names = plan.monolingual_texts
     are_local = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
     if not names or not are_local or any(map(_is_compressed, names)):

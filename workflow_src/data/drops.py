@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 log = logging.getLogger("continuum")
 # The share of pairs above which a warning says what is left out.
@@ -30,6 +30,11 @@ REASONS = {
     "target-too-long": "target over max_length",
     "unlikely": "unlikely",
 }
+
+
+def units(languages: Sequence[str]) -> str:
+    """What a text in these languages has: pairs, or lines where there is one language."""
+    return "pairs" if len(languages) > 1 else "lines"
 
 
 def words(dropped: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import DOTTED_I, spaced, two_letters
-from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
+from workflow_src.config.recipe import PlaceholderKind, TextRules, TokenisedKind
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 from workflow_src.data.tokenised import detokeniser
 
@@ -197,6 +197,11 @@ class Normaliser:
             return text
         # Marks of one letter may have been tokens of their own, and then have an order when they meet again.
         return unicodedata.normalize(self.settings.unicode, JOINED.sub("", text))
+
+
+def normaliser_of(language: str, settings: NormalisationConfig, rules: TextRules) -> Normaliser:
+    """The normalisation of a recipe's text in a language."""
+    return Normaliser(settings, language, rules.placeholder_kinds, rules.tokenised.get(language))
 
 
 def word_count(line: str, language: str) -> int:

@@ -142,6 +142,26 @@ class RuleParams:
         }
 
     @property
+    def download(self) -> Params:
+        return self.stage(
+            "download",
+            lambda plan, _wildcards: plan.settings_download(),
+            languages=self.languages,
+            folder=lambda _job: self.plan.recipe.folder,
+            scores=lambda job: bool(job.output.scores),
+            summary="output.summary",
+        )
+
+    @property
+    def download_monolingual(self) -> Params:
+        return self.stage(
+            "download",
+            lambda plan, _wildcards: plan.settings_download_monolingual(),
+            languages=lambda _job: [self.plan.recipe.source],
+            summary="output.summary",
+        )
+
+    @property
     def encode(self) -> Params:
         return self.stage(
             "encode",

@@ -1,4 +1,4 @@
-"""Stage: pass the pairs of raw train through the filters of the recipe, and count and show what each of them does."""
+"""Stage: pass a raw training text through the filters of the recipe, and count and show what each of them does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.datasets import raw_names
+from workflow_src.config.datasets import Languages, raw_names
+from workflow_src.config.texts import TRAINING_SPLITS
 from workflow_src.data.cleaning import SCORES_FILE, clean, report, steps_of
-from workflow_src.data.drops import left_out
+from workflow_src.data.drops import left_out, units
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
@@ -23,15 +24,14 @@ from workflow_src.spec import SCORES, Frozen, Pair
 
 
 class CleanSettings(Frozen):
-    source: str = Field(description="code of the source language")
-    target: str = Field(description="code of the target language")
+    languages: Languages
     clean: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
 
 
 class Inputs(JobInputs):
     settings: CleanSettings = Field(description="languages and filters")
-    raw_folder: Path = Field(description="output folder of download")
-    output_folder: Path
+    raw: Path = Field(description="summary of download, beside the texts")
+    summary: Path = Field(description="the same with the counts of filters, written last; texts are written beside it")
     threads: int = 1
 
 
@@ -45,54 +45,54 @@ def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair
 
 
 def run(inputs: Inputs) -> str:
-    settings = inputs.settings
-    codes = (settings.source, settings.target)
-    cleaning = filter_settings(settings.clean, codes)
-    steps = steps_of(cleaning, codes)
-    raw_folder, folder = inputs.raw_folder, inputs.output_folder
-    raw = read_json(raw_folder / "raw.json")
-    summary = folder / "raw.json"
-    summary.unlink(missing_ok=True)
+    codes, raw_folder, folder = inputs.settings.languages, inputs.raw.parent, inputs.summary.parent
+    # A line of a text in one language is both sides of the pair that filters judge.
+    sides = codes[0], codes[-1]
+    cleaning = filter_settings(inputs.settings.clean, sides)
+    steps = steps_of(cleaning, sides)
+    raw = read_json(inputs.raw)
+    inputs.summary.unlink(missing_ok=True)
     references = raw.get("references", {})
-    texts = {name: raw_names(name, codes, references.get(name, 1)) for name in raw["pairs"]}
-    source, target = (raw_folder / name for name in texts["train"])
+    texts = {split: raw_names(split, codes, references.get(split, 1)) for split in raw["pairs"]}
+    (training,) = texts.keys() & TRAINING_SPLITS
+    source, target = raw_folder / texts[training][0], raw_folder / texts[training][-1]
     scores = raw_folder / SCORES_FILE if any(SCORES in filters()[name].needs for name in cleaning) else None
     lines = check_parallel(source, target)
     kept_count = 0
     with contextlib.ExitStack() as stack:
-        source_file, target_file = (stack.enter_context(atomic(folder / name)) for name in texts["train"])
+        files = [stack.enter_context(atomic(folder / name)) for name in texts[training]]
         for _, pair in clean(read_pairs(source, target, scores), steps, inputs.threads, lines):
-            source_file.write(pair.source + "\n")
-            target_file.write(pair.target + "\n")
+            for file, line in zip(files, (pair.source, pair.target)[: len(files)], strict=True):
+                file.write(line + "\n")
             kept_count += 1
         if not kept_count:
             worst = max(steps, key=lambda step: step.dropped.total())
             raise ArtifactError(
-                f"{source} and {target}",
-                f"have no pair left: recipe.clean.{worst.filter.name} leaves out {worst.dropped.total():,} of "
+                " and ".join(str(raw_folder / name) for name in texts[training]),
+                f"have nothing left: recipe.clean.{worst.filter.name} leaves out {worst.dropped.total():,} of "
                 f"{worst.read:,}",
                 "change its settings, or remove it",
             )
-    for name in (name for split, names in texts.items() if split != "train" for name in names):
+    for name in (name for split, names in texts.items() if split != training for name in names):
         copy_file(raw_folder / name, folder / name)
     for step in steps:
-        report(step)
-    files = {name: raw_folder / name for names in texts.values() for name in names}
-    files |= {SCORES_FILE: scores} if scores else {}
-    sums = digests(folder, [name for names in texts.values() for name in names])
-    dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept_count}}
+        report(step, units(codes))
+    names = [name for names_of_split in texts.values() for name in names_of_split]
+    files_read = {name: raw_folder / name for name in names} | ({SCORES_FILE: scores} if scores else {})
+    sums = digests(folder, names)
+    dropped_here = {"cleaning": lines - kept_count}
     write_json(
-        summary,
+        inputs.summary,
         {key: raw[key] for key in ("dataset", "languages", "places", "downloads", "references") if key in raw}
         | {
-            "pairs": raw["pairs"] | {"train": kept_count},
-            "dropped": dropped,
+            "pairs": raw["pairs"] | {training: kept_count},
+            "dropped": raw["dropped"] | {training: raw["dropped"][training] | dropped_here},
             "cleaning": [step.as_json() for step in steps],
             "sha256": sums,
-            "provenance": provenance(recorded(settings), files, sums),
+            "provenance": provenance(recorded(inputs.settings), files_read, sums),
         },
     )
-    return f"{lines:,} pairs read, {kept_count:,} kept{left_out({'cleaning': lines - kept_count})}"
+    return f"{lines:,} {units(codes)} read, {kept_count:,} kept{left_out(dropped_here)}"
 
 
 if __name__ == "__main__":

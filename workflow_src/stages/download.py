@@ -1,20 +1,20 @@
-"""Stage: fetch a dataset's files and write its raw text: a file of each language for train, dev and each test set;
-further references beside them. Nothing is split or normalised here.
+"""Stage: fetch files and write the raw text in them: a file of each language for train, dev and each test set, with
+further references beside them, or one of text in one language. Nothing is split or normalised here.
 """
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import IO
 
 from pydantic import Field
 
-from workflow_src.config.datasets import DatasetFiles, raw_names
+from workflow_src.config.datasets import Languages, RawText, raw_names
+from workflow_src.config.texts import TRAINING_SPLITS
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
-from workflow_src.data.drops import left_out
+from workflow_src.data.drops import left_out, units
 from workflow_src.data.places import Places
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import JobInputs, recorded, start
@@ -22,93 +22,85 @@ from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 
-class DownloadSettings(DatasetFiles):
+class Inputs(JobInputs):
+    settings: RawText = Field(description="files and parts of the text")
+    languages: Languages
     folder: str | None = Field(None, description="the user's folder, of a dataset of kind folder")
     scores: bool = Field(False, description="write the scores of the training pairs too")
-
-
-class Inputs(JobInputs):
-    settings: DownloadSettings = Field(description="files and parts of the dataset")
-    languages: tuple[str, str] = Field(description="codes of source and target")
     mirrors: tuple[str, ...] = Field((), description=f"folders; those of {MIRRORS_VARIABLE} come first")
     allow_unpinned: bool = Field(False, description="take files that the dataset has no checksum of")
     patience: Patience = Patience()
     downloads: Path = Field(DOWNLOADS, description="where downloaded files are kept")
-    output_folder: Path
+    summary: Path = Field(description="JSON with counts, written last; texts are written beside it")
 
 
-def texts_of(dataset: DatasetFiles, split: str, languages: tuple[str, str]) -> list[str]:
-    """Names of the raw texts of a split: source, target, further references."""
-    return raw_names(split, languages, dataset.references(split, languages[1]))
+def write_parts(
+    corpus: RawCorpus, names: dict[str, list[str]], folder: Path, scores: bool
+) -> tuple[dict[str, int], dict[str, Places]]:
+    """Write the texts of every split, whose `names` are those of source, target, if any, and further references.
 
-
-def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
-    """Write {split}.{language} for every split of the dataset, all files or none; further references beside them.
-
-    With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Returns
-    the number of pairs of each split, and the places that pairs of dev and test come from.
+    All are written or none; with `scores` also train.scores: a number for each pair of train, or an empty line where it
+    has none. Returns the number of pairs of each split, and the places that pairs of dev and test come from.
     """
-    counts = dict.fromkeys(corpus.dataset.raw_splits, 0)
-    places = {name: Places() for name in counts if name != "train"}
+    counts = dict.fromkeys(names, 0)
+    places = {split: Places() for split in names if split not in TRAINING_SPLITS}
     with contextlib.ExitStack() as stack:
-        files: dict[str, list[IO[str]]] = {
-            name: [
-                stack.enter_context(atomic(folder / text)) for text in texts_of(corpus.dataset, name, corpus.languages)
-            ]
-            for name in counts
+        files = {
+            split: [stack.enter_context(atomic(folder / text)) for text in texts] for split, texts in names.items()
         }
         scored = stack.enter_context(atomic(folder / SCORES_FILE)) if scores else None
-        for name, pairs in corpus.parts():
+        for split, pairs in corpus.parts():
             for pair in pairs:
-                if scored is not None and name == "train":
+                if scored is not None and split == "train":
                     scored.write(("" if pair.score is None else repr(pair.score)) + "\n")
-                for file, line in zip(files[name], (pair.first, pair.second, *pair.more), strict=True):
+                # Both sides of a pair of text in one language are its line, which has one file.
+                lines = (pair.first, pair.second, *pair.more)[: len(files[split])]
+                for file, line in zip(files[split], lines, strict=True):
                     file.write(line + "\n")
-                if name in places:
-                    places[name].add(pair.names, pair.number)
-                counts[name] += 1
-        for name, count in counts.items():
-            if not count:
-                raise ArtifactError(name, f"of dataset {corpus.dataset.name} is empty", "check its parts")
+                if split in places:
+                    places[split].add(pair.names, pair.number)
+                counts[split] += 1
+            if not counts[split]:
+                raise ArtifactError(split, f"of dataset {corpus.dataset.name} is empty", "check its parts")
     return counts, places
 
 
 def run(inputs: Inputs) -> str:
-    dataset, languages = inputs.settings, inputs.languages
-    if languages[0] == languages[1]:
+    dataset, languages, folder = inputs.settings, inputs.languages, inputs.summary.parent
+    if len(set(languages)) < len(languages):
         raise ConfigError("languages", list(languages), allowed="two languages that differ")
     mirrors = mirror_folders(inputs.mirrors)
     files = Files(dataset.files, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
-    folder = inputs.output_folder
-    summary = folder / "raw.json"
-    summary.unlink(missing_ok=True)
-    with RawCorpus(dataset, languages, files.locate, dataset.folder) as corpus:
-        counts, places = write_parts(corpus, folder, dataset.scores)
-        dropped = {name: dict(corpus.dropped[name]) for name in counts}
-    if not dataset.scores:
+    references = {split: dataset.references(split, languages[-1]) for split in dataset.raw_splits}
+    names = {split: raw_names(split, languages, count) for split, count in references.items()}
+    inputs.summary.unlink(missing_ok=True)
+    with RawCorpus(dataset, languages, files.locate, inputs.folder) as corpus:
+        counts, places = write_parts(corpus, names, folder, inputs.scores)
+        dropped = {split: dict(corpus.dropped[split]) for split in names}
+    if not inputs.scores and "train" in names:
         (folder / SCORES_FILE).unlink(missing_ok=True)
-    texts = [text for name in counts for text in texts_of(dataset, name, languages)] + [SCORES_FILE] * dataset.scores
-    references = {name: count for name in counts if (count := dataset.references(name, languages[1])) > 1}
+    texts = [text for names_of_split in names.values() for text in names_of_split] + [SCORES_FILE] * inputs.scores
     sums = digests(folder, texts)
-    own_files = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
+    own_files = {name: Path(name) for name in dataset.own_files(languages, inputs.folder)}
     record = provenance(without_passwords(recorded(dataset)), own_files, sums)
     record["inputs"] |= files.provenance_inputs()
+    several = {split: count for split, count in references.items() if count > 1}
     write_json(
-        summary,
+        inputs.summary,
         {
             "dataset": dataset.name,
             "languages": list(languages),
             "pairs": counts,
             "dropped": dropped,
-            "places": {name: origins.runs for name, origins in places.items()},
+            "places": {split: origins.runs for split, origins in places.items()},
             "sha256": sums,
             "downloads": files.fetched,
-            **({"references": references} if references else {}),
+            **({"references": several} if several else {}),
             "provenance": record,
         },
     )
-    counted = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
-    return f"{dataset.name} {'-'.join(languages)}: {counted} pairs"
+    counted = ", ".join(f"{split} {count:,}{left_out(dropped[split])}" for split, count in counts.items())
+    return f"{dataset.name} {'-'.join(languages)}: {counted} {units(languages)}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
+from workflow_src.config.recipe import TextRules
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
@@ -23,7 +23,7 @@ from workflow_src.data.augment import Augmented, Augmenter
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.normalise import Normaliser
+from workflow_src.data.normalise import normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
@@ -32,7 +32,6 @@ from workflow_src.jobs import JobInputs, log, start
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import provenance
 from workflow_src.runtime.workers import Workers, blocks_of
-from workflow_src.spec import Frozen
 
 CHUNK = 8192
 # Pairs that max_length is measured on, where it is auto; of more, every so many-th.
@@ -40,19 +39,12 @@ MEASURED = 20_000
 Pair = tuple[list[int], list[int]]
 
 
-class OwnText(Frozen):
-    """How a user's own text is brought to the form of references."""
-
-    language: str
-    normalisation: NormalisationConfig
-    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
-    tokenised: TokenisedKind | None = Field(None, description="how the text is tokenised; null: it is ordinary text")
-
-
-class EncodingSettings(Frozen):
+class EncodingSettings(TextRules):
     max_length: MaxLength = Field(description="subwords of a training sentence; longer ones are left out")
     augment: AugmentConfig | None = Field(None, description="shares of training pairs that are changed")
-    own_target: OwnText | None = Field(None, description="the target is the user's own text, to be normalised")
+    own_target: NormalisationConfig | None = Field(
+        None, description="the target is the user's own text, to be normalised"
+    )
 
 
 class Inputs(JobInputs):
@@ -71,11 +63,11 @@ class Inputs(JobInputs):
 
 def target_lines(inputs: Inputs) -> Iterator[str]:
     """The lines of the target, normalised and counted in the log where they are the user's own."""
-    own = inputs.settings.own_target
-    if own is None or inputs.split != "train":
+    settings = inputs.settings
+    if settings.own_target is None or inputs.split != "train":
         yield from read_lines(inputs.target)
         return
-    normaliser = Normaliser(own.normalisation, own.language, own.placeholders, own.tokenised)
+    normaliser = normaliser_of(inputs.languages[1], settings.own_target, settings)
     changed = count = 0
     for text in read_lines(inputs.target, own=True):
         # Text that a teacher of this pipeline wrote may be tokenised already.

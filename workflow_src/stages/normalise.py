@@ -1,4 +1,7 @@
-"""Stage: normalise raw text, drop unusable pairs, split train where there is no dev and test, and count every drop."""
+"""Stage: normalise raw text, drop unusable pairs, split train where there is no dev and test, and count every drop.
+
+Of text in one language, lines that came before or are in dev or test are dropped too.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, NamedTuple
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, NormalisationConfig, Split, raw_names, reference_stem
+from workflow_src.config.datasets import TEST, Languages, NormalisationConfig, Split, raw_names, reference_stem
 from workflow_src.config.languages import spaced
-from workflow_src.config.recipe import PlaceholderKind, TokenisedKind
+from workflow_src.config.recipe import SplitRules
+from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.data.drops import left_out, notable, words
+from workflow_src.data.drops import left_out, notable, units, words
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
-from workflow_src.data.normalise import Normaliser, drop_reason, word_count
+from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of, word_count
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
+from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.splits import EveryNth, connected_groups, key
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
@@ -31,69 +36,66 @@ from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.runtime.workers import Workers, blocks_of
-from workflow_src.spec import Frozen
 
 # Pairs that a process normalises at once.
 BLOCK = 1024
 
 
-class NormaliseSettings(Frozen):
-    source: str = Field(description="code of the source language")
-    target: str = Field(description="code of the target language")
-    limits: dict[str, int] = Field({}, description="pairs of train, dev and test sets; none: all")
+class NormaliseSettings(SplitRules):
+    languages: Languages
     normalisation: NormalisationConfig
-    split: Split | None = Field(description="null where the dataset has dev and test of its own")
-    held_out: Literal["keep", "remove"] = Field("keep", description="training pairs that dev or test sets have too")
-    placeholders: tuple[PlaceholderKind, ...] = Field((), description="kinds of spans that stay as they are")
-    tokenised: dict[str, TokenisedKind] = Field({}, description="languages whose raw text is tokenised, and how")
+    split: Split | None = Field(None, description="null where the dataset has dev and test of its own")
+
+    def limit(self, split: str) -> int | None:
+        """Pairs of a split that are kept, at most."""
+        limits: dict[str, int] = dict(self.limits.items())
+        return limits.get(split if split in ("dev", *TRAINING_SPLITS) else TEST)
 
 
 class Inputs(JobInputs):
     settings: NormaliseSettings = Field(description="languages, normalisation, split, limits")
-    raw_folder: Path = Field(description="output folder of download")
-    output_folder: Path
+    raw: Path = Field(description="summary of download or clean, beside the texts")
+    held_out: tuple[Path, ...] = Field((), description="normalised lines that text of one language must not have")
+    summary: Path = Field(description="JSON with counts, written last; texts are written beside it")
     threads: int = 1
 
 
 class Row(NamedTuple):
-    """A normalised pair, its raw target, the number of its raw lines, from 0, and further raw references."""
+    """A normalised pair, its raw lines (source, target, further references) and their number, from 0.
+
+    A line of text in one language is both sides.
+    """
 
     source: str
     target: str
-    raw_target: str
+    raw: tuple[str, ...]
     number: int
-    further_references: tuple[str, ...] = ()
 
 
 class Writer:
     """The texts of one split, pair by pair, up to `limit` pairs; `full` says when these are written.
 
-    Dev and test sets have `references` of each source beside source and target.
+    Dev and test sets have `references` of each source beside source and target. Placeholders of pairs are counted.
     """
 
-    def __init__(
-        self,
-        split: str,
-        target_side: Normaliser,
-        codes: tuple[str, str],
-        limit: int | None,
-        references: int = 1,
-        placeholders: Placeholders | None = None,
-    ):
+    def __init__(self, split: str, settings: NormaliseSettings, target_side: Normaliser, references: int):
+        codes = settings.languages
         self.names = [f"{split}.{code}" for code in codes]
         self._reference = None
-        if split != "train":
+        if split not in TRAINING_SPLITS:
             further = [reference_stem(split, number) for number in range(2, 1 + references)]
             self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
             self._reference = target_side.reference
         self._line = target_side.line
         self._files: list[IO[str]] = []
         self._codes = codes
-        self.limit = limit
+        self._limit = settings.limit(split)
         self.pairs = 0
         self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
-        self._placeholders = placeholders
+        kinds = settings.placeholder_kinds
+        self._placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
+        self.counts_placeholders = self._placeholders is not None
         self.counted: Counter[str] = Counter()
         # (normalised target, raw target) of dev and test only: those of train are not needed, and many.
         self.references: list[tuple[str, str]] = []
@@ -106,35 +108,32 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        return self.pairs == self.limit
+        return self.pairs == self._limit
 
     def write(self, row: Row) -> bool:
         """Write a pair if there is room for it; returns whether there was."""
         if self.full:
             return False
-        lines = [row.source, row.target]
+        lines = [row.source, row.target][: len(self._codes)]
         for code, line in zip(self._codes, lines, strict=True):
             if code in self.words:
                 self.words[code] += word_count(line, code)
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
-            lines += map(self._reference, (row.raw_target, *row.further_references))
-            self.references.append((row.target, row.raw_target))
-            self.further_references.append([self._line(text) for text in row.further_references])
+            raw_target, *further_references = row.raw[1:]
+            lines += map(self._reference, row.raw[1:])
+            self.references.append((row.target, raw_target))
+            self.further_references.append(list(map(self._line, further_references)))
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
         return True
 
 
-def normalisers_of(settings: NormaliseSettings) -> tuple[Normaliser, Normaliser]:
-    """Those of source and target."""
-    rules, kinds = settings.normalisation, settings.placeholders
-    source_side, target_side = (
-        Normaliser(rules, code, kinds, settings.tokenised.get(code)) for code in (settings.source, settings.target)
-    )
-    return source_side, target_side
+def normalisers_of(settings: NormaliseSettings) -> list[Normaliser]:
+    """One for each language."""
+    return [normaliser_of(code, settings.normalisation, settings) for code in settings.languages]
 
 
 def normalising(
@@ -142,12 +141,16 @@ def normalising(
 ) -> Callable[[list[tuple[str, ...]]], list[tuple[str, str, str | None]]]:
     """A function of raw lines (source, target, further references): both sides normalised, and why they cannot be used
     or None."""
-    source_side, target_side = normalisers_of(settings)
-    languages = settings.source, settings.target
+    normalisers = normalisers_of(settings)
+    languages = settings.languages[0], settings.languages[-1]
 
     def normalise(block: list[tuple[str, ...]]) -> list[tuple[str, str, str | None]]:
-        sides = ((source_side.line(source), target_side.line(target)) for source, target, *_ in block)
-        return [(*pair, drop_reason(*pair, settings.normalisation, languages, training)) for pair in sides]
+        results = []
+        for raw in block:
+            lines = [side.line(text) for side, text in zip(normalisers, raw, strict=False)]
+            pair = lines[0], lines[-1]
+            results.append((*pair, drop_reason(*pair, settings.normalisation, languages, training)))
+        return results
 
     return normalise
 
@@ -158,16 +161,16 @@ def normalised(paths: Sequence[Path], inputs: Inputs, training: bool, dropped: C
     number = 0
     with Workers(inputs.threads, count_lines(paths[0]), normalising, inputs.settings, training) as workers:
         for block, results in workers.map(blocks_of(_zipped(*paths), BLOCK)):
-            for (_, raw_target, *further_references), (source, target, reason) in zip(block, results, strict=True):
+            for raw, (source, target, reason) in zip(block, results, strict=True):
                 if reason is None:
-                    yield Row(source, target, raw_target, number, tuple(further_references))
+                    yield Row(source, target, raw, number)
                 else:
                     dropped[reason] += 1
                 number += 1
 
 
 def divided(
-    rows: Iterable[Row], split: Split, languages: tuple[str, str], dropped: Counter[str]
+    rows: Iterable[Row], split: Split, languages: tuple[str, ...], dropped: Counter[str]
 ) -> Iterator[tuple[str, Row]]:
     """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`.
 
@@ -211,7 +214,7 @@ def held_out_keys(texts: Mapping[str, Sequence[Path]], inputs: Inputs) -> set[tu
     Connected groups have no sentence in common with train.
     """
     settings = inputs.settings
-    split, target_side = settings.split, normalisers_of(settings)[1]
+    split, target_side = settings.split, normalisers_of(settings)[-1]
     keys: set[tuple[str, str]] = set()
     for name, paths in texts.items():
         rows = normalised(paths, inputs, name == "train", Counter())
@@ -219,11 +222,10 @@ def held_out_keys(texts: Mapping[str, Sequence[Path]], inputs: Inputs) -> set[tu
         if name == "train":
             if split is None or split.method != "every-nth":
                 continue
-            languages = settings.source, settings.target
-            rows = (row for part, row in divided(rows, split, languages, Counter()) if part != "train")
+            rows = (row for part, row in divided(rows, split, settings.languages, Counter()) if part != "train")
             part = "dev"
-        for row in itertools.islice(rows, settings.limits.get(part)):
-            targets = (row.target, *map(target_side.line, row.further_references))
+        for row in itertools.islice(rows, settings.limit(part)):
+            targets = (row.target, *map(target_side.line, row.raw[2:]))
             keys.update((key(row.source), key(target)) for target in targets)
     return keys
 
@@ -233,14 +235,26 @@ def without_held_out(
 ) -> Iterator[tuple[str, Row]]:
     """Assigned rows without training pairs whose keys are among `keys`; these are counted in `dropped`."""
     for split, row in assigned:
-        if split == "train" and (key(row.source), key(row.target)) in keys:
+        if split in TRAINING_SPLITS and (key(row.source), key(row.target)) in keys:
             dropped["held_out"] += 1
         else:
             yield split, row
 
 
+def without_repeats(assigned: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """Assigned rows, each source once; others are counted in `dropped`."""
+    counts = Counts()
+    for block in blocks_of(assigned, BLOCK):
+        repeated = counts.add(hashes([row.source for _, row in block]), limit=1)
+        for (split, row), is_repeated in zip(block, repeated, strict=True):
+            if is_repeated:
+                dropped["repeated"] += 1
+            else:
+                yield split, row
+
+
 def found_in_train(
-    folder: Path, codes: tuple[str, str], further_references: Mapping[str, Sequence[Sequence[str]]], threads: int
+    folder: Path, codes: tuple[str, ...], further_references: Mapping[str, Sequence[Sequence[str]]], threads: int
 ) -> dict[str, dict[str, int]]:
     """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
 
@@ -332,52 +346,51 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
 
 
 def run(inputs: Inputs) -> str:
-    settings, folder = inputs.settings, inputs.output_folder
-    rules, split, limits = settings.normalisation, settings.split, settings.limits
-    codes = (settings.source, settings.target)
-    kinds = settings.placeholders
+    settings, folder = inputs.settings, inputs.summary.parent
+    split, codes = settings.split, settings.languages
     normalisers = normalisers_of(settings)
-    target_side = normalisers[1]
-    placeholders = Placeholders(kinds) if kinds else None
-    raw = read_json(inputs.raw_folder / "raw.json")
+    raw = read_json(inputs.raw)
     references = raw.get("references", {})
     texts = {
-        name: [inputs.raw_folder / text for text in raw_names(name, codes, references.get(name, 1))]
+        name: [inputs.raw.parent / text for text in raw_names(name, codes, references.get(name, 1))]
         for name in raw["pairs"]
     }
-    test_sets = [name for name in texts if name not in ("train", "dev")] or [TEST]
-    splits = ("train", "dev", *test_sets)
-    summary = folder / "corpus.json"
+    test_sets = [name for name in texts if name not in ("dev", *TRAINING_SPLITS)] or [TEST]
+    held_out = ["dev", *test_sets] if len(codes) > 1 else []
+    (training,) = texts.keys() & TRAINING_SPLITS
     read_counts: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {
-            name: Writer(name, target_side, codes, limits.get(name), references.get(name, 1), placeholders)
-            for name in splits
+            name: Writer(name, settings, normalisers[-1], references.get(name, 1)) for name in (training, *held_out)
         }
         for writer in writers.values():
             writer.open(folder, stack)
         for name, paths in texts.items():
             unusable: Counter[str] = Counter()
-            lines = max(check_parallel(paths[0], path) for path in paths[1:])
+            lines = max(check_parallel(paths[0], path) for path in paths[1:] or paths)
             earlier = Counter(raw["dropped"][name])
-            rows = normalised(paths, inputs, name == "train", unusable)
+            rows = normalised(paths, inputs, name == training, unusable)
             open_writers = {name: writers[name]}
             assigned: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
-            if split and name == "train":
+            if split and name == training:
                 # Pairs that models cannot be trained on are not for the dev and test of a split either.
                 assigned = divided(rows, split, codes, unusable)
                 open_writers = {part: writer for part, writer in writers.items() if part not in texts or part == name}
-            if name == "train" and settings.held_out == "remove":
+            if name == MONOLINGUAL:
+                keys = {(key(line), key(line)) for path in inputs.held_out for line in read_lines(path)}
+                assigned = without_repeats(without_held_out(assigned, keys, unusable), unusable)
+            elif name == training and settings.held_out == "remove":
                 assigned = without_held_out(assigned, held_out_keys(texts, inputs), unusable)
             origins = Places(raw["places"][name]) if name in raw["places"] else None
             count = fill(open_writers, assigned, origins)
             read_counts[name] = lines + earlier.total()
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
-            _check_filled(name, writer, dropped, texts)
-        summary.unlink(missing_ok=True)
+            origin = name if name in texts else training
+            _check_filled(writer, name, texts[origin][: len(codes)], dropped[origin])
+        inputs.summary.unlink(missing_ok=True)
     looks_tokenised = shares_of(
         (name, side.language, map(side.ordinary, read_lines(path)))
         for name, paths in texts.items()
@@ -385,53 +398,52 @@ def run(inputs: Inputs) -> str:
     )
     if looks_tokenised:
         log.warning("warning: %s", tokenised_words(looks_tokenised))
-    round_trip = {name: round_trip_bleu(writers[name].references, target_side) for name in splits[1:]}
-    warn_of_losses(round_trip, rules)
-    in_train = found_in_train(
-        folder, codes, {name: writers[name].further_references for name in splits[1:]}, inputs.threads
-    )
+    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
+    warn_of_losses(round_trip, settings.normalisation)
+    further_references = {name: writers[name].further_references for name in held_out}
+    in_train = found_in_train(folder, codes, further_references, inputs.threads) if held_out else {}
+    spans = {name: writer.counted for name, writer in writers.items() if writer.counts_placeholders}
     for name, writer in writers.items():
-        spans = f"; {counted_placeholders(writer.counted)}" if kinds else ""
-        log.info("%s: %s pairs%s%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})), spans)
+        counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""
+        log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train.get(name, {})), counted)
         warn_of_repeated(name, in_train.get(name, {}).get("pair", 0), writer.pairs)
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
-    files = {path.name: path for paths in texts.values() for path in paths}
+    files = {path.name: path for path in (*inputs.held_out, *(path for paths in texts.values() for path in paths))}
     write_json(
-        summary,
+        inputs.summary,
         {
-            "source": codes[0],
-            "target": codes[1],
+            **dict(zip(("source", "target"), codes, strict=False)),
             "pairs": {name: writer.pairs for name, writer in writers.items()},
             "words": {name: writer.words for name, writer in writers.items()},
             "read": read_counts,
             "dropped": dropped,
-            "found_in_train": in_train,
             # Not those of a split: they are never too long, and would be as many numbers as pairs.
             "places": {name: writers[name].places.runs for name in raw["places"]},
-            "limits": limits,
+            "limits": settings.limits,
+            "found_in_train": in_train,
             "round_trip_bleu": round_trip,
             **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
             "split": split and recorded(split),
-            "normalisation": rules.model_dump(mode="json"),
-            **({"placeholders": {name: writer.counted for name, writer in writers.items()}} if kinds else {}),
+            "normalisation": settings.normalisation.model_dump(mode="json"),
+            **({"placeholders": spans} if spans else {}),
             **{key: raw[key] for key in ("downloads", "cleaning", "references") if raw.get(key)},
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },
     )
-    pairs = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
-    return f"{sum(read_counts.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
+    kept = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
+    all_dropped = left_out(sum(dropped.values(), Counter()))
+    return f"{sum(read_counts.values()):,} {units(codes)} read: {kept}{all_dropped}"
 
 
-def _check_filled(split: str, writer: Writer, dropped: dict[str, Counter[str]], texts: dict[str, list[Path]]) -> None:
-    """Raises ArtifactError for a split without a pair."""
+def _check_filled(writer: Writer, split: str, origin: list[Path], dropped: Counter[str]) -> None:
+    """Raises ArtifactError for a split without a pair, or a line."""
     if not writer.pairs:
-        origin = split if split in texts else "train"
-        source, target = texts[origin][:2]
         raise ArtifactError(
-            source,
-            f"and {target} have no pair for {split} after normalisation ({words(dropped[origin])})",
-            "check the texts and recipe.normalisation",
+            origin[0],
+            f"{'and ' + str(origin[1]) + ' have no pair' if len(origin) > 1 else 'has no line'} for {split} after "
+            f"normalisation ({words(dropped)})",
+            "check the text and recipe.normalisation",
         )
 
 

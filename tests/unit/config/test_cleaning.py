@@ -40,8 +40,7 @@ def test_without_filters_nothing_is_different():
 def test_filters_are_handed_over_in_their_order_with_all_settings():
     clean_settings = json.loads(plan({"numbers": {"written_out": 3}, "copies": {}}).settings_clean())
     assert clean_settings == {
-        "source": "de",
-        "target": "en",
+        "languages": ["de", "en"],
         "clean": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
     }
 
@@ -111,10 +110,9 @@ def test_filters_are_checked_for_the_languages(languages, clean, reason):
         filter_settings(clean.items(), languages)
 
 
-def test_scores_are_downloaded_where_a_filter_reads_them():
-    scored = plan({"score": {"minimum": 0.5}}, train=[TABLE])
-    assert json.loads(scored.settings_download())["scores"] is True
-    assert "scores" not in json.loads(plan({}, train=[TABLE | {"minimum_score": 0.1}]).settings_download())
+def test_scores_are_needed_where_a_filter_reads_them():
+    assert plan({"score": {"minimum": 0.5}}, train=[TABLE]).loaded.needs_scores
+    assert not plan({}, train=[TABLE | {"minimum_score": 0.1}]).loaded.needs_scores
 
 
 class Required(Frozen):

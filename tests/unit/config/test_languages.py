@@ -72,8 +72,8 @@ def test_how_text_is_tokenised_reaches_what_reads_it():
     recipe = {"name": "mine", "tokenised": {"de": "moses", "en": "moses"}, "distilled": {"own": "own.en"}}
     plan = Plan(load_experiment("mine", extends="smoke", recipe=recipe, systems={"ctc": {"data": "own"}}))
     assert json.loads(plan.settings_normalise())["tokenised"] == {"de": "moses", "en": "moses"}
-    assert json.loads(plan.settings_normalise_monolingual())["tokenised"] == "moses"
-    assert json.loads(plan.settings_encode("own"))["own_target"]["tokenised"] == "moses"
+    assert json.loads(plan.settings_normalise_monolingual())["tokenised"] == {"de": "moses"}
+    assert json.loads(plan.settings_encode("own"))["tokenised"] == {"en": "moses"}
 
 
 def test_scripts_are_words_that_names_of_letters_begin_with():

@@ -84,7 +84,7 @@ def test_an_experiment_picks_sets_and_their_order_and_its_recipe_keeps_all():
     french = OWN | {"languages": ["de", "en", "fr"], "test": {"news": NEWS, "odd": [{"texts": {"de": "x", "fr": "y"}}]}}
     assert planned(french, test=["news"]).loaded.held_out == ("dev", "news")
     plan = planned(recipe={"limits": {"dev": 9, "test": 5}})
-    assert json.loads(plan.settings_normalise())["limits"] == {"dev": 9, "talks": 5, "news": 5}
+    assert json.loads(plan.settings_normalise())["limits"] == {"dev": 9, "test": 5}
     assert planned("multi30k").loaded.test_sets == ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
     assert planned("toy", test=["test"]).loaded.test_sets == ("test",)
 

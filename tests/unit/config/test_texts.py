@@ -207,15 +207,18 @@ def test_text_of_one_language_is_translated_by_the_stages_of_distillation():
 
 def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
     plan = plan_with(NEWS | STUDENT)
-    assert json.loads(plan.settings_download_monolingual())["texts"] == ["news.de.gz", "old.de"]
+    parts = json.loads(plan.settings_download_monolingual())["monolingual"]
+    assert [part["texts"] for part in parts] == [{"de": ["news.de.gz"]}, {"de": ["old.de"]}]
     assert plan.own_monolingual == {
         "recipe.monolingual[0].texts.de": "news.de.gz",
         "recipe.monolingual[1].texts.de": "old.de",
     }
     recipe = {"limits": {"monolingual": 50}, "clean": ["garbled", "ratio", "length", "repeated"]}
     limited = plan_with(merge(merge(NEWS, STUDENT), {"recipe": recipe}))
-    settings = json.loads(limited.settings_normalise_monolingual())
-    assert settings["limit"] == 50 and [name for name, _ in settings["clean"]] == ["garbled", "length"]
+    assert json.loads(limited.settings_normalise_monolingual())["limits"] == {"monolingual": 50}
+    filters = json.loads(limited.settings_clean_monolingual())["clean"]
+    assert [name for name, _ in filters] == ["garbled", "length"]
+    assert jobs(limited)["clean_monolingual"] == 1
     assert limited.settings_normalise() == plan.settings_normalise()
 
 

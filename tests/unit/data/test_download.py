@@ -231,7 +231,7 @@ def stage(folder, server, **patience):
         "settings": settings,
         "languages": ["de", "en"],
         "patience": {"first_wait": 0.01} | patience,
-        "output_folder": str(folder / "raw"),
+        "summary": str(folder / "raw/raw.json"),
         "downloads": str(folder / "downloads"),
     }
     document = Document(folder.parent / f"{folder.name}-jobs", content)

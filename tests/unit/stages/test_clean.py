@@ -47,9 +47,9 @@ def raw(tmp_path):
 
 
 def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
-    settings = {"source": languages[0], "target": languages[1], "clean": steps}
-    words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
-    words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
+    settings = {"languages": languages, "clean": steps}
+    words = ["--settings", json.dumps(settings), "--raw", str(folder / "raw/raw.json")]
+    words += ["--summary", str(folder / "clean/raw.json"), "--log", str(folder / "log")]
     if code:
         with pytest.raises(SystemExit) as exit_info:
             start(clean, words)
@@ -94,13 +94,13 @@ def test_train_is_cleaned_and_every_pair_is_kept_or_counted(tmp_path, raw, capsy
 
 def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):
     cleaning = run(tmp_path)["cleaning"]
-    settings = {"source": "de", "target": "en", "normalisation": {}, "split": None}
-    words = ["--settings", json.dumps(settings), "--output-folder", str(tmp_path / "corpus")]
-    start(normalise, [*words, "--raw-folder", str(tmp_path / "clean")])
+    settings = {"languages": ["de", "en"], "normalisation": {}}
+    words = ["--settings", json.dumps(settings), "--summary", str(tmp_path / "corpus/corpus.json")]
+    start(normalise, [*words, "--raw", str(tmp_path / "clean/raw.json")])
     corpus = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
     assert corpus["cleaning"] == cleaning and corpus["pairs"]["train"] == 3
     assert corpus["read"]["train"] == 8 and corpus["dropped"]["train"] == {"minimum_score": 2, "cleaning": 3}
-    start(normalise, [*words, "--raw-folder", str(tmp_path / "raw")])
+    start(normalise, [*words, "--raw", str(tmp_path / "raw/raw.json")])
     assert "cleaning" not in json.loads((tmp_path / "corpus" / "corpus.json").read_text())
 
 
@@ -121,7 +121,7 @@ def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
 
 def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, capsys):
     run(tmp_path, [["copies", {}], ["length", {"min_words": 50}]], code=1)
-    message = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
+    message = "have nothing left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
     assert message in capsys.readouterr().err
     run(tmp_path, [["capitol", {}]], code=1)
     assert "recipe.clean.capitol: no such filter; " in capsys.readouterr().err
@@ -135,8 +135,8 @@ def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
     texts = {"texts": {"de": "y.de", "en": "y.en"}}
     table = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
     dataset = {"name": "mine", "languages": ["de", "en"], "train": [table, texts], "dev": [texts], "test": [texts]}
-    words = ["--languages", "de", "en", "--output-folder", "raw", "--settings"]
-    start(download, [*words, json.dumps(dataset | {"scores": True})])
+    words = ["--languages", "de", "en", "--summary", "raw/raw.json", "--settings", json.dumps(dataset)]
+    start(download, [*words, "--scores", "True"])
     assert (tmp_path / "raw" / "train.scores").read_text() == "0.9\n-0.001\nnan\n\n"
     assert "train.scores" in json.loads((tmp_path / "raw" / "raw.json").read_text())["sha256"]
     summary = run(tmp_path, [["score", {"minimum": 0.5}]])
@@ -167,7 +167,7 @@ def test_texts_of_kde_lose_what_is_no_text_or_no_translation(tmp_path, monkeypat
         pytest.skip(f"no mirror has KDE's texts ({download.MIRRORS_VARIABLE})")
     monkeypatch.chdir(tmp_path)
     settings = {name: dataset[name] for name in DatasetFiles.model_fields if name in dataset}
-    start(download, ["--settings", json.dumps(settings), "--languages", "tr", "en", "--output-folder", "raw"])
+    start(download, ["--settings", json.dumps(settings), "--languages", "tr", "en", "--summary", "raw/raw.json"])
     every = [name for name, filter in filters().items() if not filter.needs]
     # Repairs first; then what is cheap.
     order = sorted(every, key=lambda name: (name not in ("garbled", "invisible"), name == "language"))

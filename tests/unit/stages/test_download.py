@@ -43,7 +43,6 @@ def settings(**change):
     return {
         "name": "mini",
         "languages": ["de", "en"],
-        "folder": None,
         "files": {"pairs": {"url": URL, "sha256": hashlib.sha256(CONTENT).hexdigest()}},
         "train": [{"table": "pairs!deu.txt", "columns": {"en": 0, "de": 1}}],
     } | change
@@ -55,8 +54,8 @@ def words(dataset, *options, languages=("de", "en")):
         json.dumps(dataset),
         "--languages",
         *languages,
-        "--output-folder",
-        "results/mini/raw",
+        "--summary",
+        "results/mini/raw/raw.json",
         *options,
     ]
 

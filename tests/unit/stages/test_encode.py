@@ -299,7 +299,7 @@ def test_placeholders_of_training_pairs_need_a_partner_and_those_of_dev_do_not(t
 def test_a_users_own_target_is_brought_to_the_form_of_references(models, tmp_path, capsys):
     lines = ["the dog reads", "so was it", "who will be"]
     (tmp_path / "de").write_text("der Hund\nja\nwer\n", encoding="utf-8")
-    own = {"own_target": {"language": "en", "normalisation": {"moses_tokenise": True}}}
+    own = {"own_target": {"moses_tokenise": True}}
     expected = None
     for forms in (
         lines,

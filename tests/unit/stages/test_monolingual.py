@@ -13,31 +13,37 @@ CLEAN = [["length", {"max_words": 6}], ["letters", {}]]
 
 
 @pytest.fixture
-def settings(tiny):
-    """`make(limit, clean)`: settings of normalise_monolingual."""
+def prepare(tiny, run_stage, tmp_path):
+    """`prepare(lines, limit, clean)`: the counts and lines that clean and normalise leave of a text."""
 
-    def make(limit=None, clean=()):
-        content = {"language": "de", "limit": limit, "normalisation": tiny.normalisation, "clean": list(clean)}
-        return json.dumps(content)
-
-    return make
-
-
-@pytest.fixture
-def prepare(tiny, settings, run_stage, tmp_path):
-    """`prepare(lines, limit, clean)`: the counts and lines that the two stages leave of a text."""
-
-    def run(lines, limit=None, clean=(), settings=settings):
-        (tmp_path / "raw").mkdir(exist_ok=True)
-        (tmp_path / "raw/monolingual.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        write_json(tmp_path / "raw/monolingual.json", {"language": "de", "lines": {"mine": len(lines)}})
-        words = ["--settings", settings(limit, clean), "--raw-folder", str(tmp_path / "raw")]
-        words += ["--held-out", str(tiny.corpus / "dev.de"), "--output-folder", str(tmp_path / "corpus")]
-        run_stage("normalise_monolingual", words)
-        kept = (tmp_path / "corpus/monolingual.de").read_text(encoding="utf-8").splitlines()
-        return read_json(tmp_path / "corpus/monolingual.json"), kept
+    def run(lines, limit=None, clean=()):
+        raw, cleaned, summary = (tmp_path / f"{name}/monolingual.json" for name in ("raw", "clean", "corpus"))
+        raw.parent.mkdir(exist_ok=True)
+        raw.with_suffix(".de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        counts = {"pairs": {"monolingual": len(lines)}, "dropped": {"monolingual": {}}, "places": {}}
+        write_json(raw, {"dataset": "mine", "languages": ["de"]} | counts)
+        if clean:
+            settings = json.dumps({"languages": ["de"], "clean": clean})
+            run_stage("clean", ["--settings", settings, "--raw", str(raw), "--summary", str(cleaned)])
+            assert [path.name for path in sorted(cleaned.parent.iterdir())] == ["monolingual.de", "monolingual.json"]
+        content = {"languages": ["de"], "normalisation": tiny.normalisation}
+        settings = json.dumps(content | ({"limits": {"monolingual": limit}} if limit else {}))
+        words = ["--settings", settings, "--raw", str(cleaned if clean else raw), "--summary", str(summary)]
+        run_stage("normalise", [*words, "--held-out", str(tiny.corpus / "dev.de")])
+        assert [path.name for path in sorted(summary.parent.iterdir())] == ["monolingual.de", "monolingual.json"]
+        kept = summary.with_suffix(".de").read_text(encoding="utf-8").splitlines()
+        content = read_json(summary)
+        for name in ("pairs", "read", "dropped"):
+            assert content[name].keys() == {"monolingual"}
+            content[name] = content[name]["monolingual"]
+        return content, kept
 
     return run
+
+
+def download(texts, folder):
+    settings = {"name": "mine", "languages": ["de", "en"], "monolingual": [{"texts": {"de": text}} for text in texts]}
+    return ["--settings", json.dumps(settings), "--languages", "de", "--summary", str(folder / "raw/monolingual.json")]
 
 
 def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
@@ -45,11 +51,17 @@ def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
     with gzip.open(tmp_path / "b.gz", "wt", encoding="utf-8") as file:
         file.write("drei\n")
     names = [str(tmp_path / "a.de"), str(tmp_path / "b.gz")]
-    content = json.dumps({"language": "de", "texts": names, "files": {}})
-    run_stage("download_monolingual", ["--settings", content, "--output-folder", str(tmp_path / "raw")])
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/train.scores").write_text("of the pairs\n")
+    run_stage("download", download(names, tmp_path))
     assert (tmp_path / "raw/monolingual.de").read_text(encoding="utf-8") == "eins\n\nzwei\ndrei\n"
+    assert {path.name for path in (tmp_path / "raw").iterdir()} == {
+        "monolingual.de",
+        "monolingual.json",
+        "train.scores",
+    }
     record = read_json(tmp_path / "raw/monolingual.json")
-    assert record["lines"] == dict(zip(names, (3, 1), strict=True))
+    assert (record["languages"], record["pairs"], record["places"]) == (["de"], {"monolingual": 4}, {})
     assert {entry["path"] for entry in record["provenance"]["inputs"].values()} == set(names)
 
 
@@ -57,8 +69,7 @@ def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
 def test_a_text_that_cannot_be_read_is_one_sentence(refused, tmp_path, content, word):
     if content is not None:
         (tmp_path / "a.de").write_bytes(content)
-    settings = json.dumps({"language": "de", "texts": [str(tmp_path / "a.de")]})
-    error = refused("download_monolingual", ["--settings", settings, "--output-folder", str(tmp_path / "raw")])
+    error = refused("download", download([str(tmp_path / "a.de")], tmp_path))
     assert error.path == str(tmp_path / "a.de") and word in error.problem
     assert not list((tmp_path / "raw").glob("*"))
 
@@ -76,11 +87,11 @@ def test_every_line_is_kept_or_counted_by_reason(prepare, tiny, caplog):
     assert kept == ["Ein Baum ruht.", "Kein Hund kommt.", "Der Mann bleibt."]
     # An empty line has no word, and one of no width no letter: the filters come first.
     assert content["dropped"] == {"cleaning": 4, "held_out": 2, "repeated": 2}
-    assert content["read"] == len(lines) == content["lines"] + sum(content["dropped"].values())
+    assert content["read"] == len(lines) == content["pairs"] + sum(content["dropped"].values())
     assert [sum(step["dropped"].values()) for step in content["cleaning"]] == [2, 2]
     plain, every = prepare(lines)
     assert plain["dropped"] == {"empty": 2, "held_out": 2, "repeated": 2} and len(every) == 5
-    assert plain["cleaning"] == []
+    assert "cleaning" not in plain
 
 
 def test_a_limit_counts_lines_that_are_kept(prepare):
@@ -89,6 +100,19 @@ def test_a_limit_counts_lines_that_are_kept(prepare):
     assert kept == lines[:20] and content["dropped"] == {"limit": 80}
     content, kept = prepare(lines, limit=80)
     assert kept == lines[:70] and Counter(content["dropped"]) == {"repeated": 30}
+
+
+def test_a_repaired_line_is_written_once(prepare):
+    content, kept = prepare(["f\u00c3\u00bcnf Hunde", "Kein Hund"], clean=[["garbled", {}]])
+    assert kept == ["f\u00fcnf Hunde", "Kein Hund"]
+    assert content["cleaning"][0]["repaired"] == 1 and content["words"] == {"monolingual": {"de": 4}}
+
+
+def test_a_text_of_which_filters_leave_nothing_names_the_filter(prepare, tmp_path):
+    with pytest.raises(ArtifactError) as refused:
+        prepare(["Ein Baum ruht."], clean=[["length", {"min_words": 9}]])
+    assert refused.value.path.endswith("raw/monolingual.de") and "recipe.clean.length" in refused.value.problem
+    assert not (tmp_path / "clean/monolingual.de").exists()
 
 
 def test_a_text_of_which_nothing_is_left_is_refused(prepare, tiny):

@@ -47,11 +47,10 @@ def raw(tmp_path):
 def normalise(
     tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), held_out="keep", tokenised=None, **settings
 ):
-    source, target = languages
-    content = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
+    content = {"languages": languages, "limits": limits or {}, "normalisation": settings, "split": split}
     content |= {"held_out": held_out, "tokenised": tokenised or {}}
-    words = ["--settings", json.dumps(content), "--raw-folder", str(tmp_path / "raw")]
-    words += ["--output-folder", str(tmp_path / "corpus")]
+    words = ["--settings", json.dumps(content), "--raw", str(tmp_path / "raw/raw.json")]
+    words += ["--summary", str(tmp_path / "corpus/corpus.json")]
     if code:
         with pytest.raises(SystemExit) as exit_info:
             start(words)
@@ -99,7 +98,7 @@ def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path
         "train": (["a", "b c", "d"], ["A", "B C", "D"]),
         "dev": (["x"], ["X"]),
         "news": (["a", "y"], ["A", "Y"]),
-        "talks": (["z", "d", "w", ""], ["Z", "Q", "W", "V"], ["b  C", "D ", "", "E"]),
+        "talks": (["", "z", "d", "w", "v"], ["V", "Z", "Q", "W", "U"], ["E", "b  C", "D ", "", "F"]),
     }
     lines = {
         f"{name}.{code}": side for name, sides in texts.items() for code, side in zip(("ro", "en"), sides, strict=False)
@@ -111,10 +110,10 @@ def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path
     content |= {"pairs": counts, "references": {"talks": 2}, "dropped": {name: {} for name in counts}}
     content["places"].pop("talks.reference-2", None)
     (raw / "raw.json").write_text(json.dumps(content))
-    summary = normalise(tmp_path, lowercase=True, limits={"news": 1})
+    summary = normalise(tmp_path, lowercase=True, limits={"test": 3})
     folder = tmp_path / "corpus"
-    assert summary["pairs"] == {"train": 3, "dev": 1, "news": 1, "talks": 3}
-    assert summary["dropped"]["talks"] == {"empty": 1} and summary["dropped"]["news"] == {"limit": 1}
+    assert summary["pairs"] == {"train": 3, "dev": 1, "news": 2, "talks": 3}
+    assert summary["dropped"]["talks"] == {"empty": 1, "limit": 1} and summary["dropped"]["news"] == {}
     assert (folder / "talks.en").read_text() == "z\nq\nw\n"
     assert (folder / "talks.reference.en").read_text() == "Z\nQ\nW\n"
     assert (folder / "talks.reference-2.en").read_text() == "b C\nD\n\n"

@@ -55,12 +55,12 @@ def normalisers(number: int) -> tuple[Normaliser, Normaliser]:
 
 @functools.cache
 def normalise(number: int) -> Callable[[list[tuple[str, ...]]], list[tuple[str, str, str | None]]]:
-    settings = NormaliseSettings(source="ro", target="en", normalisation=SETTINGS[number], split=SPLIT)
+    settings = NormaliseSettings(languages=("ro", "en"), normalisation=SETTINGS[number], split=SPLIT)
     return normalising(settings, training=True)
 
 
 def usable(pairs: list[tuple[str, str]], number: int, dropped: Counter[str]) -> Iterator[Row]:
-    for row, ((_, raw), (source, target, reason)) in enumerate(zip(pairs, normalise(number)(pairs), strict=True)):
+    for row, (raw, (source, target, reason)) in enumerate(zip(pairs, normalise(number)(pairs), strict=True)):
         if reason is None:
             yield Row(source, target, raw, row)
         else:
@@ -77,7 +77,7 @@ def leaks(pairs: list[tuple[str, str]], number: int) -> list[str]:
     for side in ("source", "target", "reference"):
         owner: dict[str, str] = {}
         for name, row in rows:
-            line = normalisers(number)[1].reference(row.raw_target) if side == "reference" else getattr(row, side)
+            line = normalisers(number)[1].reference(row.raw[1]) if side == "reference" else getattr(row, side)
             for text in {line, key(line)}:
                 if owner.setdefault(text, name) != name:
                     leaked.append(f"{side} {text!r} is in {owner[text]} and {name}")

@@ -11,7 +11,7 @@ import pytest
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import cleaning, subwords
 from workflow_src.runtime import workers
-from workflow_src.stages import encode, normalise, normalise_monolingual
+from workflow_src.stages import encode, normalise
 
 FILTERS = [
     ["garbled", {}],
@@ -34,7 +34,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 def raw(tmp_path, monkeypatch):
     """Raw text with what filters and normalisation repair and leave out, in blocks so small that there are many."""
     monkeypatch.setattr(workers, "WORTHWHILE", COUNT // 2)
-    for module, name in ((cleaning, "BATCH"), (normalise_monolingual, "BATCH"), (normalise, "BLOCK")):
+    for module, name in ((cleaning, "BATCH"), (normalise, "BLOCK")):
         monkeypatch.setattr(module, name, 17)
     monkeypatch.setattr(encode, "CHUNK", 17)
     draw = random.Random(3)
@@ -49,7 +49,8 @@ def raw(tmp_path, monkeypatch):
     description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     (folder / "raw.json").write_text(json.dumps(description | {"dataset": "mine", "languages": ["de", "en"]}))
     (folder / "monolingual.de").write_bytes((folder / "train.de").read_bytes())
-    (folder / "monolingual.json").write_text(json.dumps({"language": "de", "lines": {"mine": COUNT}}))
+    counts = {"pairs": {"monolingual": COUNT}, "dropped": {"monolingual": {}}, "places": {}}
+    (folder / "monolingual.json").write_text(json.dumps(counts | {"dataset": "mine", "languages": ["de"]}))
     return folder
 
 
@@ -64,7 +65,6 @@ def contents(folder):
 
 
 def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
-    languages = {"source": "de", "target": "en"}
     rules = {"moses_tokenise": True, "max_words": 9}
     kinds = ["urls", "variables"]
     augment = {"upper": 0.5, "typos": 0.5}
@@ -76,14 +76,18 @@ def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
         def run(stage, settings, *words):
             run_stage(stage, ["--settings", json.dumps(settings), "--threads", str(number), *map(str, words)])
 
-        run("clean", languages | {"clean": FILTERS}, "--raw-folder", raw, "--output-folder", folder / "clean")
-        settings = languages | {"normalisation": rules, "split": {"method": "every-nth", "every": 40}}
-        settings |= {"placeholders": kinds, "held_out": "remove", "limits": {"train": 60}}
-        words = ("--raw-folder", first / "clean", "--output-folder", folder / "corpus")
-        run("normalise", settings, *words)
-        settings = {"language": "de", "limit": 90, "normalisation": rules, "clean": FILTERS[:2], "placeholders": kinds}
-        words = ("--held-out", first / "corpus/dev.de", "--output-folder", folder / "monolingual")
-        run("normalise_monolingual", settings, "--raw-folder", raw, *words)
+        def files(before, name, after):
+            return "--raw", before / f"{name}.json", "--summary", after / f"{name}.json"
+
+        pairs, text = {"languages": ["de", "en"]}, {"languages": ["de"]}
+        run("clean", pairs | {"clean": FILTERS}, *files(raw, "raw", folder / "clean"))
+        run("clean", text | {"clean": FILTERS[:2]}, *files(raw, "monolingual", folder / "clean"))
+        settings = {"normalisation": rules, "placeholders": kinds}
+        split = {"split": {"method": "every-nth", "every": 40}, "held_out": "remove", "limits": {"train": 60}}
+        run("normalise", pairs | settings | split, *files(first / "clean", "raw", folder / "corpus"))
+        text |= settings | {"limits": {"monolingual": 90}}
+        words = files(first / "clean", "monolingual", folder / "monolingual")
+        run("normalise", text, *words, "--held-out", first / "corpus/dev.de")
         texts = [first / "corpus/train.de", first / "corpus/train.en"]
         if number == 1:
             settings = SubwordsConfig(vocabulary_size="auto", method="subword-nmt", model="bpe")
@@ -108,16 +112,16 @@ def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
     assert stages(2) == alone
     assert stages(3) == alone
     # The stages had something to do.
-    dropped, corpus = alone["clean"]["raw.json"]["cleaning"], alone["corpus"]["corpus.json"]
+    dropped, corpus = alone["clean"]["raw.json"]["cleaning"], alone["corpus"]["raw.json"]
     assert all(step["dropped"] or step["repaired"] for step in dropped[:3])
     assert {"max_words", "limit"} <= set(corpus["dropped"]["train"]) and corpus["pairs"]["train"] == 60
-    assert alone["monolingual"]["monolingual.json"]["lines"] == 90
+    assert alone["monolingual"]["monolingual.json"]["pairs"] == {"monolingual": 90}
     encoded = alone["encoded"]["train.json"]
     assert encoded["augmented"]["upper"] and encoded["placeholders"]["spans"]
 
 
 def test_processes_of_these_stages_start_without_pytorch():
-    modules = ("clean", "normalise", "normalise_monolingual", "encode")
+    modules = ("clean", "normalise", "encode")
     names = ", ".join(f"workflow_src.stages.{module}" for module in modules)
     code = f"import sys, {names}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT).returncode == 0

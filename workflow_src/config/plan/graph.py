@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.datasets import file_and_members
+from workflow_src.config.datasets import Part, RawText, file_and_members
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig, with_needed
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
@@ -131,6 +131,18 @@ class Graph(Paths):
     def monolingual_texts(self) -> list[str]:
         """Names of the texts of the source language, in the order of the recipe."""
         return [part.texts[self.recipe.source] for part in self.recipe.monolingual]
+
+    @property
+    def monolingual_files(self) -> RawText:
+        """The texts of the source language, with those files of the dataset that they lie in."""
+        dataset, texts = self.loaded.dataset, self.monolingual_texts
+        names = {file_and_members(text)[0] for text in texts}
+        return RawText(
+            name=dataset.name,
+            languages=dataset.languages,
+            files={name: file for name, file in dataset.files.items() if name in names},
+            monolingual=tuple(Part(texts={self.recipe.source: (text,)}) for text in texts),
+        )
 
     def source_text(self, text: str) -> str:
         """Path of the source side of a training text, before it is augmented."""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 from workflow_src.config.datasets import raw_names, reference_stem
 from workflow_src.config.resolved import Decode, Loaded
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import engines
 
 # The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
@@ -108,7 +109,8 @@ class Paths:
 
     def to_normalise(self, split: str, language: str) -> str:
         """The text that is normalised: as downloaded, or cleaned where the recipe has filters."""
-        return (self.cleaned if self.loaded.cleaning else self.raw)(split, language)
+        filters = self.loaded.monolingual_cleaning if split == MONOLINGUAL else self.loaded.cleaning
+        return (self.cleaned if filters else self.raw)(split, language)
 
     def raw_texts(self, place: Callable[[str, str], str]) -> list[str]:
         """Source, target and further references of every split of the dataset, as `raw` or `cleaned` name them."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, file_and_members
+from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, RawText
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.plan.selection import main_split
@@ -77,47 +78,32 @@ class Settings(Inputs):
         }
 
     def settings_download(self) -> str:
-        fields = set(DatasetFiles.model_fields)
-        files = self._dump(self.loaded.dataset, include=fields)
+        files = self._raw_text(self.loaded.dataset)
         if generator := self.loaded.dataset.generator:
             files["generator"] = self._dump(parse(GeneratorConfig, generator))
+        return _json(files)
+
+    def settings_download_monolingual(self) -> str:
+        return _json(self._raw_text(self.monolingual_files))
+
+    def _raw_text(self, dataset: DatasetFiles) -> dict[str, Any]:
+        """Files and parts of a download. A hint changes no text, and sums check what was downloaded."""
+        fields, unchecked = set(RawText.model_fields), set()
         if not self.full:
-            # A hint changes no text, and sums check what was downloaded.
-            files.pop("folder_hint", None)
-            files["files"] = {
-                name: self._dump(file, exclude=CHECKS) for name, file in self.loaded.dataset.files.items()
-            }
-        scores = {"scores": True} if self.loaded.needs_scores else {}
-        return _json(files | scores | {"folder": self.recipe.folder})
+            fields, unchecked = fields - {"folder_hint"}, CHECKS
+        files = {name: self._dump(file, exclude=unchecked) for name, file in dataset.files.items()}
+        return self._dump(dataset, include=fields) | {"files": files}
 
     def settings_clean(self) -> str:
         """Filters as [name, settings], in their order, and the languages that they look at."""
-        filters = [[name, self._dump(settings)] for name, settings in self.loaded.cleaning.items()]
-        return _json({"source": self.recipe.source, "target": self.recipe.target, "clean": filters})
+        return self._cleaning([self.recipe.source, self.recipe.target], self.loaded.cleaning)
 
-    def settings_download_monolingual(self) -> str:
-        """Texts of the source language and the files of the dataset that they lie in."""
-        texts, files = self.monolingual_texts, self.loaded.dataset.files
-        unchecked = set() if self.full else CHECKS
-        needed_files = {
-            name: self._dump(files[name], exclude=unchecked)
-            for text in texts
-            if (name := file_and_members(text)[0]) in files
-        }
-        return _json({"language": self.recipe.source, "texts": texts, "files": needed_files})
+    def settings_clean_monolingual(self) -> str:
+        return self._cleaning([self.recipe.source], self.loaded.monolingual_cleaning)
 
-    def settings_normalise_monolingual(self) -> str:
-        filters = self.loaded.monolingual_cleaning.items()
-        return _json(
-            {
-                "language": self.recipe.source,
-                "limit": self.recipe.limits.get(MONOLINGUAL),
-                "normalisation": self._dump(self.loaded.normalisation),
-                "clean": [[name, self._dump(settings)] for name, settings in filters],
-                **self._placeholders(),
-                **self._tokenised(self.recipe.source),
-            }
-        )
+    def _cleaning(self, languages: list[str], filters: Mapping[str, Frozen]) -> str:
+        steps = [[name, self._dump(settings)] for name, settings in filters.items()]
+        return _json({"languages": languages, "clean": steps})
 
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has its own dev and test; its key language is always written out."""
@@ -126,49 +112,40 @@ class Settings(Inputs):
         # A generated corpus has dev and test, so that `split` has no effect.
         if dataset.split and dataset.kind != "generated":
             split = {"key_language": dataset.languages[0]} | self._dump(dataset.split, exclude_none=True)
-        return _json(
-            {
-                "source": self.recipe.source,
-                "target": self.recipe.target,
-                "limits": self._limits(),
-                "normalisation": self._dump(self.loaded.normalisation),
-                "split": split,
-                **({"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}),
-                **self._placeholders(),
-                **({"tokenised": self.recipe.tokenised} if self.recipe.tokenised else {}),
-            }
-        )
+        held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}
+        languages = [self.recipe.source, self.recipe.target]
+        return _json(self._normalising(languages, ["train", "dev", TEST]) | {"split": split} | held_out)
 
-    def _limits(self) -> dict[str, int]:
-        """The limit of every split that has one."""
-        limits = {str(name): number for name, number in self.recipe.limits.items()}
-        keys = {"train": "train"} | {name: name if name == "dev" else TEST for name in self.loaded.held_out}
-        return {name: limits[key] for name, key in keys.items() if key in limits}
+    def settings_normalise_monolingual(self) -> str:
+        return _json(self._normalising([self.recipe.source], [MONOLINGUAL]))
+
+    def _normalising(self, languages: list[str], splits: list[str]) -> dict[str, Any]:
+        return {
+            "languages": languages,
+            "limits": {name: number for name, number in self.recipe.limits.items() if name in splits},
+            "normalisation": self._dump(self.loaded.normalisation),
+            **self._text_rules(languages),
+        }
+
+    def _text_rules(self, languages: list[str]) -> dict[str, Any]:
+        """What normalisation of these languages has to know of the text, as far as it is set."""
+        tokenised = {code: kind for code, kind in self.recipe.tokenised.items() if code in languages}
+        placeholders = self.recipe.placeholders
+        return {
+            **({"placeholders": placeholders.model_dump()} if placeholders else {}),
+            **({"tokenised": tokenised} if tokenised else {}),
+        }
 
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
         return _json(self._dump(self.recipe.subwords, exclude_unset=copied))
 
-    def _placeholders(self) -> dict[str, list[str]]:
-        kinds = self.recipe.placeholder_kinds
-        return {"placeholders": list(kinds)} if kinds else {}
-
-    def _tokenised(self, language: str) -> dict[str, str]:
-        """How the text of a language is tokenised, where it is."""
-        return {"tokenised": kind} if (kind := self.recipe.tokenised.get(language)) else {}
-
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
         changes: dict[str, Any] = {"augment": self._dump(augment)} if augment else {}
         if base_of(text) in self.own_distilled:
-            normalisation = self._dump(self.loaded.normalisation)
-            changes["own_target"] = {
-                "language": self.recipe.target,
-                "normalisation": normalisation,
-                **self._placeholders(),
-                **self._tokenised(self.recipe.target),
-            }
+            changes |= {"own_target": self._dump(self.loaded.normalisation), **self._text_rules([self.recipe.target])}
         return _json({"max_length": self.recipe.max_length} | changes)
 
     def settings_training(self, system: str) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.manifest import Row
-from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 from workflow_src.evaluation.report.page import language
 
 
 def table(
-    corpus: CorpusSummary, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]
+    corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mapping[str, EncodedText]
 ) -> list[dict[str, str]]:
     """Pairs, words and pairs left out of every split, as text. Pairs that splitting train leaves out count for train.
 
@@ -21,24 +21,11 @@ def table(
     """
     rows = []
     for split in sorted(corpus.pairs, key=lambda name: (name != "train", name != "dev")):
-        words = corpus.words.get(split, {})
-        rows.append(
-            {
-                "split": split,
-                "pairs": f"{corpus.pairs[split]:,}",
-                "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
-                "dropped": drops.words(corpus.dropped.get(split, {})),
-            }
-        )
+        rows.append(_row(split, f"{corpus.pairs[split]:,}", corpus, split))
     if monolingual:
-        rows.append(
-            {
-                "split": f"monolingual, {language(monolingual.language)}",
-                "pairs": f"{monolingual.lines:,} of {monolingual.read:,} lines",
-                "words": "–",
-                "dropped": drops.words(monolingual.dropped),
-            }
-        )
+        (split,) = monolingual.pairs
+        lines = f"{monolingual.pairs[split]:,} of {monolingual.read[split]:,} lines"
+        rows.append(_row(f"{split}, {language(monolingual.source)}", lines, monolingual, split))
     rows += [
         {
             "split": f"trained on: {name}",
@@ -49,6 +36,16 @@ def table(
         for name, text in texts.items()
     ]
     return rows
+
+
+def _row(title: str, count: str, counts: CorpusSummary, split: str) -> dict[str, str]:
+    words = counts.words.get(split, {})
+    return {
+        "split": title,
+        "pairs": count,
+        "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
+        "dropped": drops.words(counts.dropped.get(split, {})),
+    }
 
 
 def warnings(
@@ -88,7 +85,7 @@ def repeated_words(corpus: CorpusSummary, split: str) -> str:
 
 
 def cleaning(
-    corpus: CorpusSummary, monolingual: Monolingual | None, texts: Mapping[str, EncodedText]
+    corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mapping[str, EncodedText]
 ) -> list[dict[str, Any]]:
     """Pairs that every filter left out and repaired, with shares, as text, and examples.
 
@@ -111,7 +108,7 @@ def cleaning(
     ]
 
 
-def downloads(corpus: CorpusSummary, monolingual: Monolingual | None) -> str:
+def downloads(corpus: CorpusSummary, monolingual: CorpusSummary | None) -> str:
     """The kind of checksum that was compared for each downloaded file; empty without downloads."""
     by_check: dict[str, list[str]] = {}
     for name, file in (corpus.downloads | (monolingual.downloads if monolingual else {})).items():

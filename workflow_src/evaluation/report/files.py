@@ -31,8 +31,9 @@ class Downloaded(Lenient):
 
 
 class CorpusSummary(Lenient):
-    """`corpus.json`: counts by split, and pairs left out by reason."""
+    """`corpus.json`: counts by split, and pairs left out by reason. `monolingual.json` has the same of lines."""
 
+    source: str = ""
     pairs: dict[str, int] = {}
     words: dict[str, dict[str, int]] = {}
     read: dict[str, int] = {}
@@ -46,17 +47,6 @@ class CorpusSummary(Lenient):
     cleaning: tuple[CleaningStep, ...] = ()
     downloads: dict[str, Downloaded] = {}
     sha256: dict[str, str] | None = None
-
-
-class Monolingual(Lenient):
-    """`monolingual.json`: counts of text of the source language."""
-
-    language: str
-    read: int
-    lines: int
-    dropped: dict[str, int]
-    cleaning: tuple[CleaningStep, ...] = ()
-    downloads: dict[str, Downloaded] = {}
 
 
 class EncodedText(Lenient):

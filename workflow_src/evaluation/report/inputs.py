@@ -15,7 +15,7 @@ from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.manifest import Manifest, Row
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
-from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual, Traces, read_file
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Traces, read_file
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
@@ -90,7 +90,7 @@ class Inputs:
     speed_content: dict[str, Any] | None
     traces: Traces | None
     corpus: CorpusSummary
-    monolingual: Monolingual | None
+    monolingual: CorpusSummary | None
     # By the name of the text: `raw` or the system that distilled its targets.
     encoded: dict[str, EncodedText]
     # By system, if it learns from several texts: pairs of each text, and their number in an epoch.
@@ -149,7 +149,7 @@ def load(
         speed_content=timed and timed.content,
         traces=read_file(Traces, traces) if traces else None,
         corpus=read_file(CorpusSummary, corpus) if corpus else CorpusSummary(),
-        monolingual=read_file(Monolingual, monolingual) if monolingual else None,
+        monolingual=read_file(CorpusSummary, monolingual) if monolingual else None,
         encoded={path.parent.name: read_file(EncodedText, path) for path in encoded},
         mixtures=mixtures,
         unread=unread,

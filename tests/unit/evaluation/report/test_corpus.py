@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from workflow_src.config.datasets import Split
 from workflow_src.evaluation.report import corpus
-from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Monolingual
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 
 CONTENT = CorpusSummary.model_validate(
     {
@@ -42,14 +42,19 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
-    counts = Monolingual(
-        language="ro", lines=5, read=9, dropped={"cleaning": 3, "held_out": 1}, cleaning=[cleaning_step()]
+    counts = CorpusSummary(
+        source="ro",
+        pairs={"monolingual": 5},
+        words={"monolingual": {"ro": 60}},
+        read={"monolingual": 9},
+        dropped={"monolingual": {"cleaning": 3, "held_out": 1}},
+        cleaning=[cleaning_step()],
     )
     assert corpus.table(CorpusSummary(), counts, {}) == [
         {
             "split": "monolingual, Romanian",
             "pairs": "5 of 9 lines",
-            "words": "–",
+            "words": "60 ro",
             "dropped": "3 in cleaning, 1 in dev or test",
         }
     ]
@@ -114,7 +119,7 @@ def test_files_are_listed_by_the_sum_that_was_compared():
     checks = {"a": "sha256", "b": "md5", "c": "none", "d": "sha256"}
     parallel = CorpusSummary(downloads={name: {"check": check} for name, check in checks.items()})
     assert corpus.downloads(parallel, None) == "compared by SHA-256: a, d; compared by MD5: b; not compared: c"
-    monolingual = Monolingual(language="ro", read=1, lines=1, dropped={}, downloads={"e": {"check": "md5"}})
+    monolingual = CorpusSummary(downloads={"e": {"check": "md5"}})
     assert corpus.downloads(parallel, monolingual).endswith("compared by MD5: b, e; not compared: c")
     assert corpus.downloads(CONTENT, None) == ""
 
