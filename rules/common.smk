@@ -146,6 +146,11 @@ wildcard_constraints:
     kind="|".join([BUNDLES, *(engine.exports for engine in EXPORTING)]),
 
 
+def shown(file, caption, category, shows, **options):
+    """A file that Snakemake's own report shows."""
+    return report(file, caption=f"captions/{caption}.rst", category=category, labels={"shows": shows}, **options)
+
+
 plain_name = snakemake_parts.plain_names(workflow)
 
 

@@ -26,8 +26,7 @@ for metric in PROGRAMS:
         params:
             **params.program(metric.name),
         message:
-            f"Scoring {{wildcards.split}} of {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}, by"
-            f" {metric.title}"
+            f"{metric.title} of {{wildcards.split}}, {{wildcards.system}}, seed {{wildcards.seed}}: {{wildcards.search}}"
         shell:
             COMMAND
 

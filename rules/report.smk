@@ -5,27 +5,11 @@ use rule cpu as report with:
     input:
         **plan.report_inputs,
     output:
-        page=report(
-            FILES.report,
-            caption="captions/page.rst",
-            category="Report",
-            labels={"shows": "the whole report"},
-        ),
+        page=shown(FILES.report, "page", "Report", "the whole report"),
         rows=f"{plan.report}/results.json",
         text=f"{plan.report}/results.md",
-        table=report(
-            f"{plan.report}/table.csv",
-            caption="captions/table.rst",
-            category="Report",
-            labels={"shows": "the main table"},
-        ),
-        figures=report(
-            directory(f"{plan.report}/figures"),
-            patterns=["{figure}.svg"],
-            caption="captions/figure.rst",
-            category="Figures",
-            labels={"shows": "{figure}"},
-        ),
+        table=shown(f"{plan.report}/table.csv", "table", "Report", "the main table"),
+        figures=shown(directory(f"{plan.report}/figures"), "figure", "Figures", "{figure}", patterns=["{figure}.svg"]),
     log:
         f"{EXPERIMENT_LOGS}/report.log",
     benchmark:

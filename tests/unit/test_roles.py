@@ -266,7 +266,7 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     words += ["--output-folder", str(folder / "bundle")]
     with pytest.raises(ArtifactError) as unfilled:
         run_stage("export_bundle", words)
-    fields = {"path": str(folder / "model.safetensors"), "mentions": ("family marked", " critic;")}
+    fields = {"path": str(folder / "model.safetensors"), "mentions": ("family marked", "role critic")}
     assert fields_of(unfilled.value, fields) == fields
     run_stage("export_bundle", [*words, *critic])
     return folder / "bundle"

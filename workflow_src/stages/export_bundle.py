@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
-from workflow_src.spec import BASE, MODEL, NoSettings, phrase
+from workflow_src.spec import BASE, MODEL, Family, NoSettings, phrase
 
 
 class Inputs(JobInputs):
@@ -35,18 +36,19 @@ def run(inputs: Inputs) -> str:
     from workflow_src.training.systems import read_description, role_input
 
     folder = inputs.output_folder
-    check_base(inputs.model, inputs.base)
-    check_roles(inputs.model, inputs.roles)
-    subwords = Subwords.load(inputs.subwords)
-    remove_bundle(folder)
-    weights_by_role = {role: path for role, path in ((BASE, inputs.base), (MODEL, inputs.model)) if path} | inputs.roles
-    descriptions = {role: read_description(path) for role, path in weights_by_role.items()}
+    filled = ({BASE: inputs.base} if inputs.base else {}) | inputs.roles
+    # The base comes before the system, and other roles behind both.
+    weights = ({BASE: inputs.base} if inputs.base else {}) | {MODEL: inputs.model} | inputs.roles
+    descriptions = {role: read_description(path) for role, path in weights.items()}
     system = descriptions[MODEL]
     declared = {role: families()[description["family"]] for role, description in descriptions.items()}
+    check_roles(inputs.model, declared[MODEL], filled, descriptions)
+    subwords = Subwords.load(inputs.subwords)
+    remove_bundle(folder)
     file_names = names({role: family.name for role, family in declared.items()})
     models = {
-        file_names[role]: {"role": role, **copy_model(weights, folder / f"{file_names[role]}.safetensors", subwords)}
-        for role, weights in weights_by_role.items()
+        file_names[role]: {"role": role, **copy_model(path, folder / f"{file_names[role]}.safetensors", subwords)}
+        for role, path in weights.items()
     }
     copied_subwords = copy_subwords(inputs.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
@@ -63,22 +65,20 @@ def run(inputs: Inputs) -> str:
         carries[role].setting: descriptions[role]["system"] for role in inputs.roles if role in carries
     }
     files = {"model": inputs.model, "subwords": inputs.subwords / "subwords.json"}
-    files |= {"base": inputs.base} if inputs.base else {}
-    files |= {role_input(role): path for role, path in inputs.roles.items()}
+    files |= {role if role == BASE else role_input(role): path for role, path in filled.items()}
     copies = [model["weights"] for model in models.values()] + copied_subwords
-    normalisation = inputs.normalisation.model_dump(mode="json")
-    languages = dict(zip(("source", "target"), inputs.languages, strict=True))
+    settings = {
+        "languages": dict(zip(("source", "target"), inputs.languages, strict=True)),
+        "normalisation": inputs.normalisation.model_dump(mode="json"),
+    }
     content = {
         "format": FORMAT,
         "system": system["system"],
         "seed": system["seed"],
-        "languages": languages,
-        "normalisation": normalisation,
+        **settings,
         "models": models,
         **fields,
-        "provenance": provenance(
-            {"languages": languages, "normalisation": normalisation}, files, digests(folder, copies)
-        ),
+        "provenance": provenance(settings, files, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
     return f"{system['system']} is in {folder}"
@@ -103,52 +103,24 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
     }
 
 
-def check_base(model: Path, base: Path | None) -> None:
-    """Raises ArtifactError where the base of a system is missing, not needed, or of a family that does not fit."""
-    from workflow_src.training.systems import check_trait, read_description
+def check_roles(
+    model: Path, family: Family, files: Mapping[str, Path], descriptions: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Raises ArtifactError where roles of a system, the base among them, are missing, unknown, or filled by systems
+    that do not fit; `files` are weights, and `descriptions` those of their systems."""
+    from workflow_src.training.systems import check_trait
 
-    family = families()[read_description(model)["family"]]
-    role = family.needs.get(BASE)
-    if base is None:
-        if role is None or role.optional:
-            return
-    elif role is not None:
-        description = read_description(base)
-        if role.trait is None or role.trait in families()[description["family"]].traits:
-            if role.trait is not None:
-                check_trait(description, base, role.trait)
-            return
-    bases = "nothing"
-    if role is not None:
-        bases = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
-    actual = f"of family {read_description(base)['family']}" if base else "missing"
-    raise ArtifactError(model, f"is of family {family.name}, which is built on {bases}", f"base is {actual}")
-
-
-def check_roles(model: Path, files: dict[str, Path]) -> None:
-    """Raises ArtifactError where roles beside the base are missing, unknown, or filled by unfit systems."""
-    from workflow_src.training.systems import check_trait, read_description
-
-    family = families()[read_description(model)["family"]]
-    allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
+    allowed = {name: role for name, role in family.needs.items() if not role.training}
     allowed |= {name: system.role for name, system in carried(family).items()}
-    for name in sorted(set(files) - set(allowed)):
-        raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", "remove it from roles")
+    for name in files:
+        if name not in allowed:
+            raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", f"remove {name}")
     for name, role in allowed.items():
-        if name not in files:
-            if not role.optional:
-                raise ArtifactError(
-                    model, f"is of family {family.name}, which needs the role {name}", "add it to roles"
-                )
-            continue
-        description = read_description(files[name])
-        actual = families()[description["family"]]
-        if role.trait not in (None, *actual.traits):
-            raise ArtifactError(
-                files[name], f"is of family {actual.name}, and the {name} must be a system that {phrase(role.trait)}"
-            )
-        if role.trait is not None:
-            check_trait(description, files[name], role.trait)
+        if name not in files and not role.optional:
+            that = "" if role.trait is None else f", a system that {phrase(role.trait)}"
+            raise ArtifactError(model, f"is of family {family.name}, which needs the role {name}{that}", f"add {name}")
+        if name in files and role.trait is not None:
+            check_trait(descriptions[name], files[name], role.trait)
 
 
 if __name__ == "__main__":

@@ -559,11 +559,11 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
 
 def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
     score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
-    latent = "lvm or nat or lanmt"
-    fields = {"path": str(score), "fix": "base is missing", "mentions": (f" {latent}; ",)}
-    assert fields_of(refused("export_bundle", export_words(score, None, tmp_path / "bundle")), fields) == fields
-    for model, base, needed in ((score, teacher, latent), (lvm, teacher, "nothing")):
-        fields = {"path": str(model), "mentions": (f" {needed}; base ", "family transformer")}
+    for model, base, fields in (
+        (score, None, {"path": str(score), "mentions": ("family score", "needs the role base", "latents")}),
+        (score, teacher, {"path": str(teacher), "mentions": ("family transformer", "lvm or nat or lanmt")}),
+        (lvm, teacher, {"path": str(lvm), "mentions": ("family lvm", "no role base")}),
+    ):
         assert fields_of(refused("export_bundle", export_words(model, base, tmp_path / "bundle")), fields) == fields
         assert not (tmp_path / "bundle/bundle.json").exists()
 
