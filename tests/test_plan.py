@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import networkx as nx
@@ -245,7 +246,10 @@ def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tm
 
 def overview_of(edges: list[tuple[tuple[str, str], tuple[str, str]]], systems: tuple[str, ...]) -> Overview:
     graph = nx.DiGraph(edges)
-    nodes = {key: Node(*key, rules={"rule": (1, 2)}, reasons=[Reason("new", "<&>")]) for key in graph}
+    nodes = {
+        key: Node(*key, runs=Counter(rule=1), rules=Counter(rule=2), reasons=Counter([Reason("new", "<&>")]))
+        for key in graph
+    }
     return Overview("one", "two", systems, graph, nodes, CountedSizes(None, 9.0))
 
 

@@ -27,61 +27,37 @@ class Change:
         return f"{self.name} {self.old} → {self.new}" if self.name else f"{self.old} → {self.new}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Parameters:
-    """Parameters of a job: its settings, SHA-256 of the user's files by path, and others, of rules that a user adds."""
+def changes(
+    old: Iterable[str], new: Iterable[str], prefix: str = "", defaults: Mapping[str, Any] = MappingProxyType({})
+) -> list[Change]:
+    """Changes between two sets of parameters as Snakemake records them: each is the `repr` of a value.
 
-    settings: dict[str, Any]
-    contents: dict[str, Any]
-    others: tuple[str, ...]
-
-
-def parameters(recorded: Iterable[str]) -> Parameters:
-    """Parameters as Snakemake records them: the `repr` of each. Settings are JSON, contents a mapping."""
-    settings: dict[str, Any] = {}
-    contents: dict[str, Any] = {}
-    others = []
-    for text in recorded:
-        value = _value(text)
-        if isinstance(value, dict):
-            contents = value
-        elif isinstance(parsed := _parsed(value), dict):
-            settings = parsed
-        else:
-            others.append(str(value))
-    return Parameters(settings, contents, tuple(sorted(others)))
+    Those that are JSON objects or mappings hold settings, whose names get `prefix`. A setting that is on one side only
+    has its default on the other, where `defaults` has one at the same place. Other parameters have no name.
+    """
+    before, now = sorted(map(_value, old), key=str), sorted(map(_value, new), key=str)
+    changed = list(_differences(prefix, _settings(before), _settings(now), defaults))
+    others = [", ".join(str(value) for value in side if not isinstance(value, dict)) for side in (before, now)]
+    if others[0] != others[1]:
+        changed.append(Change("", *(_shortened(text) or ABSENT for text in others)))
+    return changed
 
 
 def _value(text: str) -> Any:
+    """The value of a recorded parameter; a JSON object as a mapping."""
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
-
-
-def _parsed(value: Any) -> Any:
     try:
-        return json.loads(value)
+        content = json.loads(value)
     except (TypeError, ValueError):
         return value
+    return content if isinstance(content, dict) else value
 
 
-def changed_files(old: Parameters, new: Parameters) -> list[str]:
-    """Paths of the user's files with other contents."""
-    return [path for path, digest in new.contents.items() if old.contents.get(path) != digest]
-
-
-def changes(
-    old: Parameters, new: Parameters, prefix: str = "", defaults: Mapping[str, Any] = MappingProxyType({})
-) -> list[Change]:
-    """Changes of settings, whose names get `prefix`, and of other parameters, which have no name.
-
-    A setting that is on one side only has its default on the other, where `defaults` has one at the same place.
-    """
-    changed = list(_differences(prefix, old.settings, new.settings, defaults))
-    if old.others != new.others:
-        changed.append(Change("", *(_shortened(", ".join(side.others)) or ABSENT for side in (old, new))))
-    return changed
+def _settings(values: Iterable[Any]) -> dict[str, Any]:
+    return {name: setting for value in values if isinstance(value, dict) for name, setting in value.items()}
 
 
 def _differences(name: str, old: Any, new: Any, defaults: Any = ABSENT) -> Iterator[Change]:

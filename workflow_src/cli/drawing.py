@@ -111,9 +111,13 @@ def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
             lines += [name.rpartition(".")[2], values]
         else:
             lines += node.why[:1]
-    rules = ", ".join(f"{rule} {run} of {jobs}" for rule, (run, jobs) in node.rules.items())
-    tip = "\n".join([f"{node.title} {node.system}".rstrip(), rules, *node.why])
+    tip = "\n".join([f"{node.title} {node.system}".rstrip(), rules_text(node), *node.why])
     return Box(node, x, y, kind, _cut(node.title, FITS), tuple(_cut(line, FITS) for line in lines), tip)
+
+
+def rules_text(node: Node) -> str:
+    """How many jobs of each rule would run, and how many there are."""
+    return ", ".join(f"{rule} {node.runs[rule]} of {jobs}" for rule, jobs in node.rules.items())
 
 
 def _cut(text: str, limit: int) -> str:
@@ -126,7 +130,7 @@ def write(overview: Overview, path: Path) -> None:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.get_template(f"plan{path.suffix}.j2")
-    rows = [(node, hours_text(overview, node)) for node in overview.nodes.values()]
+    rows = [(node, rules_text(node), hours_text(overview, node)) for node in overview.nodes.values()]
     text = template.render(
         picture=picture(overview),
         overview=overview,

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,17 +21,15 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from workflow_src.cli.calibration import Rates, calibrate, load_warning, saved_rates
-from workflow_src.cli.calibration import core_hours as core_hours_of
-from workflow_src.cli.changes import changed_files, changes
-from workflow_src.cli.changes import parameters as recorded_parameters
+from workflow_src.cli.calibration import Rates, calibrate, core_hours, load_warning, saved_rates
+from workflow_src.cli.changes import changes
 from workflow_src.cli.configuration import settings_of
 from workflow_src.cli.sizes import CountedSizes, automatic, disk_bytes, numbered, read_encoded, sizes
 from workflow_src.config import Plan
 from workflow_src.config.costs import parameters, updates, vocabulary_size
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
-from workflow_src.config.rules import STAGES, Rule, rule_of, rule_table
+from workflow_src.config.rules import STAGES, Rule, Work, rule_of, rule_table
 from workflow_src.config.texts import RAW, base_of, system_behind
 from workflow_src.runtime.snakemake_parts import GraphJob, JobGraph, job_graph
 
@@ -54,14 +54,12 @@ class Request:
     everything: bool = False
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Reason:
-    """A reason why jobs of a node run: its kind, its subject in words, and the number of jobs."""
+    """A reason why jobs of a node run: its kind, and its subject in words; of a changed setting, name and values."""
 
     kind: str
     text: str
-    jobs: int = 1
-    # Of a changed setting.
     name: str | None = None
     old: str | None = None
     new: str | None = None
@@ -69,15 +67,14 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of a job that would run: floating-point operations and target positions of networks, hours of a GPU, at least and
-    at most, and of a core. None where it has none, or none that is known."""
+    """Of a job that would run: its work with networks, hours of a GPU, at least and at most, and hours of a core.
 
-    operations: float | None = None
-    tokens: float | None = None
+    None where it has none, or none that is known.
+    """
+
+    work: Work | None = None
     gpu_hours: tuple[float, float] | None = None
     core_hours: float | None = None
-    # It trains or translates.
-    works: bool = False
 
 
 def total(numbers: Iterable[float | None]) -> float | None:
@@ -86,23 +83,19 @@ def total(numbers: Iterable[float | None]) -> float | None:
     return math.fsum(known) if known else None
 
 
-def total_range(ranges: Iterable[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """The sums of both ends of the ranges that are known; None where none is."""
-    known = [each for each in ranges if each is not None]
-    return (math.fsum(low for low, _ in known), math.fsum(high for _, high in known)) if known else None
-
-
 @dataclasses.dataclass
 class Node:
     """Jobs of a stage for one system; `system` is empty where a stage is of no single one.
 
-    `rules` has (jobs that would run, all jobs) by rule; `costs` are of the jobs that would run.
+    `runs` are jobs that would run by rule, `rules` all jobs; `reasons` count the jobs that have each. `costs` are of
+    the jobs that would run.
     """
 
     stage: str
     system: str
-    rules: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    reasons: list[Reason] = dataclasses.field(default_factory=list)
+    runs: Counter[str] = dataclasses.field(default_factory=Counter)
+    rules: Counter[str] = dataclasses.field(default_factory=Counter)
+    reasons: Counter[Reason] = dataclasses.field(default_factory=Counter)
     costs: list[Cost] = dataclasses.field(default_factory=list)
     # Megabytes that the largest job asks for.
     memory: int = 0
@@ -113,23 +106,28 @@ class Node:
     @property
     def run(self) -> int:
         """Jobs that would run."""
-        return sum(run for run, _ in self.rules.values())
+        return self.runs.total()
 
     @property
     def jobs(self) -> int:
-        return sum(jobs for _, jobs in self.rules.values())
+        return self.rules.total()
+
+    @property
+    def work(self) -> list[Work]:
+        return [cost.work for cost in self.costs if cost.work]
 
     @property
     def operations(self) -> float | None:
-        return total(cost.operations for cost in self.costs)
+        return total(work.operations for work in self.work)
 
     @property
     def tokens(self) -> float | None:
-        return total(cost.tokens for cost in self.costs)
+        return total(work.tokens for work in self.work)
 
     @property
     def gpu_hours(self) -> tuple[float, float] | None:
-        return total_range(cost.gpu_hours for cost in self.costs)
+        ranges = [cost.gpu_hours for cost in self.costs if cost.gpu_hours]
+        return (math.fsum(low for low, _ in ranges), math.fsum(high for _, high in ranges)) if ranges else None
 
     @property
     def core_hours(self) -> float | None:
@@ -142,8 +140,8 @@ class Node:
     @property
     def why(self) -> list[str]:
         """Reasons in words; that the node follows others is said only where it has no reason of its own."""
-        direct = [reason for reason in self.reasons if reason.kind != "follows"]
-        words = [reason.text + (f" ({reason.jobs} jobs)" if 1 < reason.jobs < self.run else "") for reason in direct]
+        direct = {reason: jobs for reason, jobs in self.reasons.items() if reason.kind != "follows"}
+        words = [reason.text + (f" ({jobs} jobs)" if 1 < jobs < self.run else "") for reason, jobs in direct.items()]
         followed = [reason.text for reason in self.reasons if reason.kind == "follows"]
         if words or not followed:
             return words
@@ -179,41 +177,27 @@ class Overview:
     # Systems that a training waits for, by the trained system.
     after: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
-    @property
-    def run(self) -> int:
-        return sum(node.run for node in self.nodes.values())
-
-    @property
-    def jobs(self) -> int:
-        return sum(node.jobs for node in self.nodes.values())
+    @functools.cached_property
+    def all(self) -> Node:
+        """All jobs as those of one node, without reasons."""
+        nodes = self.nodes.values()
+        return Node(
+            "all",
+            "",
+            sum((node.runs for node in nodes), Counter()),
+            sum((node.rules for node in nodes), Counter()),
+            costs=[cost for node in nodes for cost in node.costs],
+            memory=max((node.memory for node in nodes), default=0),
+        )
 
     @property
     def core_hours(self) -> float | None:
-        return total(node.core_hours for node in self.nodes.values()) if self.measured else None
-
-    @property
-    def gpu_hours(self) -> tuple[float, float] | None:
-        return total_range(node.gpu_hours for node in self.nodes.values())
+        return self.all.core_hours if self.measured else None
 
     @property
     def training_tokens(self) -> float:
         """Target positions of all trainings, with padding."""
-        return total(node.tokens for node in self.nodes.values() if node.stage == "train") or 0.0
-
-    @property
-    def rules(self) -> dict[str, tuple[int, int]]:
-        """(jobs that would run, all jobs) by rule."""
-        counts: dict[str, tuple[int, int]] = {}
-        for node in self.nodes.values():
-            for rule, (run, jobs) in node.rules.items():
-                before = counts.get(rule, (0, 0))
-                counts[rule] = before[0] + run, before[1] + jobs
-        return counts
-
-    @property
-    def memory(self) -> int:
-        """Megabytes that the largest job asks for."""
-        return max((node.memory for node in self.nodes.values()), default=0)
+        return total(work.tokens for work in self.all.work if work.training) or 0.0
 
 
 def overview(request: Request, measure: Literal["missing", "anew"] | None = None) -> Overview:
@@ -233,10 +217,12 @@ def overview(request: Request, measure: Literal["missing", "anew"] | None = None
         rates = None if measure == "anew" else saved_rates()
         if measure == "anew" or (measure == "missing" and not has_gpu and rates is None):
             rates = calibrate()
-        nodes, graph = _nodes(jobs, plan, counted, _Counting(counted_sizes, rates, has_gpu), request)
+        durations = {} if request.pairs or request.length else _durations(jobs.jobs)
+        counting = _Counting(counted, counted_sizes, rates, has_gpu, durations) if counted else None
+        nodes, graph = _nodes(jobs, plan, counting, request.everything)
     names = (*plan.loaded.systems, *(node.system for node in nodes.values() if node.system))
-    work = [cost for node in nodes.values() for cost in node.costs if cost.works]
-    all_took = bool(work) and all(cost.core_hours is not None for cost in work)
+    working = [cost for node in nodes.values() for cost in node.costs if cost.work]
+    all_took = bool(working) and all(cost.core_hours is not None for cost in working)
     return Overview(
         plan.experiment,
         plan.recipe.name,
@@ -295,25 +281,24 @@ def _graph_of(request: Request) -> Iterator[tuple[JobGraph, Plan]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Counting:
-    """What hours are counted with."""
+    """What costs are counted with; `plan` has numbers in place of auto. `durations`: of jobs that ran before."""
 
+    plan: Plan
     sizes: CountedSizes
     rates: Rates | None
     has_gpu: bool
+    durations: Mapping[tuple[str, ...], Duration]
 
-    def cost(self, plan: Plan, rule: Rule, job: GraphJob, duration: Duration | None) -> Cost:
-        """The cost of a job; `duration` is that of such a job that ran before."""
-        work = rule.work(plan, job.wildcards, self.sizes) if rule.work else None
-        operations, tokens = (work.operations, work.tokens) if work else (None, None)
-        gpu_hours = work.gpu_hours(plan) if work else None
-        core_hours = None
-        if duration and self.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
-            gpu_hours = (duration[0] * gpu_count / 3600,) * 2
-        elif duration:
-            core_hours = duration[1] / 3600
-        elif work and self.rates:
-            core_hours = core_hours_of(self.rates, work)
-        return Cost(operations, tokens, gpu_hours, core_hours, works=work is not None)
+
+def _cost(counting: _Counting, rule: Rule, job: GraphJob) -> Cost:
+    work = rule.work(counting.plan, job.wildcards, counting.sizes) if rule.work else None
+    gpu_hours = work.gpu_hours(counting.plan) if work else None
+    duration = counting.durations.get(_alike(job))
+    if duration is None:
+        return Cost(work, gpu_hours, core_hours(counting.rates, work) if work and counting.rates else None)
+    if counting.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
+        return Cost(work, (duration[0] * gpu_count / 3600,) * 2)
+    return Cost(work, gpu_hours, duration[1] / 3600)
 
 
 def _subject(job: GraphJob, rule: Rule) -> Key:
@@ -327,9 +312,9 @@ def _subject(job: GraphJob, rule: Rule) -> Key:
 
 
 def _nodes(
-    jobs: JobGraph, plan: Plan, counted: Plan | None, counting: _Counting, request: Request
+    jobs: JobGraph, plan: Plan, counting: _Counting | None, everything: bool
 ) -> tuple[dict[Key, Node], nx.DiGraph]:
-    """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
+    """Nodes and their order, with costs where these can be counted."""
     table = rule_table(plan)
     rules = {job: rule_of(plan, table, job.rule, job.wildcards) for job in jobs.jobs if job.has_work}
     subjects = {job: _subject(job, rule) for job, rule in rules.items()}
@@ -339,28 +324,24 @@ def _nodes(
     nodes = {key: Node(*key) for key in keys}
     graph = nx.DiGraph()
     graph.add_nodes_from(keys)
-    # Of other sizes than those that are asked about, nothing is known.
-    durations = {} if request.pairs or request.length else _durations(subjects)
     for job in sorted(subjects, key=lambda job: (job.rule, sorted(job.wildcards.items()))):
         key = subjects[job]
-        node, needed = nodes[key], request.everything or job.runs
-        run, all_jobs = node.rules.get(job.rule, (0, 0))
-        node.rules[job.rule] = (run + needed, all_jobs + 1)
-        predecessors = {subjects[other] for other in jobs.inputs(job) if other in subjects} - {key}
-        graph.add_edges_from((other, key) for other in predecessors)
-        if needed:
+        node = nodes[key]
+        node.rules[job.rule] += 1
+        makers = {other: files for other, files in jobs.inputs(job).items() if subjects.get(other, key) != key}
+        graph.add_edges_from((subjects[other], key) for other in makers)
+        if everything or job.runs:
+            node.runs[job.rule] += 1
             node.memory = max(node.memory, job.resources.get("mem_mb", 0))
-        if needed and counted:
-            node.costs.append(counting.cost(counted, rules[job], job, durations.get(_alike(job))))
-            if key[0] == "train":
-                system = counted.system(key[1])
-                joint = counted.recipe.subwords.joint
-                node.updates, node.parameters = updates(system), parameters(system, vocabulary_size(counted), joint)
+            if counting:
+                node.costs.append(_cost(counting, rules[job], job))
+            if counting and node.stage == "train":
+                system, vocabulary = counting.plan.system(node.system), vocabulary_size(counting.plan)
+                node.updates = updates(system)
+                node.parameters = parameters(system, vocabulary, plan.recipe.subwords.joint)
         if job.runs:
-            anew = job.reason.updated_input_run
-            rerun = {subjects[other] for other, files in jobs.inputs(job).items() if anew & files}
-            follows = [nodes[other] for other in keys if other in rerun - {key}]
-            _add_reasons(node, _reasons(job, rules[job].settings, follows))
+            anew = {subjects[other] for other, files in makers.items() if job.reason.updated_input_run & files}
+            node.reasons.update(_reasons(job, rules[job].settings, [nodes[other] for other in keys if other in anew]))
     return nodes, graph
 
 
@@ -389,16 +370,6 @@ def _durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
     return durations
 
 
-def _add_reasons(node: Node, reasons: list[Reason]) -> None:
-    """Add a job's reasons to those of its node, alike ones together."""
-    for reason in reasons:
-        equal = next((r for r in node.reasons if (r.kind, r.text) == (reason.kind, reason.text)), None)
-        if equal:
-            equal.jobs += 1
-        else:
-            node.reasons.append(reason)
-
-
 def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says.
 
@@ -408,14 +379,19 @@ def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:
     reason = job.reason
     reasons: list[Reason] = []
     # Snakemake stops comparing once a job follows another one, so changes of the job itself are looked up here.
-    old, new = map(recorded_parameters, job.changed_params())
-    if old != new:
-        # Rules that a user adds have no such function.
-        default_settings = getattr(job.function_of_param("settings"), "defaults", None)
-        defaults = json.loads(default_settings(SimpleNamespace(**job.wildcards))) if default_settings else {}
-        reasons += [Reason("updated", f"{path} changed") for path in changed_files(old, new)]
-        for change in changes(old, new, place.format(**job.wildcards), defaults):
-            reasons.append(Reason("setting", str(change), name=change.name, old=change.old, new=change.new))
+    # The params of a rule that a user adds are no settings, and have no defaults.
+    contents = getattr(job.params, "own", None) or {}
+    place = place.format(**job.wildcards)
+    default_settings = getattr(job.function_of_param("settings"), "defaults", None)
+    before, now = job.changed_params()
+    defaults = {}
+    if default_settings and (before or now):
+        defaults = json.loads(default_settings(SimpleNamespace(**job.wildcards)))
+    for change in changes(before, now, place, defaults):
+        if (path := change.name.removeprefix(f"{place}.")) in contents:
+            reasons.append(Reason("updated", f"{path} changed"))
+        else:
+            reasons.append(Reason("setting", str(change), change.name, change.old, change.new))
     if reason.forced:
         reasons.append(Reason("forced", "forced"))
     if reason.missing_output:

@@ -11,7 +11,7 @@ import rich.box
 import rich.table
 import rich.text
 
-from workflow_src.cli.plan import Node, Overview
+from workflow_src.cli.plan import Node, Overview, Reason
 from workflow_src.cli.sizes import limit_in_words
 from workflow_src.config.costs import GPU, WIDE
 
@@ -68,25 +68,25 @@ def plan_columns(overview: Overview) -> list[tuple[str, str, Cell]]:
 def cost_columns(overview: Overview) -> list[tuple[str, str, Cell]]:
     """Heads, footers and cells of what everything takes."""
     return [
-        ("jobs", str(overview.jobs), lambda node: str(node.jobs)),
+        ("jobs", str(overview.all.jobs), lambda node: str(node.jobs)),
         ("parameters", "", lambda node: _short(node.parameters)),
         ("tokens", _short(overview.training_tokens), lambda node: _short(node.tokens)),
-        (unit(overview), hours_text(overview, overview), lambda node: hours_text(overview, node)),
+        (unit(overview), hours_text(overview, overview.all), lambda node: hours_text(overview, node)),
     ]
 
 
 def facts(overview: Overview) -> Iterator[str]:
     """Lines below the table: what hours are of, disk, memory, sizes and what they come from."""
     if overview.everything:
-        yield "Jobs: " + ", ".join(f"{rule} {jobs}" for rule, (_, jobs) in overview.rules.items()) + "."
+        yield "Jobs: " + ", ".join(f"{rule} {jobs}" for rule, jobs in overview.all.rules.items()) + "."
         yield "Tokens are target positions, in training with padding."
     yield hours_caption(overview)
     if overview.warning:
         yield overview.warning
-    if not overview.run:
+    if not overview.all.run:
         return
     space = f"Disk: about {overview.disk / 1e9:.1f} GB, downloads not counted. " if overview.disk is not None else ""
-    yield f"{space}Memory: the largest job asks for {overview.memory / 1000:.1f} GB."
+    yield f"{space}Memory: the largest job asks for {overview.all.memory / 1000:.1f} GB."
     if overview.after:
         waiting = "; ".join(f"{name} for {', '.join(others)}" for name, others in overview.after.items())
         yield f"Trainings that wait for others, while cores may be idle: {waiting}."
@@ -102,7 +102,7 @@ def facts(overview: Overview) -> Iterator[str]:
             f"Settings that are auto come to about: updates {updates}; "
             f"{overview.vocabulary_size:,} subwords in the vocabulary."
         )
-    if any(cost.works and cost.operations is None for node in overview.nodes.values() for cost in node.costs):
+    if any(work.operations is None for work in overview.all.work):
         yield "Distillation is not counted: the number of training pairs is not known; give --pairs."
 
 
@@ -110,7 +110,7 @@ def unit(overview: Overview) -> str:
     return "core-hours" if overview.measured else "GPU-hours"
 
 
-def hours_text(overview: Overview, node: Node | Overview) -> str:
+def hours_text(overview: Overview, node: Node) -> str:
     """Hours of one core where this machine was measured, else GPU-hours; nothing where a node has no such work."""
     return duration(node.core_hours) if overview.measured else _range(node.gpu_hours)
 
@@ -130,14 +130,15 @@ def _wrappable(reason: str, width: int) -> str:
 
 def summary(overview: Overview) -> str:
     """One line: the number of jobs that would run, and their hours."""
+    jobs = overview.all
     if overview.everything:
-        counts = f"{overview.jobs} jobs in all"
-    elif overview.run:
-        counts = f"{overview.run} of {overview.jobs} jobs would run"
+        counts = f"{jobs.jobs} jobs in all"
+    elif jobs.run:
+        counts = f"{jobs.run} of {jobs.jobs} jobs would run"
     else:
-        return f"{overview.experiment}: nothing to be done, {overview.jobs} jobs are done"
+        return f"{overview.experiment}: nothing to be done, {jobs.jobs} jobs are done"
     on_core = f"{duration(overview.core_hours)} of one core" if overview.core_hours else ""
-    on_gpu = f"{_range(overview.gpu_hours)} of one GPU" if overview.gpu_hours else ""
+    on_gpu = f"{_range(jobs.gpu_hours)} of one GPU" if jobs.gpu_hours else ""
     hours = " or ".join(filter(None, [on_core, on_gpu]))
     return f"{overview.experiment}: {counts}, {hours}" if hours else f"{overview.experiment}: {counts}"
 
@@ -184,14 +185,10 @@ def as_json(overview: Overview) -> dict[str, Any]:
     return {
         "experiment": overview.experiment,
         "recipe": overview.recipe,
-        "jobs": overview.jobs,
-        "run": overview.run,
-        "rules": {rule: {"run": run, "jobs": jobs} for rule, (run, jobs) in overview.rules.items()},
+        **_counts_as_json(overview.all),
         "gpu": GPU,
-        "gpu_hours": overview.gpu_hours,
         "core_hours": overview.core_hours,
         "disk_bytes": overview.disk,
-        "memory_mb": overview.memory,
         "training_tokens": overview.training_tokens,
         "pairs": overview.sizes.pairs,
         "length": overview.sizes.length,
@@ -205,19 +202,29 @@ def as_json(overview: Overview) -> dict[str, Any]:
             {
                 "stage": node.stage,
                 "system": node.system or None,
-                "jobs": node.jobs,
-                "run": node.run,
-                "rules": {rule: {"run": run, "jobs": jobs} for rule, (run, jobs) in node.rules.items()},
-                "reasons": [{k: v for k, v in dataclasses.asdict(r).items() if v is not None} for r in node.reasons],
-                "gpu_hours": node.gpu_hours,
-                "core_hours": node.core_hours,
-                "operations": node.operations,
+                **_counts_as_json(node),
+                "reasons": [_as_set(reason) | {"jobs": jobs} for reason, jobs in node.reasons.items()],
                 "tokens": node.tokens,
                 "parameters": node.parameters,
                 "updates": node.updates,
-                "memory_mb": node.memory,
                 "after": [keys.index(other) for other in overview.graph.predecessors(key)],
             }
             for key, node in overview.nodes.items()
         ],
     }
+
+
+def _counts_as_json(node: Node) -> dict[str, Any]:
+    return {
+        "jobs": node.jobs,
+        "run": node.run,
+        "rules": {rule: {"run": node.runs[rule], "jobs": jobs} for rule, jobs in node.rules.items()},
+        "gpu_hours": node.gpu_hours,
+        "core_hours": node.core_hours,
+        "operations": node.operations,
+        "memory_mb": node.memory,
+    }
+
+
+def _as_set(reason: Reason) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(reason).items() if value is not None}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.cli.changes import ABSENT, Change, changed_files, changes, parameters
+from workflow_src.cli.changes import ABSENT, Change, changes
 
 KEYS = st.text("abcdef", min_size=1, max_size=3)
 LEAVES = st.sampled_from([0, -1.5, True, None, "", 'x\'s "y" →', "7", [], [1, 2], "{", "null"])
@@ -17,10 +17,10 @@ BRANCHES = st.dictionaries(KEYS, st.one_of(LEAVES, st.dictionaries(KEYS, LEAVES,
 SETTINGS = BRANCHES.map(lambda branches: {**branches, "leaf": 2})
 
 
-def recorded(settings: dict | None = None, *others: object):
+def recorded(settings: dict | None = None, *others: object) -> list[str]:
     """Parameters as Snakemake records them: settings as JSON, and others as they are."""
     values = ([json.dumps(settings, sort_keys=True)] if settings is not None else []) + list(others)
-    return parameters(map(repr, values))
+    return list(map(repr, values))
 
 
 def leaves(settings: dict, path: tuple[str, ...] = ()):
@@ -68,10 +68,9 @@ def test_a_setting_that_is_left_out_has_its_default():
     ]
 
 
-def test_contents_of_the_users_files_are_no_settings():
+def test_contents_of_the_users_files_have_their_paths():
     old, new = recorded({"a": 1}, {"my.de": "0f", "my.en": "1f"}), recorded({"a": 2}, {"my.de": "0f", "my.en": "2f"})
-    assert changed_files(old, new) == ["my.en"] and list(map(str, changes(old, new))) == ["a 1 → 2"]
-    assert changed_files(recorded(), new) == ["my.de", "my.en"]
+    assert list(map(str, changes(old, new, "recipe"))) == ["recipe.a 1 → 2", "recipe.my.en 1f → 2f"]
 
 
 @pytest.mark.parametrize(

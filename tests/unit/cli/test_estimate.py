@@ -101,8 +101,8 @@ def test_more_of_anything_costs_more(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     base = estimated("experiment=iwslt16")
     seeds, pairs = estimated("experiment=iwslt16", "seeds=[1, 2]"), estimated("experiment=iwslt16", pairs=10_000_000)
-    assert seeds.gpu_hours[0] > 1.9 * base.gpu_hours[0] and seeds.disk > base.disk
-    assert pairs.gpu_hours[0] > base.gpu_hours[0] and pairs.disk > base.disk
+    assert seeds.all.gpu_hours[0] > 1.9 * base.all.gpu_hours[0] and seeds.disk > base.disk
+    assert pairs.all.gpu_hours[0] > base.all.gpu_hours[0] and pairs.disk > base.disk
     memory = {"systems": {"teacher": {"preset": "big"}}}
     larger = estimated("experiment=iwslt16", f"systems={json.dumps(memory['systems'])}")
     assert larger.nodes["train", "teacher"].memory > base.nodes["train", "teacher"].memory > 1000
@@ -287,6 +287,6 @@ def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(nam
         assert "Never run" not in text
         return
     monkeypatch.chdir(tmp_path)
-    low, high = estimated(f"experiment={name}").gpu_hours
+    low, high = estimated(f"experiment={name}").all.gpu_hours
     command = f"`continuum estimate {name} --no-calibration`"
     assert f"# Never run; about {low:.0f} to {high:.0f} GPU-hours of one A100 ({command}).\n" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from collections import Counter
 
 import networkx as nx
 import rich.console
@@ -21,9 +22,15 @@ REASONS = [
 
 
 def test_eighty_columns_cut_no_word_in_two():
-    nodes = {("data", ""): Node("data", "", {"normalise": (0, 1)})}
+    nodes = {("data", ""): Node("data", "", rules=Counter(["normalise"]))}
     for number, text in enumerate(REASONS):
-        node = Node("train", f"lanmt-annealed-{number}", {"train_lvm": (1, 1)}, [Reason("setting", text)])
+        node = Node(
+            "train",
+            f"lanmt-annealed-{number}",
+            Counter(["train_lvm"]),
+            Counter(["train_lvm"]),
+            Counter([Reason("setting", text)]),
+        )
         nodes[node.stage, node.system] = node
     overview = Overview("mine", "mine", (), nx.DiGraph(), nodes, SIZES, measured=True)
     written = io.StringIO()
