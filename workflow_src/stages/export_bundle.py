@@ -104,7 +104,7 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
 
 
 def check_roles(
-    model: Path, family: Family, files: Mapping[str, Path], descriptions: Mapping[str, Mapping[str, Any]]
+    model: Path, family: Family, files: Mapping[str, Path], descriptions: Mapping[str, dict[str, Any]]
 ) -> None:
     """Raises ArtifactError where roles of a system, the base among them, are missing, unknown, or filled by systems
     that do not fit; `files` are weights, and `descriptions` those of their systems."""
