@@ -20,6 +20,7 @@ import math
 import shutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from workflow_src.config.costs import (
@@ -48,8 +49,10 @@ from workflow_src.config.rules import (
 )
 from workflow_src.config.texts import MONOLINGUAL
 
-# Pairs where neither the dataset nor the configuration says how many there are.
+# Pairs where neither the dataset, the configuration nor the size of the user's own texts says how many there are.
 UNKNOWN_PAIRS = 5_000_000
+# Bytes of a pair of short sentences, and how many times smaller compressed text is. Archives count as compressed.
+BYTES_A_PAIR, COMPRESSION, PLAIN = 40, 4, ("", ".txt", ".tsv", ".csv")
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
@@ -65,6 +68,23 @@ def gpus(device: str) -> int:
     return int(device.startswith("cuda") or (device == "auto" and shutil.which("nvidia-smi") is not None))
 
 
+def pairs_by_bytes(plan: Plan) -> int | None:
+    """Training pairs of the user's own texts, about and rather too many, by the sizes of their files.
+
+    None where a text is downloaded or not there. Counting lines would take too long: every job reads the rules.
+    """
+    dataset, languages = plan.loaded.dataset, (plan.recipe.source, plan.recipe.target)
+    if any(name in dataset.files for part in dataset.train for name in part.files(languages)):
+        return None
+    # Without dev and test of its own, a dataset has all of its files in train.
+    paths = [Path(path) for path in plan.own_files()]
+    if not paths or not all(path.is_file() for path in paths):
+        return None
+    endings = {*PLAIN, *(f".{language}" for language in languages)}
+    size = sum(path.stat().st_size * (1 if path.suffix in endings else COMPRESSION) for path in paths)
+    return max(1, size // BYTES_A_PAIR)
+
+
 class Requests:
     """Resources of each rule. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
 
@@ -73,7 +93,7 @@ class Requests:
     """
 
     def __init__(self, plan: Plan, gpu: bool, monolingual: int | None = None):
-        pairs = training_pairs(plan) or UNKNOWN_PAIRS
+        pairs = training_pairs(plan) or training_pairs(plan, pairs_by_bytes(plan)) or UNKNOWN_PAIRS
         # Text of one language is often the larger one.
         self.sizes = Sizes(pairs, sentence_length(plan), monolingual or max(pairs, UNKNOWN_PAIRS))
         self.plan = sized(plan, self.sizes)

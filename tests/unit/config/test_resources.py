@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from types import SimpleNamespace
 
@@ -39,6 +40,26 @@ def test_a_training_by_hand():
     expected = 1500 + weight_memory + activations, 15 + 2 * operations / 5e9 / 60
     request = of(requests, "train_teacher", system="teacher")
     assert request == tuple(math.ceil(value) for value in expected)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_texts_of_the_user_ask_for_what_their_size_needs(ending, tmp_path):
+    lines = [f"A short line of text, number {number}.\n" for number in range(20_000)]
+    texts = {language: str(tmp_path / f"my.{language}{ending}") for language in ("de", "en")}
+    split = {"method": "connected-groups", "dev": 10, "test": 10}
+    dataset = {"name": "mine", "languages": ["de", "en"], "train": [{"texts": texts}], "split": split}
+    recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
+    absent = requests_for("mine", extends="recommended", recipe=recipe)
+    for path in texts.values():
+        with gzip.open(path, "wt") if ending else open(path, "w") as file:
+            file.writelines(lines)
+    requests = requests_for("mine", extends="recommended", recipe=recipe)
+    # At least the true number; far from the millions of pairs that are taken where nothing is known.
+    assert 20_000 <= requests.sizes.pairs <= 200_000
+    assert (
+        of(requests, "train_language_model", system="lm")[0] < of(absent, "train_language_model", system="lm")[0] / 10
+    )
+    assert requests.corpus_threads("normalise") == 1
 
 
 def test_weights_that_a_search_counts_and_a_family_does_not_declare(monkeypatch):
