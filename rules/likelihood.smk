@@ -17,12 +17,11 @@ use rule gpu as score_pairs with:
     params:
         **stage(
             "score_pairs",
-            lambda plan, wildcards: "{}",
+            lambda plan, wildcards: plan.settings_scoring(wildcards.system),
             ["model", "shard", "shards"],
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             output="output.shard",
-            batch=lambda job: plan.likelihood(job.wildcards.system).batch,
         ),
     message:
         "Scoring the training pairs with {wildcards.system}, shard {wildcards.shard} of {wildcards.shards}"

@@ -124,9 +124,7 @@ class RecipeConfig(SplitRules):
     subwords_from: FilePath | None = Field(
         None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
     )
-    max_length: MaxLength = Field(
-        AUTO, description="training pairs with more subwords on a side are left out; auto: 99.5 % of them stay"
-    )
+    max_length: MaxLength = AUTO
     monolingual: tuple[MonolingualPart, ...] = Field(
         (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )

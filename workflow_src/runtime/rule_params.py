@@ -196,8 +196,6 @@ class RuleParams:
             ["model", "source", "shard", "shards"],
             subwords=folder_of("input.subwords"),
             output="output.shard",
-            batch=lambda job: self.plan.distillation(job.wildcards.teacher).batch,
-            engine=lambda job: self.plan.distillation(job.wildcards.teacher).engine,
         )
 
     @property

@@ -22,7 +22,7 @@ from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.jobs import DeviceJobInputs, log, log_progress, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log, log_progress, start
 from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
     default_engine,
@@ -47,15 +47,13 @@ AUTO = "auto"
 
 
 class Inputs(DeviceJobInputs):
-    settings: DistillationConfig = Field(description="settings of the search")
+    settings: DistillationConfig = Field(description="settings of the search, and what computes it")
     model: Path = Field(description="weights of the teacher, or the bundle.json of one that was made elsewhere")
     subwords: Path = Field(description="folder of learn_subwords")
     source: Path = Field(description="training text, normalised")
     shard: int = Field(description="number of the part to translate, from 0")
     shards: int = Field(description="number of parts")
     output: Path = Field(description="JSON lines")
-    batch: int = Field(128, description="sentences decoded together")
-    engine: str = Field(AUTO, description="that computes the search; auto: a faster one with the same outputs, if any")
 
 
 def run(inputs: Inputs) -> str:
@@ -86,7 +84,8 @@ def run(inputs: Inputs) -> str:
             log_progress(translated, end - first, began, "sentences")
     machine = {"device": teacher.device, "precision": teacher.precision}
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
-    write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
+    search = inputs.settings.search_settings().model_dump(mode="json")
+    write_shard_record(inputs.output, search, files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
     note += f"; {outcome_words(placeholders)}" if placeholders else ""
     return f"shard {inputs.shard} of {inputs.shards}: {translated} sentences{note}"
@@ -115,7 +114,7 @@ def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     settings, network = inputs.settings.search_settings(), cast(ImportedNetwork, translator.network)
     log.info("translating with %s, %s", translator.description.engine, translator.precision)
     return Teacher(
-        search=lambda lines: network.translate(lines, settings, inputs.batch),
+        search=lambda lines: network.translate(lines, settings, inputs.settings.batch),
         lengths=network.lengths,
         longest=network.longest_source,
         device=translator.device,
@@ -157,16 +156,17 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
 
     def by_own_code(sources: list[list[int]]) -> Hypotheses:
         return search_all(
-            lambda source: run_search({MODEL: model}, source, settings), sources, inputs.batch, runtime.device
+            lambda source: run_search({MODEL: model}, source, settings), sources, inputs.settings.batch, runtime.device
         )
 
-    if inputs.engine == default_engine().name:
+    if inputs.settings.engine == default_engine().name:
         return by_own_code
-    explicit = inputs.engine != AUTO
+    engine = inputs.settings.engine
+    explicit = engine != AUTO
     distilling = {engine.name: engine for engine in distilling_engines()}
-    if explicit and inputs.engine not in distilling:
-        raise ConfigError("engine", inputs.engine, allowed=[AUTO, default_engine().name, *distilling])
-    library = distilling[inputs.engine] if explicit else next(iter(distilling.values()))
+    if explicit and engine not in distilling:
+        raise ConfigError("engine", engine, allowed=[AUTO, default_engine().name, *distilling])
+    library = distilling[engine] if explicit else next(iter(distilling.values()))
     refusal = library.serves(family, search, settings)
     if explicit and refusal:
         raise ConfigError("engine", library.name, problem=f"it {refusal}")
@@ -174,11 +174,11 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     if not explicit and (refusal or not (exact and library.installed())):
         return by_own_code
     assert library.distil
-    engine = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
+    translate = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
     log.info("translating with %s, float32", library.title)
 
     def by_engine(sources: list[list[int]]) -> Hypotheses:
-        hypotheses, remaining = engine(sources, settings, inputs.batch)
+        hypotheses, remaining = translate(sources, settings, inputs.settings.batch)
         own_hypotheses = by_own_code([sources[i] for i in remaining])
         for index, i in enumerate(remaining):
             hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[index], own_hypotheses.scores[index]

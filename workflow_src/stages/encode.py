@@ -40,7 +40,7 @@ Pair = tuple[list[int], list[int]]
 
 
 class EncodingSettings(TextRules):
-    max_length: MaxLength = Field(description="subwords of a training sentence; longer ones are left out")
+    max_length: MaxLength
     augment: AugmentConfig | None = Field(None, description="shares of training pairs that are changed")
     own_target: NormalisationConfig | None = Field(
         None, description="the target is the user's own text, to be normalised"

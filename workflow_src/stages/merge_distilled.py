@@ -8,13 +8,13 @@ from pydantic import Field
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.shards import by_number, distillation_files, read_shards
-from workflow_src.jobs import JobInputs, recorded, start
+from workflow_src.jobs import JobInputs, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
 
 
 class Inputs(JobInputs):
-    settings: DistillationConfig = Field(description="settings of the search")
+    settings: DistillationConfig = Field(description="settings of the search that all shards were made with")
     shards: tuple[Path, ...] = Field(min_length=1, description="outputs of distill, in order")
     model: Path = Field(description="weights of the teacher")
     subwords: Path = Field(description="folder of learn_subwords")
@@ -24,7 +24,8 @@ class Inputs(JobInputs):
 
 
 def run(inputs: Inputs) -> str:
-    settings, files = recorded(inputs.settings), distillation_files(inputs.model, inputs.subwords, inputs.source)
+    settings = inputs.settings.search_settings().model_dump(mode="json")
+    files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     record = inputs.output_text.with_suffix(".json")
     record.unlink(missing_ok=True)
     total = 0

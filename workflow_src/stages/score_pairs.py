@@ -14,25 +14,25 @@ from typing import cast
 import numpy as np
 from pydantic import Field
 
+from workflow_src.config.experiment import LikelihoodConfig
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
 from workflow_src.data.subwords import Subwords
-from workflow_src.jobs import DeviceJobInputs, log_progress, recorded, start
+from workflow_src.jobs import DeviceJobInputs, log_progress, start
 from workflow_src.records.atomic import atomic
-from workflow_src.spec import SCORER, NoSettings
+from workflow_src.spec import SCORER
 
 CHUNK = 16384
 
 
 class Inputs(DeviceJobInputs):
-    settings: NoSettings = NoSettings()
+    settings: LikelihoodConfig = Field(description="how many pairs are scored together, which changes no score")
     model: Path = Field(description="weights of the system")
     subwords: Path = Field(description="folder of learn_subwords")
     pairs: Path = Field(description="prefix of the encoded training pairs")
     shard: int = Field(description="number of the part to score, from 0")
     shards: int = Field(description="number of parts")
     output: Path = Field(description="JSON lines")
-    batch: int = Field(128, description="pairs scored together")
 
 
 def run(inputs: Inputs) -> str:
@@ -64,8 +64,8 @@ def run(inputs: Inputs) -> str:
             chunk = np.arange(begin, min(begin + CHUNK, end))
             scores = np.zeros(len(chunk))
             order = np.argsort(longest[chunk], kind="stable")
-            for offset in range(0, len(chunk), inputs.batch):
-                indices = order[offset : offset + inputs.batch]
+            for offset in range(0, len(chunk), inputs.settings.batch):
+                indices = order[offset : offset + inputs.settings.batch]
                 batch = collate(corpus, chunk[indices]).to(runtime.device)
                 rows = torch.arange(len(indices), device=runtime.device)
                 log_p = scoring(batch.source, rows, batch.target)
@@ -74,7 +74,7 @@ def run(inputs: Inputs) -> str:
             log_progress(int(chunk[-1]) + 1 - first, end - first, began, "pairs")
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
-    write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
+    write_shard_record(inputs.output, {}, files, inputs.shard, inputs.shards, **machine)
     return f"shard {inputs.shard} of {inputs.shards}: {end - first} pairs"
 
 

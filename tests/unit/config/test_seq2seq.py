@@ -72,7 +72,8 @@ def test_engines_that_do_not_know_it_are_refused_in_one_sentence(decode, fields)
 def test_it_distils_with_the_settings_of_the_search(distillation):
     loaded = load(experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": distillation}})
     settings = loaded.config.distillation["lstm"].search_settings()
-    assert json.loads(Plan(loaded).settings_distillation("lstm")) == settings.model_dump(mode="json")
+    beside = {"batch": 128, "engine": "auto"}
+    assert json.loads(Plan(loaded).settings_distillation("lstm")) == settings.model_dump(mode="json") | beside
     assert (settings.beam, settings.max_length_ratio) == (
         distillation.get("beam", 4),
         distillation.get("max_length_ratio", 2.0),

@@ -103,9 +103,10 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage
     distilled = {}
     for engine in ("eager", "ctranslate2", "auto"):
         output = tmp_path / engine
-        words = ["--settings", '{"beam": 4, "length_penalty": 1.0}', "--model", str(teacher[1])]
+        settings = {"beam": 4, "length_penalty": 1.0, "batch": 7, "engine": engine}
+        words = ["--settings", json.dumps(settings), "--model", str(teacher[1])]
         words += ["--subwords", str(tiny.folder), "--source", str(tiny.corpus / "train.de"), "--device", "cpu"]
-        words += ["--shard", "0", "--shards", "1", "--output", str(output), "--batch", "7", "--engine", engine]
+        words += ["--shard", "0", "--shards", "1", "--output", str(output)]
         run_stage("distill", [*words, "--threads", "2"])
         distilled[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     by_own_code = distilled["eager"]

@@ -140,8 +140,8 @@ def test_a_decode_writes_subwords_of_the_recipe(imported, outside, other_subword
 
 
 def distill_words(model, recipe_subwords, source, output, shard=0, shards=1):
-    words = ["--settings", '{"beam": 4}', "--model", str(model), "--subwords", str(recipe_subwords)]
-    words += ["--source", str(source), "--shard", str(shard), "--shards", str(shards), "--batch", "7"]
+    words = ["--settings", '{"beam": 4, "batch": 7}', "--model", str(model), "--subwords", str(recipe_subwords)]
+    words += ["--source", str(source), "--shard", str(shard), "--shards", str(shards)]
     return [*words, "--device", "cpu", "--output", str(output)]
 
 

@@ -25,7 +25,8 @@ from workflow_src.types import BOS, EOS
 
 def scoring_words(model, subwords, pairs, output, shard=0, shards=1, batch=7):
     words = ["--model", str(model), "--subwords", str(subwords), "--pairs", str(pairs), "--output", str(output)]
-    return [*words, "--shard", str(shard), "--shards", str(shards), "--batch", str(batch), "--device", "cpu"]
+    words += ["--settings", json.dumps({"batch": batch}), "--device", "cpu"]
+    return [*words, "--shard", str(shard), "--shards", str(shards)]
 
 
 def keeping_words(model, subwords, pairs, shards, prefix, **settings):

@@ -123,8 +123,15 @@ def test_a_text_of_which_nothing_is_left_is_refused(prepare, tiny):
 
 def test_the_teacher_translates_it_as_it_does_the_training_source(prepare, tiny, systems, run_stage, tmp_path):
     """Lines that are in the training source get the translations that they have there."""
-    words = ["--settings", '{"beam": 2}', "--model", str(systems["transformer"]), "--subwords", str(tiny.folder)]
-    words += ["--device", "cpu", "--engine", "eager", "--shard", "0", "--shards", "1"]
+    words = [
+        "--settings",
+        '{"beam": 2, "engine": "eager"}',
+        "--model",
+        str(systems["transformer"]),
+        "--subwords",
+        str(tiny.folder),
+    ]
+    words += ["--device", "cpu", "--shard", "0", "--shards", "1"]
     _, kept = prepare([source for source, _ in tiny.pairs[:20:2]])
     texts = {"train": tiny.corpus / "train.de", "monolingual": tmp_path / "corpus/monolingual.de"}
     outputs = {}

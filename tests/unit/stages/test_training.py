@@ -364,7 +364,7 @@ DISTILLATION = {"beam": 2, "length_penalty": 1.0}
 
 
 def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None, **settings):
-    words = ["--settings", json.dumps(DISTILLATION | settings), "--batch", str(batch), "--device", "cpu"]
+    words = ["--settings", json.dumps(DISTILLATION | {"batch": batch} | settings), "--device", "cpu"]
     words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder), "--shard", str(shard)]
     words += ["--source", str(source or tiny.corpus / "train.de")]
     return [*words, "--shards", str(shards), "--output", str(output)]
@@ -416,8 +416,7 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
         return outputs
 
     monkeypatch.setattr(batches, "search_all", spelling_line_breaks)
-    words = distill_words(tiny, systems, tmp_path / "s.jsonl", source=source)
-    summary = run_stage("distill", [*words, "--engine", "eager"])
+    summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source, engine="eager"))
     assert summary.endswith("4 sentences, 1 too long and left empty")
     run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
     lines = (tmp_path / "train.en").read_text().split("\n")

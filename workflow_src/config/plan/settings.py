@@ -159,8 +159,14 @@ class Settings(Inputs):
         return _json(self._dump(self.system(system), include={"name", "family", "model"}))
 
     def settings_distillation(self, teacher: str) -> str:
-        """Search settings of a teacher."""
-        return _json(self._dump(self.distillation(teacher).search_settings()))
+        """Search settings of a teacher; for jobs also how many sentences are translated at once, and what computes."""
+        section = self.distillation(teacher)
+        beside = section.model_dump(include={"batch", "engine"}) if self.full else {}
+        return _json(self._dump(section.search_settings()) | beside)
+
+    def settings_scoring(self, system: str) -> str:
+        """How many pairs a job scores at once; it changes no score."""
+        return _json({"batch": self.likelihood(system).batch} if self.full else {})
 
     def settings_likelihood(self, system: str) -> str:
         """Settings that decide which of the pairs that a system has scored are kept."""

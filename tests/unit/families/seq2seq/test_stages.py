@@ -76,15 +76,28 @@ def test_a_bundle_translates_in_narrow_precision_too(tiny, bundle):
 
 
 def test_it_teaches_with_the_engine_that_computes_it(tiny, weights, run_stage, refused, tmp_path):
-    words = ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0}), "--batch", "7", "--device", "cpu"]
-    words += ["--model", str(weights), "--subwords", str(tiny.folder), "--shard", "0", "--shards", "1"]
+    def settings(engine):
+        return ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0, "batch": 7, "engine": engine})]
+
+    words = [
+        "--device",
+        "cpu",
+        "--model",
+        str(weights),
+        "--subwords",
+        str(tiny.folder),
+        "--shard",
+        "0",
+        "--shards",
+        "1",
+    ]
     words += ["--source", str(tiny.corpus / "train.de")]
     made = {}
     for engine in ("auto", "eager"):
         output = tmp_path / engine / "0-of-1.jsonl"
-        run_stage("distill", [*words, "--output", str(output), "--engine", engine])
+        run_stage("distill", [*words, "--output", str(output), *settings(engine)])
         made[engine] = output.read_text(encoding="utf-8")
     assert made["auto"] == made["eager"] and made["auto"].count("\n") == 40
-    error = refused("distill", [*words, "--output", str(tmp_path / "other.jsonl"), "--engine", "ctranslate2"])
+    error = refused("distill", [*words, "--output", str(tmp_path / "other.jsonl"), *settings("ctranslate2")])
     assert (error.setting, error.value) == ("engine", "ctranslate2")
     assert "transformer only" in error.problem and "seq2seq" in error.problem
