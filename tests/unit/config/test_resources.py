@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -44,7 +45,8 @@ def test_a_training_by_hand():
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_texts_of_the_user_ask_for_what_their_size_needs(ending, tmp_path):
-    lines = [f"A short line of text, number {number}.\n" for number in range(20_000)]
+    draw = random.Random(1)
+    lines = [" ".join(f"{draw.getrandbits(12):x}" for _ in range(8)) + "\n" for _ in range(20_000)]
     texts = {language: str(tmp_path / f"my.{language}{ending}") for language in ("de", "en")}
     split = {"method": "connected-groups", "dev": 10, "test": 10}
     dataset = {"name": "mine", "languages": ["de", "en"], "train": [{"texts": texts}], "split": split}
