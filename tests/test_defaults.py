@@ -14,7 +14,14 @@ from pydantic import Field
 
 from workflow_src import registry
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.datasets import DatasetFiles, GeneratorConfig, NormalisationConfig, Split, SubwordsConfig
+from workflow_src.config.datasets import (
+    DatasetFiles,
+    GeneratorConfig,
+    GroupSplit,
+    NormalisationConfig,
+    NthSplit,
+    SubwordsConfig,
+)
 from workflow_src.config.experiment import ReportConfig, SpeedConfig, TrainingConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
@@ -23,7 +30,7 @@ from workflow_src.spec import Frozen, compared, defaults
 FILE = Path(__file__).parent / "defaults.json"
 SCHEMA = [
     *(AugmentConfig, DatasetFiles, GeneratorConfig, NormalisationConfig, ReportConfig),
-    *(SpeedConfig, Split, SubwordsConfig, TrainingConfig),
+    *(SpeedConfig, GroupSplit, NthSplit, SubwordsConfig, TrainingConfig),
 ]
 
 
@@ -137,7 +144,7 @@ def test_a_raised_number_changes_what_snakemake_compares_and_no_job(monkeypatch,
 def test_a_raised_number_of_fields_that_a_rule_does_not_read_changes_nothing(monkeypatch):
     plan = Plan(load_experiment("tatoeba")).compared()
     before = plan.settings_download(), plan.settings_normalise()
-    monkeypatch.setattr(Split, "defaults_number", 2)
+    monkeypatch.setattr(GroupSplit, "defaults_number", 2)
     assert plan.settings_download() == before[0] and plan.settings_normalise() != before[1]
 
 

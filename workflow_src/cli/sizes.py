@@ -12,6 +12,7 @@ from typing import Any
 
 from workflow_src.cli.texts import first_pairs, subword_lengths
 from workflow_src.config.costs import Sizes, parameters, sentence_length, sized, training_pairs, vocabulary_size
+from workflow_src.config.datasets import GroupSplit
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
 from workflow_src.data.cleaning import clean, steps_of
@@ -41,7 +42,7 @@ def own_pairs(plan: Plan) -> int | None:
     """Pairs of the user's own training texts, less those that become dev and test; None where a text is not there."""
     dataset = plan.loaded.dataset
     pairs = count_training_pairs(dataset, (plan.recipe.source, plan.recipe.target))
-    cut = dataset.split.dev + dataset.split.test if dataset.split else 0
+    cut = dataset.split.dev + dataset.split.test if isinstance(dataset.split, GroupSplit) else 0
     return max(1, pairs - cut) if pairs else None
 
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
@@ -70,7 +70,7 @@ TextPaths = Annotated[tuple[FilePath, ...], BeforeValidator(_as_list), Field(min
 
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
-NO_TABLE, GENERATED = "the part is no table", "the corpus is generated"
+GENERATED = "the corpus is generated"
 
 
 Check = Literal["sha256", "md5", "none"]
@@ -102,20 +102,50 @@ class RemoteFile(Frozen):
         return self.sha256 or self.md5
 
 
-class Part(Frozen):
-    """Lines of one split, from one place.
+class TextPart(Frozen):
+    """Lines of one split, from texts of each language.
 
     Texts are `FILE` or `FILE!MEMBER` (or `FILE!MEMBER!MEMBER` for archives inside archives), where FILE is a key of
     the dataset's `files` or a path of the user's, and a `!` of a name is written `!!`. gzip, bzip2, xz and Zstandard
     are decompressed.
     """
 
-    texts: dict[str, TextPaths] | None = Field(
-        None, description="language -> line-aligned text; in dev and test, of the target a list of references"
+    texts: dict[str, TextPaths] = Field(
+        description="language -> line-aligned text; in dev and test, of the target a list of references"
     )
-    table: FilePath | None = Field(None, description="a text with columns, tab-separated unless separator says so")
-    columns: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
-        None, description="language -> column of the table, from 0"
+    markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
+    translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
+
+    @model_validator(mode="after")
+    def _one_text_of_each_language(self):
+        if self.translator is not None and self.markup != "sgm":
+            raise ConfigError("translator", self.translator, problem="the part has no markup: sgm", hint="remove it")
+        names = [name for texts in self.texts.values() for name in texts]
+        if self.markup != "sgm" and len(set(names)) < len(names):
+            raise ConfigError("texts", self.texts, allowed="a text for each language, or XML with markup: sgm")
+        if self.markup == "ted" and len(names) > len(self.texts):
+            raise ConfigError("texts", self.texts, problem="markup is ted", allowed="a text for each language")
+        return self
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self.texts)
+
+    def files(self, languages: tuple[str, ...]) -> list[str]:
+        """Names of the files that a direction reads, without those of members of archives."""
+        return [file_and_members(text)[0] for code in languages for text in self.texts.get(code, ())]
+
+    def references(self, language: str) -> int:
+        """Texts in a language: more than one are references of the same sources."""
+        return len(self.texts.get(language, ("",)))
+
+
+class TablePart(Frozen):
+    """Lines of one split, from a text with columns. The table is named as texts are."""
+
+    table: FilePath = Field(description="a text with columns, tab-separated unless separator says so")
+    columns: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        min_length=1, description="language -> column of the table, from 0"
     )
     separator: str = Field("\t", min_length=1, description="what separates a table's columns")
     quoted: bool | None = Field(
@@ -126,51 +156,54 @@ class Part(Frozen):
     header: bool = Field(False, description="the table's first row names its columns and is left out")
     score_column: int | None = Field(None, ge=0)
     minimum_score: float | None = Field(None, description="rows with a lower score are left out")
-    markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
-    translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
 
     @model_validator(mode="after")
-    def _one_source(self):
-        if (self.texts is None) == (self.table is None):
-            raise ConfigError("texts", self.texts, problem=f"table is {self.table}", hint="set one of the two")
-        if self.table is not None and not self.columns:
-            raise ConfigError("columns", problem="missing", hint="number a column of the table for each language")
-        if self.score_column is None and self.minimum_score is not None:
+    def _columns(self):
+        if self.minimum_score is not None and not self.has_scores:
             raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
-        if self.table is None and (self.quoted is not None or self.header):
-            raise ConfigError("quoted" if self.header is False else "header", True, problem=NO_TABLE, hint="remove it")
-        if self.table is not None and self.markup != "none":
-            raise ConfigError("markup", self.markup, problem="the part is a table", hint="remove it")
-        if self.quoted and not (len(self.separator) == 1 and self.separator not in NO_DELIMITER):
+        if self.quoted and not self._may_be_quoted:
             raise ConfigError("separator", self.separator, allowed="one character, no quote, space or line end")
-        if self.translator is not None and self.markup != "sgm":
-            raise ConfigError("translator", self.translator, problem="the part has no markup: sgm", hint="remove it")
-        names = [name for texts in (self.texts or {}).values() for name in texts]
-        if self.markup != "sgm" and len(set(names)) < len(names):
-            raise ConfigError("texts", self.texts, allowed="a text for each language, or XML with markup: sgm")
-        if self.markup == "ted" and len(names) > len(self.texts or {}):
-            raise ConfigError("texts", self.texts, problem="markup is ted", allowed="a text for each language")
         return self
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(self.texts or self.columns or ())
+        return tuple(self.columns)
 
-    def files(self, languages: tuple[str, ...]) -> list[str]:
-        """Names of the files that a direction reads, without those of members of archives."""
-        texts = [text for code in languages for text in (self.texts or {}).get(code, ())]
-        return [file_and_members(text)[0] for text in ([self.table] if self.table is not None else texts)]
+    def files(self, _languages: tuple[str, ...]) -> list[str]:
+        """The name of the file that every direction reads, without those of members of archives."""
+        return [file_and_members(self.table)[0]]
 
-    def references(self, language: str) -> int:
-        """Texts in a language: more than one are references of the same sources."""
-        return len((self.texts or {}).get(language, ("",)))
+    def references(self, _language: str) -> int:
+        """One text in each language."""
+        return 1
+
+    @property
+    def has_scores(self) -> bool:
+        """True where its rows have a score."""
+        return self.score_column is not None
+
+    @property
+    def _may_be_quoted(self) -> bool:
+        return len(self.separator) == 1 and self.separator not in NO_DELIMITER
 
     @property
     def is_quoted(self) -> bool:
         """True for a table that is read as CSV, with quoted cells."""
-        if self.quoted is not None:
-            return self.quoted
-        return len(self.separator) == 1 and self.separator != "\t" and self.separator not in NO_DELIMITER
+        return (self._may_be_quoted and self.separator != "\t") if self.quoted is None else self.quoted
+
+
+def _kind_of_part(part: Any) -> str:
+    """A part without `texts` and with any setting of tables is one: so is one whose `table` is misspelt."""
+    names = set(part) if isinstance(part, dict) else set()
+    is_table = isinstance(part, TablePart) or ("texts" not in names and names & TablePart.model_fields.keys())
+    return "part of tables" if is_table else "part of texts"
+
+
+# The tags are no names of settings, so that errors tell them apart.
+Part = Annotated[
+    Annotated[TextPart, Tag("part of texts")] | Annotated[TablePart, Tag("part of tables")],
+    Discriminator(_kind_of_part),
+]
 
 
 # The name of the test set where a dataset has one without a name, or none of its own.
@@ -206,25 +239,38 @@ def raw_names(split: str, languages: tuple[str, ...], references: int = 1) -> li
     return [*(f"{split}.{language}" for language in languages), *reference_names]
 
 
-class Split(Frozen):
+class AnySplit(Frozen):
     """How the lines of `train` give dev and test where the dataset has none of its own."""
 
     method: Literal["connected-groups", "every-nth"]
-    dev: int = Field(0, ge=0, description="pairs (connected-groups)")
-    test: int = Field(0, ge=0, description="pairs (connected-groups)")
-    every: int | None = Field(None, gt=1, description="every this-many-th pair becomes dev (every-nth)")
-    largest_group: int = Field(20, gt=0, description="larger groups stay in train (connected-groups)")
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
     longest: int = Field(500, gt=0, description="characters; pairs with a longer side never become dev or test")
+
+
+class GroupSplit(AnySplit):
+    """Dev and test have one pair each of groups of pairs with common sentences, of which no other pair is used."""
+
+    dev: int = Field(gt=0, description="pairs")
+    test: int = Field(gt=0, description="pairs")
+    largest_group: int = Field(20, gt=0, description="larger groups stay in train")
     seed: int = 1
 
-    @model_validator(mode="after")
-    def _numbers(self):
-        if self.method == "every-nth" and (self.every is None or self.dev or self.test):
-            raise ConfigError("method", self.method, problem="it needs every, and neither dev nor test")
-        if self.method == "connected-groups" and (self.every is not None or not (self.dev and self.test)):
-            raise ConfigError("method", self.method, problem="it needs dev and test, numbers of pairs, and not every")
-        return self
+
+class NthSplit(AnySplit):
+    """Pairs of train become dev by their numbers; the dataset has a test set."""
+
+    every: int = Field(gt=1, description="every this-many-th pair becomes dev")
+
+
+def _kind_of_split(split: Any) -> str:
+    method = split.get("method") if isinstance(split, dict) else getattr(split, "method", None)
+    return "split by numbers" if method == "every-nth" else "split by groups"
+
+
+Split = Annotated[
+    Annotated[GroupSplit, Tag("split by groups")] | Annotated[NthSplit, Tag("split by numbers")],
+    Discriminator(_kind_of_split),
+]
 
 
 # Kinds in the generated corpus; `workflow_src/data/toy/sentences.py` says how often each is drawn.
@@ -277,7 +323,7 @@ class DatasetFiles(Frozen):
     def _references(self):
         for split, parts in self.parts.items():
             for number, part in enumerate(parts):
-                for language in part.texts or self.languages:
+                for language in part.languages:
                     where, count = f"{self.place(split, number)}.texts.{language}", part.references(language)
                     if split == "train" and count > 1:
                         hint = "name one; several references of a source are for dev and test"
@@ -367,11 +413,11 @@ class DatasetConfig(DatasetFiles):
             raise ConfigError("train", [], allowed="at least one part")
         if self.split is None and not (self.dev and self.test):
             raise ConfigError("split", problem="missing", hint="add it, or parts under dev and test")
-        if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):
+        if isinstance(self.split, NthSplit) and (self.dev or not self.test):
             raise ConfigError(
                 "split.method", self.split.method, problem="it needs parts under test, and none under dev"
             )
-        if self.split is not None and self.split.method == "connected-groups" and (self.dev or self.test):
+        if isinstance(self.split, GroupSplit) and (self.dev or self.test):
             raise ConfigError("split.method", self.split.method, problem="it needs no parts under dev and test")
         if self.split is not None and self.split.key_language not in (None, *self.languages):
             raise ConfigError("split.key_language", self.split.key_language, allowed=self.languages)

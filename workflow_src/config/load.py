@@ -11,7 +11,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
 )
-from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
+from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig, TablePart, TextPart
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
@@ -192,7 +192,9 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
     for split, parts in dataset.parts.items():
         for number, part in enumerate(parts):
-            if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
+            if not isinstance(part, TablePart) or not part.has_scores or part.minimum_score is not None:
+                continue
+            if not (reads and split == "train"):
                 alternative = f", or recipe.clean.{scoring}" if split == "train" else ""
                 raise ConfigError(
                     f"score_column of {dataset.place(split, number)} of dataset {dataset.name}",
@@ -200,7 +202,7 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
                     problem="it has no effect",
                     hint=f"add minimum_score{alternative}",
                 )
-    if reads and all(part.score_column is None for part in dataset.train):
+    if reads and not any(isinstance(part, TablePart) and part.has_scores for part in dataset.train):
         raise ConfigError(
             f"recipe.clean.{reads[0]}",
             problem=f"train of dataset {dataset.name} has no scores",
@@ -226,7 +228,7 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
     """Check that every part has both sides of the direction, and one source. Raises ConfigError."""
     for split, parts in dataset.parts.items():
         for number, part in enumerate(parts):
-            kind = "texts" if part.texts else "columns"
+            kind = "texts" if isinstance(part, TextPart) else "columns"
             where = f"{dataset.place(split, number)}.{kind} of dataset {dataset.name}"
             for language in languages:
                 if language not in part.languages:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
-from workflow_src.config.datasets import DatasetFiles, Part, file_and_members
+from workflow_src.config.datasets import DatasetFiles, TablePart, TextPart, file_and_members
 from workflow_src.config.languages import two_letters
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, compression
@@ -122,24 +122,23 @@ class RawCorpus:
     def part(self, split: str, number: int) -> Iterator[RawPair]:
         """The pairs of one part of a split, counted from 0."""
         dropped, part = self.dropped[split], self.dataset.parts[split][number]
-        by_language = part.texts or part.columns or {}
         for language in self.languages:
-            if language not in by_language:
+            if language not in part.languages:
                 where = f"language of {self.dataset.place(split, number)}"
-                raise ConfigError(where, language, allowed=by_language)
+                raise ConfigError(where, language, allowed=part.languages)
         first, second = self.languages[0], self.languages[-1]
-        if part.texts is not None and len(self.languages) == 1:
+        if isinstance(part, TextPart) and len(self.languages) == 1:
             (name,) = part.texts[first]
             with self._lines(name) as lines:
                 for line_number, line in enumerate(lines, 1):
                     yield RawPair(line, line, (name, name), line_number)
-        elif part.texts is not None:
+        elif isinstance(part, TextPart):
             yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
-        elif part.table is not None and part.columns is not None:
-            yield from self._table(part, part.table, [part.columns[first], part.columns[second]], dropped)
+        else:
+            yield from self._table(part, [part.columns[first], part.columns[second]], dropped)
 
     def _with_references(
-        self, part: Part, source: str, targets: tuple[str, ...], dropped: Counter[str]
+        self, part: TextPart, source: str, targets: tuple[str, ...], dropped: Counter[str]
     ) -> Iterator[RawPair]:
         """The pairs of a source and its first target, with the lines of the other targets as further references."""
         first, *further_targets = targets
@@ -149,7 +148,7 @@ class RawCorpus:
             pairs = (pair._replace(more=(*pair.more, line)) for pair, line in aligned(pairs, lines, first, name))
         yield from pairs
 
-    def _texts(self, part: Part, names: tuple[str, str], dropped: Counter[str]) -> Iterator[RawPair]:
+    def _texts(self, part: TextPart, names: tuple[str, str], dropped: Counter[str]) -> Iterator[RawPair]:
         first, second = names
         if part.markup == "sgm":
             sources, targets = self._segments(part, first, second)
@@ -164,7 +163,7 @@ class RawCorpus:
             for number, (a, b) in numbered:
                 yield RawPair(a, b, names, number)
 
-    def _segments(self, part: Part, *names: str) -> Iterator[Iterator[Segment]]:
+    def _segments(self, part: TextPart, *names: str) -> Iterator[Iterator[Segment]]:
         """The segments of the text of each language."""
         texts = []
         for name in names:
@@ -180,7 +179,8 @@ class RawCorpus:
         for text, name, language in zip(texts, names, self.languages, strict=True):
             yield iter(segments(text, name, language, part.translator))
 
-    def _table(self, part: Part, table: str, columns: list[int], dropped: Counter[str]) -> Iterator[RawPair]:
+    def _table(self, part: TablePart, columns: list[int], dropped: Counter[str]) -> Iterator[RawPair]:
+        table = part.table
         with self._lines(table, strip=False) as lines:
             for number, a, b, score in table_pairs(lines, part, table, columns, dropped):
                 yield RawPair(a, b, (table, table), number, score)
@@ -239,10 +239,10 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
     Uncompressed lines are counted without decoding them; compressed ones, tables and markup are read as `RawCorpus`
     does.
     """
-    names = [part.table or (part.texts or {})[languages[0]][0] for part in dataset.train]
+    names = [part.table if isinstance(part, TablePart) else part.texts[languages[0]][0] for part in dataset.train]
     if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
         return None
-    if all(part.table is None and part.markup == "none" for part in dataset.train) and not any(
+    if all(isinstance(part, TextPart) and part.markup == "none" for part in dataset.train) and not any(
         map(_is_compressed, names)
     ):
         return sum(map(count_lines, names))
@@ -343,7 +343,9 @@ def aligned(
         yield a, b
 
 
-def table_rows(lines: Iterable[str], part: Part, name: str, dropped: Counter[str]) -> Iterator[tuple[int, list[str]]]:
+def table_rows(
+    lines: Iterable[str], part: TablePart, name: str, dropped: Counter[str]
+) -> Iterator[tuple[int, list[str]]]:
     """(the line where a row ends, its cells) of the table `name`, without its row of names if it has one.
 
     Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Empty
@@ -416,7 +418,7 @@ def _warn_of_header(name: str) -> None:
 
 
 def table_pairs(
-    lines: Iterable[str], part: Part, name: str, columns: list[int], dropped: Counter[str]
+    lines: Iterable[str], part: TablePart, name: str, columns: list[int], dropped: Counter[str]
 ) -> Iterator[tuple[int, str, str, float | None]]:
     """Number, two columns and the score of the lines of the table `name`.
 
@@ -426,7 +428,7 @@ def table_pairs(
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
     column_count = max([*columns, part.score_column or 0]) + 1
-    by_language = {language: column for language, column in (part.columns or {}).items() if column in columns}
+    by_language = {language: column for language, column in part.columns.items() if column in columns}
     row_count, score, is_first = 0, None, True
     for number, cells in table_rows(lines, part, name, dropped):
         if len(cells) < column_count:

@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from workflow_src.config.datasets import Split
+from workflow_src.config.datasets import GroupSplit, NthSplit
 from workflow_src.data.escapes import BPE_SIGNS, Escape
 from workflow_src.errors import ArtifactError
 
@@ -82,7 +82,7 @@ class SplitRows:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
-def connected_groups(pairs: Sequence[Pair], settings: Split) -> SplitRows:
+def connected_groups(pairs: Sequence[Pair], settings: GroupSplit) -> SplitRows:
     """Train, dev and test of normalised (key language, other language) pairs, reproducible from `settings.seed`.
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
@@ -132,7 +132,7 @@ def _spelled_too_long(pairs: Sequence[Pair], rows: SplitRows, longest: int) -> s
     return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
 
 
-def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split, too_long: set[int]) -> SplitRows:
+def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: GroupSplit, too_long: set[int]) -> SplitRows:
     draw = random.Random(settings.seed)
     names = sorted(members)
     draw.shuffle(names)
@@ -175,8 +175,7 @@ class EveryNth:
     Where the pair whose turn it is might have more than `longest` subwords on a side, the next one that fits is taken.
     """
 
-    def __init__(self, settings: Split):
-        assert settings.every is not None, "`Split` refuses every-nth without it"
+    def __init__(self, settings: NthSplit):
         self._every, self._longest = settings.every, settings.longest
         self._since = 0
 

@@ -14,7 +14,15 @@ from typing import IO, NamedTuple
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, Languages, NormalisationConfig, Split, raw_names, reference_stem
+from workflow_src.config.datasets import (
+    TEST,
+    Languages,
+    NormalisationConfig,
+    NthSplit,
+    Split,
+    raw_names,
+    reference_stem,
+)
 from workflow_src.config.languages import spaced
 from workflow_src.config.recipe import SplitRules
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
@@ -176,7 +184,7 @@ def divided(
 
     The split does not depend on the direction: the key language comes first in it.
     """
-    if split.method == "every-nth":
+    if isinstance(split, NthSplit):
         turns = EveryNth(split)
         for row in rows:
             yield turns.split_of((row.source, row.target)), row
@@ -220,7 +228,7 @@ def held_out_keys(texts: Mapping[str, Sequence[Path]], inputs: Inputs) -> set[tu
         rows = normalised(paths, inputs, name == "train", Counter())
         part = name
         if name == "train":
-            if split is None or split.method != "every-nth":
+            if not isinstance(split, NthSplit):
                 continue
             rows = (row for part, row in divided(rows, split, settings.languages, Counter()) if part != "train")
             part = "dev"

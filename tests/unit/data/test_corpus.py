@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig, TablePart
 from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.errors import ArtifactError, ConfigError, InputError
@@ -228,7 +228,7 @@ def test_every_definition_is_valid_and_says_whose_it_is(path):
     used = {
         text.split("!")[0]
         for part in itertools.chain(*settings.parts.values())
-        for text in ([part.table] if part.table else itertools.chain(*part.texts.values()))
+        for text in ([part.table] if isinstance(part, TablePart) else itertools.chain(*part.texts.values()))
     }
     assert set(settings.files) <= used
 
@@ -432,9 +432,11 @@ def test_missing_files_and_languages_are_named(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"split": {"method": "every-nth"}}, "it needs every, and"),
+        ({"split": {"method": "every-nth"}}, "split.every: missing"),
         ({"split": {"method": "every-nth", "every": 3}}, "needs parts under test"),
-        ({"split": {"method": "connected-groups", "dev": 5}}, "dev and test, numbers of pairs"),
+        ({"split": {"method": "every-nth", "every": 3, "dev": 5}}, "split.dev: no such setting"),
+        ({"split": {"method": "by-hand"}}, "split.method is 'by-hand'; allowed: connected-groups, every-nth"),
+        ({"split": {"method": "connected-groups", "dev": 5}}, "split.test: missing"),
         (
             {"split": {"method": "connected-groups", "dev": 5, "test": 5, "key_language": "fr"}},
             "split.key_language is 'fr'; allowed: de, en",
@@ -442,14 +444,21 @@ def test_missing_files_and_languages_are_named(tmp_path):
         ({}, "split: missing"),
         ({"train": [{"texts": {"de": "a", "en": "a"}}]}, "a text for each language"),
         ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator is 'A'"),
-        ({"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]}, "header is True: the part is no table"),
-        ({"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]}, "markup is 'ted': the part is a table"),
+        ({"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]}, "train.0..header: no such setting"),
+        ({"train": [{"texts": {"de": "a", "en": "b"}, "table": "c"}]}, "train.0..table: no such setting"),
+        ({"train": [{"tabel": "a", "columns": {"de": 0}}]}, "did you mean .table"),
+        ({"train": [{"table": "a"}]}, "train.0..columns: missing"),
+        ({"train": [{"table": "a", "columns": {}}]}, "train.0..columns"),
+        ({"train": [{}]}, "train.0..texts: missing"),
+        ({"train": ["a.txt"]}, "train.0. is 'a.txt'; allowed: a section"),
+        ({"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]}, "train.0..markup: no such setting"),
         ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "separator is"),
     ],
 )
 def test_definitions_that_cannot_work_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        own(**{"train": [{"texts": {"de": "a", "en": "b"}}]} | change)
+    definition = {"name": "own", "languages": ["de", "en"], "train": [{"texts": {"de": "a", "en": "b"}}]}
+    with pytest.raises(ConfigError, match=message):
+        parse(DatasetConfig, definition | change)
 
 
 # Places

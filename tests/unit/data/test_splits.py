@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import Split, SubwordsConfig
+from workflow_src.config.datasets import GroupSplit, NthSplit, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits, key
 from workflow_src.errors import ArtifactError
 
-SETTINGS = Split(method="connected-groups", dev=20, test=30, largest_group=4)
+SETTINGS = GroupSplit(method="connected-groups", dev=20, test=30, largest_group=4)
 SPLITS = ("train", "dev", "test")
 
 
@@ -176,7 +176,7 @@ def test_subwords_of_dev_and_test_never_outnumber_the_bound(method, tmp_path):
 
 @given(st.lists(st.booleans(), max_size=200), st.integers(2, 30))
 def test_every_nth_takes_the_next_pair_that_fits(long, every):
-    settings = Split(method="every-nth", every=every, longest=3)
+    settings = NthSplit(method="every-nth", every=every, longest=3)
     turns = EveryNth(settings)
     pairs = [("long" if one else "ok", "ok") for one in long]
     names = [turns.split_of(pair) for pair in pairs]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.config.datasets import GroupSplit, NormalisationConfig
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.splits import key
 from workflow_src.stages.normalise import NormaliseSettings, Row, divided, normalising
@@ -21,7 +21,7 @@ SETTINGS = [
     for form in ("NFC", "NFKC")
     for values in itertools.product((False, True), repeat=len(SWITCHES))
 ]
-SPLIT = Split(method="connected-groups", dev=3, test=3, key_language="ro")
+SPLIT = GroupSplit(method="connected-groups", dev=3, test=3, key_language="ro")
 ROMANIAN = """\
 Șapte țări în față / Câți ani ai / „Bună ziua”, a spus / L-am văzut la ora 10:30 / Mâine e sâmbătă / \
 Nu / Prețul e de 5 € (sau 4 %) / Ți-am adus ½ kg de făină / Școala e aici / O mie… de ori""".split(" / ")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.datasets import Part, RawText, file_and_members
+from workflow_src.config.datasets import RawText, TextPart, file_and_members
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig, with_needed
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
@@ -141,7 +141,7 @@ class Graph(Paths):
             name=dataset.name,
             languages=dataset.languages,
             files={name: file for name, file in dataset.files.items() if name in names},
-            monolingual=tuple(Part(texts={self.recipe.source: (text,)}) for text in texts),
+            monolingual=tuple(TextPart(texts={self.recipe.source: (text,)}) for text in texts),
         )
 
     def source_text(self, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workflow_src.config.datasets import NthSplit
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.manifest import Row
@@ -149,7 +150,7 @@ def _split(corpus: CorpusSummary) -> list[str]:
         return []
     dropped = sum(corpus.dropped["train"].values())
     counts = f"Of {corpus.read['train']:,} pairs read, {dropped:,} are left out."
-    if split.every is not None:
+    if isinstance(split, NthSplit):
         return [f"Dev is every {ordinal(split.every)} pair of the text that train comes from. {counts}"]
     key_language = language(split.key_language or "")
     return [

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from workflow_src.config.datasets import Split
+from workflow_src.config.datasets import NthSplit
 from workflow_src.evaluation.report import corpus
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 
@@ -83,7 +83,7 @@ def test_sentences_that_are_in_train_too_are_counted():
     assert corpus.sentences(with_shared, {}, {}) == [
         "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
     ]
-    every_nth = CONTENT.model_copy(update={"split": Split(method="every-nth", every=23)})
+    every_nth = CONTENT.model_copy(update={"split": NthSplit(method="every-nth", every=23)})
     assert corpus.sentences(every_nth, {}, {})[0].startswith(
         "Dev is every 23rd pair of the text that train comes from. Of 14,237"
     )
