@@ -10,41 +10,56 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Literal
 
 import rich.console
 import rich.table
 
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
-from workflow_src.cli.configuration import add_arguments, configuration_files, configuration_of, setting_words
+from workflow_src.cli.commands import argument, command, parser
+from workflow_src.cli.configuration import CONFIGURATION, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.provenance import installed_version
 from workflow_src.runtime import console, garbage
 
 # Suffixes of the pages that `compare` writes.
 PAGES = (".md", ".html")
+PLAN = (
+    *CONFIGURATION,
+    argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/"),
+    argument("--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"),
+    argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake"),
+    argument("--pairs", type=int, help="training pairs, instead of those stated or counted"),
+    argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed"),
+    argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html"),
+    argument(
+        "--calibrate",
+        dest="measure",
+        action="store_const",
+        const="anew",
+        help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
+        "estimate measures once by itself where there is no GPU",
+    ),
+    argument("--no-calibration", dest="measure", action="store_const", const="never", help="measure nothing"),
+    argument("--json", action="store_true", help="print JSON"),
+)
 
 
-def check(arguments: argparse.Namespace) -> None:
-    from workflow_src.cli.checking import check as check_configuration
-
-    console.write(sys.stdout, check_configuration(Plan(configuration_of(arguments))))
-
-
-def estimate(arguments: argparse.Namespace) -> None:
-    """The plan of an experiment as where nothing was made yet."""
-    show_plan(arguments, everything=True)
+def check_at_least(arguments: argparse.Namespace, **least: float) -> None:
+    """Raises ConfigError for an option with a number below the least one that is allowed."""
+    for name, number in least.items():
+        value = getattr(arguments, name)
+        if value is not None and value < number:
+            raise ConfigError(f"--{name}", value, allowed=f"{number:g} or more")
 
 
-def show_plan(arguments: argparse.Namespace, everything: bool = False) -> None:
+@command("estimate", "what an experiment takes in all: its plan, before anything has run", *PLAN)
+@command("plan", "what Snakemake would run of an experiment, why, and what it takes", *PLAN)
+def show_plan(arguments: argparse.Namespace) -> None:
     from workflow_src.cli import drawing, plan, show
 
-    for name in ("pairs", "length"):
-        value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            raise ConfigError(f"--{name}", value, allowed="above 0")
+    everything = arguments.command == "estimate"
+    check_at_least(arguments, pairs=1, length=1)
     if arguments.output and arguments.output.suffix not in drawing.SUFFIXES:
         raise ConfigError(
             "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
@@ -58,10 +73,9 @@ def show_plan(arguments: argparse.Namespace, everything: bool = False) -> None:
         pairs=arguments.pairs,
         length=arguments.length,
         everything=everything,
+        measure=arguments.measure or ("once" if everything else "never"),
     )
-    measure: Literal["anew", "missing"] | None
-    measure = "anew" if arguments.calibrate else "missing" if everything and not arguments.no_calibration else None
-    overview = plan.overview(request, measure)
+    overview = plan.overview(request)
     if arguments.output:
         drawing.write(overview, arguments.output)
     if arguments.json:
@@ -84,27 +98,48 @@ def print_table(table: rich.table.Table) -> None:
     console.write(sys.stdout, text.get().splitlines())
 
 
-def clean(arguments: argparse.Namespace) -> None:
-    from workflow_src.cli.cleaning import as_table, example_lines, preview
+@command("check", "check a configuration", *CONFIGURATION)
+def check(arguments: argparse.Namespace) -> None:
+    from workflow_src.cli.checking import check as check_configuration
 
-    for name, minimum in (("preview", 1), ("examples", 0)):
-        if (value := getattr(arguments, name)) < minimum:
-            raise ConfigError(f"--{name}", value, allowed=f"{minimum} or more")
+    console.write(sys.stdout, check_configuration(Plan(configuration_of(arguments))))
+
+
+@command(
+    "clean",
+    "what the filters of a recipe would leave out, without running anything",
+    *CONFIGURATION,
+    argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)"),
+    argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)"),
+)
+def clean(arguments: argparse.Namespace) -> None:
+    from workflow_src.cli.cleaning import as_table, example_lines, kept_line, preview
+
+    check_at_least(arguments, preview=1, examples=0)
     loaded = configuration_of(arguments)
     steps, pairs, has_more = preview(loaded, arguments.preview, arguments.examples)
-    kept_count = steps[-1].read - steps[-1].dropped.total()
     print_table(as_table(steps))
     console.write(sys.stdout, example_lines(steps, pairs, loaded.cleaning))
-    unseen = (
-        " Pairs that are repeated further on are not seen."
-        if has_more and any(step.filter.looks_back for step in steps)
-        else ""
-    )
-    parts = len(loaded.dataset.train)
-    of_parts = f" of the {parts} parts of train" if parts > 1 else ""
-    print(f"Of the first {len(pairs):,} pairs{of_parts}, {kept_count:,} are kept.{unseen}")
+    print(kept_line(steps, len(pairs), len(loaded.dataset.train), has_more))
 
 
+@command(
+    "compare",
+    "compare finished experiments on one page",
+    argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files"),
+    argument(
+        "--output",
+        type=console.user_path,
+        default=Path("results/comparison.html"),
+        help="the page; the same as Markdown is written beside it",
+    ),
+    argument(
+        "--remove-repetitions",
+        choices=REMOVALS,
+        help="repetitions removed from non-autoregressive outputs; default subwords, and none from outputs of models "
+        "with alignments",
+    ),
+)
 def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison, page
     from workflow_src.evaluation.report.results import read_results, results_path
@@ -147,6 +182,27 @@ def pages(output: Path) -> tuple[Path, Path]:
     return markdown, html
 
 
+@command(
+    "leaderboard",
+    "all measured rows of experiments as one CSV file, and tables of it",
+    argument(
+        "results",
+        nargs="+",
+        metavar="RESULTS",
+        help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
+        "experiment that comes twice, the last counts",
+    ),
+    argument("--output", type=console.user_path, default=Path("results/leaderboard.csv"), help="the CSV file"),
+    argument(
+        "--pages",
+        type=console.user_path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
+        "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
+    ),
+)
 def leaderboard(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import leaderboard as board
     from workflow_src.evaluation.report import leaderboard_tables
@@ -169,6 +225,11 @@ def leaderboard(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {len(rows)} rows of {runs} experiments")
 
 
+@command(
+    "verify",
+    "check results against their checksums and inputs",
+    argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT"),
+)
 def verify(arguments: argparse.Namespace) -> None:
     from workflow_src.records.verify import check_finished
     from workflow_src.records.verify import verify as verify_results
@@ -178,104 +239,24 @@ def verify(arguments: argparse.Namespace) -> None:
         check_finished(folder)
 
 
+@command(
+    "export-arpa",
+    "write an n-gram language model as ARPA, for KenLM and others",
+    argument(
+        "--bundle",
+        type=console.user_path,
+        required=True,
+        help="folder of an exported language model, or of a system that carries one",
+    ),
+    argument(
+        "--output", type=console.user_path, help="file, gzipped where its name ends in .gz; default: standard output"
+    ),
+)
 def export_arpa(arguments: argparse.Namespace) -> None:
     from workflow_src.serving.arpa import export_arpa as export
 
     # Standard output may be the model.
     print(export(arguments.bundle, arguments.output), file=sys.stderr if arguments.output is None else sys.stdout)
-
-
-def add_plan_arguments(command: argparse.ArgumentParser) -> None:
-    add_arguments(command)
-    command.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
-    command.add_argument(
-        "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
-    )
-    command.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
-    command.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
-    command.add_argument(
-        "--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed"
-    )
-    command.add_argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html")
-    calibration = command.add_mutually_exclusive_group()
-    calibration.add_argument(
-        "--calibrate",
-        action="store_true",
-        help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
-        "estimate measures once by itself where there is no GPU",
-    )
-    calibration.add_argument("--no-calibration", action="store_true", help="measure nothing")
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def parser() -> argparse.ArgumentParser:
-    command = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
-    command.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
-    commands = command.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
-    sub = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and what it takes")
-    add_plan_arguments(sub)
-    sub.set_defaults(run=show_plan)
-    sub = commands.add_parser("estimate", help="what an experiment takes in all: its plan, before anything has run")
-    add_plan_arguments(sub)
-    sub.set_defaults(run=estimate)
-    sub = commands.add_parser("check", help="check a configuration")
-    add_arguments(sub)
-    sub.set_defaults(run=check)
-    sub = commands.add_parser("clean", help="what the filters of a recipe would leave out, without running anything")
-    add_arguments(sub)
-    sub.add_argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)")
-    sub.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
-    sub.set_defaults(run=clean)
-    sub = commands.add_parser("compare", help="compare finished experiments on one page")
-    sub.add_argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files")
-    sub.add_argument(
-        "--output",
-        type=console.user_path,
-        default=Path("results/comparison.html"),
-        help="the page; the same as Markdown is written beside it",
-    )
-    sub.add_argument(
-        "--remove-repetitions",
-        choices=REMOVALS,
-        help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
-        "outputs of models with alignments",
-    )
-    sub.set_defaults(run=compare)
-    sub = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
-    sub.add_argument(
-        "results",
-        nargs="+",
-        metavar="RESULTS",
-        help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
-        "experiment that comes twice, the last counts",
-    )
-    sub.add_argument("--output", type=console.user_path, default=Path("results/leaderboard.csv"), help="the CSV file")
-    sub.add_argument(
-        "--pages",
-        type=console.user_path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
-        "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
-    )
-    sub.set_defaults(run=leaderboard)
-    sub = commands.add_parser("verify", help="check results against their checksums and inputs")
-    sub.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
-    sub.set_defaults(run=verify)
-    sub = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
-    sub.add_argument(
-        "--bundle",
-        type=console.user_path,
-        required=True,
-        help="folder of an exported language model, or of a system that carries one",
-    )
-    sub.add_argument(
-        "--output", type=console.user_path, help="file, gzipped where its name ends in .gz; default: standard output"
-    )
-    sub.set_defaults(run=export_arpa)
-    return command
 
 
 def main(words: list[str] | None = None) -> None:

@@ -32,6 +32,15 @@ def preview(loaded: Loaded, count: int, examples: int) -> tuple[list[Step], list
     return steps, pairs, has_more
 
 
+def kept_line(steps: list[Step], count: int, parts: int, has_more: bool) -> str:
+    """How many of the first `count` pairs of `parts` parts of train are kept; `has_more`: the parts have more pairs."""
+    of_parts = f" of the {parts} parts of train" if parts > 1 else ""
+    kept_count = steps[-1].read - steps[-1].dropped.total()
+    unseen = has_more and any(step.filter.looks_back for step in steps)
+    repeated = " Pairs that are repeated further on are not seen." if unseen else ""
+    return f"Of the first {count:,} pairs{of_parts}, {kept_count:,} are kept.{repeated}"
+
+
 def as_table(steps: list[Step]) -> Table:
     table = Table("filter", *("pairs", "left out", "repaired"), "by setting")
     for column in table.columns[1:4]:

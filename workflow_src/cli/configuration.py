@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_src.cli.commands import argument
 from workflow_src.config import load
 from workflow_src.config.compose import is_file_name
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
@@ -15,24 +16,22 @@ from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import snakemake_parts
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Arguments that name a configuration: the same, with the same meaning, for every command."""
-    command.add_argument(
+# Arguments that name a configuration: the same, with the same meaning, for every command.
+CONFIGURATION = (
+    argument(
         "configuration",
         nargs="?",
         help=f"an experiment ({', '.join(experiment_names())}) or a YAML file; default: what config/config.yaml says",
-    )
-    command.add_argument(
-        "--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"
-    )
-    command.add_argument(
+    ),
+    argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"),
+    argument(
         "--config",
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
         help="as for snakemake, over both; a YAML file here counts as one of --configfile",
-    )
+    ),
+)
 
 
 def configuration_files(arguments: argparse.Namespace) -> list[Path]:

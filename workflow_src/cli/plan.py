@@ -52,6 +52,8 @@ class Request:
     length: float | None = None
     # Count every job, as where nothing was made yet.
     everything: bool = False
+    # Measure this machine: anew, or once where it has no GPU and was not measured before.
+    measure: Literal["anew", "once", "never"] = "never"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,12 +202,11 @@ class Overview:
         return total(work.tokens for work in self.all.work if work.training) or 0.0
 
 
-def overview(request: Request, measure: Literal["missing", "anew"] | None = None) -> Overview:
+def overview(request: Request) -> Overview:
     """The plan of an experiment from Snakemake's graph of jobs.
 
-    `measure` this machine: anew, or where it has no GPU and was not measured before. Raises ConfigError for a target
-    that is none, and for everything that is counted where a size is auto and pairs are not known; InputError with
-    Snakemake's message for a configuration that it refuses.
+    Raises ConfigError for a target that is none, and for everything that is counted where a size is auto and pairs are
+    not known; InputError with Snakemake's message for a configuration that it refuses.
     """
     with _graph_of(request) as (jobs, plan):
         counted_sizes = sizes(plan, request.pairs, request.length, _encoded(jobs))
@@ -214,8 +215,8 @@ def overview(request: Request, measure: Literal["missing", "anew"] | None = None
         unknown = bool(settings) and counted_sizes.pairs is None and not request.everything
         counted = None if unknown else numbered(plan, counted_sizes)
         has_gpu = gpus(plan.config.runtime.device) > 0
-        rates = None if measure == "anew" else saved_rates()
-        if measure == "anew" or (measure == "missing" and not has_gpu and rates is None):
+        rates = None if request.measure == "anew" else saved_rates()
+        if request.measure == "anew" or (request.measure == "once" and not has_gpu and rates is None):
             rates = calibrate()
         durations = {} if request.pairs or request.length else _durations(jobs.jobs)
         counting = _Counting(counted, counted_sizes, rates, has_gpu, durations) if counted else None

@@ -41,11 +41,11 @@ def test_a_machine_is_measured_once(folder, monkeypatch, capsys):
     assert calibration.saved_rates() is None
     # Also for another experiment, with networks of other sizes.
     for name in ("smoke", "demo"):
-        planned = overview(Request(config=[f"experiment={name}"], everything=True), "missing")
+        planned = overview(Request(config=[f"experiment={name}"], everything=True, measure="once"))
         assert planned.measured and planned.core_hours > 0
     assert len(measured) == 1 and "seconds" in capsys.readouterr().err
     assert overview(Request(config=["experiment=smoke"])).measured
-    overview(Request(config=["experiment=smoke"]), "anew")
+    overview(Request(config=["experiment=smoke"], measure="anew"))
     assert len(measured) == 2
     content = json.loads(calibration.FILE.read_text())
     damaged_files = [content | {"machine": {"processor": "another"}}, content | {"format": 0}, content | {"rates": {}}]

@@ -171,8 +171,8 @@ def test_the_commands(capsys):
         cli.main(["estimate", "wnt16"])
     assert did_you_mean("wmt16") in stop.value.code
     for words, message in (
-        (["--pairs", "-5"], "error: --pairs is -5; allowed: above 0."),
-        (["--length", "0"], "error: --length is 0.0; allowed: above 0."),
+        (["--pairs", "-5"], "error: --pairs is -5; allowed: 1 or more."),
+        (["--length", "0"], "error: --length is 0.0; allowed: 1 or more."),
     ):
         with pytest.raises(SystemExit) as stop:
             cli.main(["estimate", "demo", "--no-calibration", *words])

@@ -1,0 +1,43 @@
+"""Commands of `continuum`, each with its arguments beside its function."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from workflow_src.records.provenance import installed_version
+
+Run = Callable[[argparse.Namespace], None]
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+COMMANDS: dict[str, tuple[Run, str, tuple[Argument, ...]]] = {}
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """An argument of a command: what `argparse.ArgumentParser.add_argument` takes."""
+    return names, options
+
+
+def command(name: str, description: str, *arguments: Argument) -> Callable[[Run], Run]:
+    """Make a function of the parsed arguments a command."""
+
+    def declare(run: Run) -> Run:
+        COMMANDS[name] = run, description, arguments
+        return run
+
+    return declare
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands; `run` of what it returns is the function of the command."""
+    main = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+    main.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    # It has a parser of its own, whose options depend on the bundle.
+    commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
+    for name, (run, description, arguments) in COMMANDS.items():
+        command_parser = commands.add_parser(name, help=description)
+        for names, options in arguments:
+            command_parser.add_argument(*names, **options)
+        command_parser.set_defaults(run=run)
+    return main
