@@ -21,7 +21,7 @@ from typing import Any
 
 import pydantic
 
-from workflow_src.declarations import check, check_analyses, check_member, check_metrics
+from workflow_src.declarations import check, check_member
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.spec import (
     MODEL,
@@ -40,6 +40,15 @@ from workflow_src.spec import (
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+# Kinds of members, and the fields of `Plugin` and of `Members` that have them.
+KINDS = {
+    "family": "families",
+    "search": "searches",
+    "engine": "engines",
+    "metric": "metrics",
+    "analysis": "analyses",
+    "filter": "filters",
+}
 # Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
 FOLDERS = {
     "family": "families",
@@ -119,55 +128,32 @@ class Members:
 @functools.cache
 def members() -> Members:
     """All declared members by kind and name. Raises DeclarationError for the first declaration that cannot be used."""
-    by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
-    owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
-
-    def add(kind: str, member: Any, owner: Loaded | None) -> None:
+    own = [(kind, member) for kind, folder in FOLDERS.items() for member in _folders(folder, kind.upper())]
+    own += [("engine", engine) for engine in importlib.import_module("workflow_src.engines").ENGINES]
+    declared: list[tuple[str, Any, Loaded | None]] = [(kind, member, None) for kind, member in own]
+    for loaded in plugins:
+        for kind, field in KINDS.items():
+            declared += [(kind, member, loaded) for member in getattr(loaded.plugin, field)]
+    by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    owners: dict[tuple[str, str], Loaded] = {}
+    for kind, member, owner in declared:
+        where = f'{kind} "{member.name}"'
         if member.name in by_kind[kind]:
             other = owners.get((kind, member.name))
             raise DeclarationError(
-                f'{kind} "{member.name}"',
-                f"is declared by {_owner(other)} and by {_owner(owner)}",
-                "rename one of them",
+                where, f"is declared by {_owner(other)} and by {_owner(owner)}", "rename one of them"
             )
         by_kind[kind][member.name] = member
         if owner:
             owners[kind, member.name] = owner
-
-    for kind, folder in FOLDERS.items():
-        for member in _folders(folder, kind.upper()):
-            add(kind, member, None)
-    for engine in importlib.import_module("workflow_src.engines").ENGINES:
-        add("engine", engine, None)
-    for loaded in plugins:
-        for kind, group in (
-            ("family", loaded.plugin.families),
-            ("search", loaded.plugin.searches),
-            ("engine", loaded.plugin.engines),
-            ("metric", loaded.plugin.metrics),
-            ("analysis", loaded.plugin.analyses),
-            ("filter", loaded.plugin.filters),
-        ):
-            for member in group:
-                add(kind, member, loaded)
-                check_member(f'{kind} "{member.name}"', member)
-    metrics = by_kind["metric"]
-    declared = Members(
-        families=by_kind["family"],
-        searches=by_kind["search"],
-        engines=by_kind["engine"],
-        metrics=dict(sorted(metrics.items(), key=lambda entry: entry[1].order)),
-        analyses=by_kind["analysis"],
-        filters=by_kind["filter"],
-        plugins=plugins,
-        owners=owners,
-    )
-    check(declared.families, declared.searches, declared.engines)
-    own = [metric for name, metric in declared.metrics.items() if ("metric", name) not in owners]
-    check_metrics(declared.metrics.values(), main=own[0])
-    check_analyses(declared.analyses.values())
-    return declared
+            check_member(where, member)
+    # The first of the project's own is the main one.
+    main = next(iter(by_kind["metric"]))
+    order = sorted(by_kind["metric"].values(), key=lambda metric: (metric.name != main, metric.order))
+    by_kind["metric"] = {metric.name: metric for metric in order}
+    check(by_kind)
+    return Members(plugins=plugins, owners=owners, **{field: by_kind[kind] for kind, field in KINDS.items()})
 
 
 def families() -> Mapping[str, Family]:

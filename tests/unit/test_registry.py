@@ -21,12 +21,12 @@ from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
-from workflow_src.declarations import CODE, DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_member, check_metrics
+from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_member, code_of
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report.results import Row
 from workflow_src.serving import options as command_options
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import UNKNOWN, Option, Role, SearchSettings, parse
+from workflow_src.spec import UNKNOWN, Frozen, Option, Role, SearchSettings, parse
 
 TUNED = {"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [0.5, 1.0]}}
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +58,15 @@ class Settings(SearchSettings):
     width: Annotated[int, Option(part="-{}", always=True)] = Field(3, ge=1)
     slope: Annotated[float, Option(tune=(0.5, 1.0), part="-slope{:g}")] = Field(1.0, gt=0, lt=4)
     late: Annotated[bool, Option(part="-late")] = False
+
+
+def declared(**more):
+    """All members by kind and name, and one `more` of a kind."""
+    members = registry.members()
+    by_kind = {kind: dict(getattr(members, field)) for kind, field in registry.KINDS.items()}
+    for kind, member in more.items():
+        by_kind[kind][member.name] = member
+    return by_kind
 
 
 def test_names_settings_and_options_follow_from_the_class():
@@ -142,7 +151,6 @@ KEYS_OF_FILES = ("seed", "ter_ci", "mine_p_value", "against_fastest", "as_publis
     ("change", "words"),
     [
         *((f'name="{name}"', (f'metric "{name}"', "another key of files")) for name in KEYS_OF_FILES),
-        ("order=-1", ("order -1", "bleu")),
         ('title="TER"', ('title "TER"', 'metric "ter"')),
         ('convention=spec.Convention("tokenised", "x", "y")', ('"tokenised"', 'metric "bleu_tokenised"')),
         ("better='less'", ("Metric.better is 'less'", "higher, lower")),
@@ -175,10 +183,9 @@ def test_metrics_that_cannot_be_used_are_named(plugin, change, words):
     assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
 
 
-def test_the_main_metric_has_tests():
-    main = dataclasses.replace(registry.main_metric(), uncertainty=False)
-    with pytest.raises(DeclarationError, match="the main one without tests"):
-        check_metrics([main], main)
+def test_the_main_metric_has_tests_and_is_the_projects_own(plugin):
+    registry.use([plugin(METRIC.format("") + METRIC.format("").replace("segments=", "order=-1, segments="))])
+    assert list(registry.metrics())[:2] == ["bleu", "mine"] and registry.main_metric().uncertainty
 
 
 def test_no_metric_can_have_the_name_of_another_key_of_its_files():
@@ -346,14 +353,14 @@ def test_a_setting_goes_with_one_that_names_a_system():
 
     wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
     with pytest.raises(DeclarationError, match='the setting "weight" only with max_length_ratio'):
-        check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
+        check(declared(search=wrong))
 
     class Counted(registry.searches()["greedy"].settings):
         tries: Annotated[int, Option()] = 0
         spread: Annotated[float, Option(only_with="tries")] = 1.0
 
     right = dataclasses.replace(wrong, settings=Counted)
-    check(registry.families(), {**registry.searches(), "wrong": right}, registry.engines())
+    check(declared(search=right))
     Counted(tries=1, spread=2.0).check_used()
     with pytest.raises(InputError, match=r"^spread is 2.0: without tries; allowed: 1.0"):
         Counted(spread=2.0).check_used()
@@ -364,7 +371,7 @@ def wrong_search(**fields):
     settings = pydantic.create_model("Wrong", __base__=registry.searches()["greedy"].settings, **fields)
     wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=settings)
     with pytest.raises(DeclarationError) as caught:
-        check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
+        check(declared(search=wrong))
     return caught.value.problem
 
 
@@ -429,11 +436,59 @@ def test_an_installed_package_is_found_by_its_entry_point(plugin, tmp_path):
     assert process.stdout == "1.2 True True\n", process.stderr
 
 
+ELSEWHERE = {"files": lambda _settings: {}, "build": None, "presets": None, "loss": None, "validation": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"build": None}, "no build"),
+        ({"loss": None}, "no loss"),
+        ({"validation": None}, "no validation"),
+        ({"fit": "some.module:fit"}, "fitted at once"),
+        ({"model": Frozen}, "no model setting dim"),
+        ({"continues": ("depth",)}, 'model setting "depth"'),
+        ({"searches": ()}, "names no search"),
+        ({"searches": ("nothing",)}, 'the search "nothing"'),
+        ({"engine": "eager"}, "only one of files and engine"),
+        (ELSEWHERE, "only one of files and engine"),
+        (ELSEWHERE | {"engine": "nothing"}, 'the engine "nothing"'),
+        (ELSEWHERE | {"engine": "eager", "build": "some.module:build"}, "files from elsewhere"),
+        ({"needs": {"judge": Role("telepathic")}}, '"judge" of the trait "telepathic"'),
+    ],
+)
+def test_a_family_that_cannot_be_used_is_refused(changes, words):
+    with pytest.raises(DeclarationError) as refused:
+        check(declared(family=dataclasses.replace(registry.families()["lvm"], **changes)))
+    assert refused.value.subject == 'family "lvm"' and words in refused.value.problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"series": "nothing"}, 'the series "nothing"'),
+        ({"baseline": "nothing"}, 'the search "nothing"'),
+        ({"control": "nothing"}, 'the search "nothing"'),
+        ({"families": ("nothing",)}, 'the family "nothing"'),
+        ({"needs": {"model": Role(), "judge": Role("telepathic", optional=True)}}, '"judge" of the trait "telepathic"'),
+    ],
+)
+def test_a_search_that_cannot_be_used_is_refused(changes, words):
+    with pytest.raises(DeclarationError) as refused:
+        check(declared(search=dataclasses.replace(registry.searches()["greedy"], **changes)))
+    assert refused.value.subject == 'search "greedy"' and words in refused.value.problem
+
+
+def test_a_setting_fills_a_role_of_its_search_and_has_usual_values():
+    assert '"judge"' in wrong_search(size=(Annotated[str | None, Option(role="judge")], None))
+    assert "with tune True" in wrong_search(size=(Annotated[int, Option(tune=True)], 3))
+
+
 def test_a_search_with_the_settings_of_another_is_refused():
     searches = registry.searches()
     twin = dataclasses.replace(searches["greedy"], name="twin")
     with pytest.raises(DeclarationError) as refused:
-        check(registry.families(), {**searches, "twin": twin}, registry.engines())
+        check(declared(search=twin))
     fields = {"subject": 'search "twin"', "mentions": ("settings class", 'search "greedy"')}
     assert fields_of(refused.value, fields) == fields
 
@@ -457,29 +512,21 @@ def test_an_engine_whose_export_cannot_have_a_rule_is_refused(plugin, exports, e
 
 def test_everything_that_members_name_can_be_imported_and_has_defaults():
     """Members of the project are not looked up where a plan is made."""
-    members = registry.members()
     names = set()
-    for kind in (
-        members.families,
-        members.searches,
-        members.engines,
-        members.metrics,
-        members.analyses,
-        members.filters,
-    ):
-        for member in kind.values():
+    for members in declared().values():
+        for member in members.values():
             check_member(member.name, member)
-            names |= {value for name, value in vars(member).items() if name in CODE and isinstance(value, str)}
+            names |= set(code_of(member).values())
     assert len(names) > 60
     for name in sorted(names):
         assert callable(registry.import_object(name)), name
 
 
-def test_a_family_whose_rule_has_no_name_of_a_training_is_refused():
+def test_the_rule_of_a_family_has_the_name_of_a_training():
     families = registry.families()
-    wrong = dataclasses.replace(next(iter(families.values())), name="wrong", rule="report")
-    with pytest.raises(DeclarationError, match='family "wrong" has the rule "report"'):
-        check({**families, "wrong": wrong}, registry.searches(), registry.engines())
+    with pytest.raises(pydantic.ValidationError, match="report"):
+        dataclasses.replace(families["lvm"], rule="report")
+    assert dataclasses.replace(families["lvm"], name="my-new.lvm", rule=None).training_rule == "train_my_new_lvm"
 
 
 def test_families_have_colours_of_their_own():

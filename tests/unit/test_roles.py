@@ -388,11 +388,14 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
         ({"symbols": ("mask", "mask")}, "the symbols ('mask', 'mask')"),
         ({"symbols": ("a mask",)}, "'a mask'"),
         ({"needs": {"model": registry.Role()}}, 'the role "model"'),
-        ({"continues": ("width",)}, "continues width, which is no model setting"),
+        ({"continues": ("width",)}, 'continues the model setting "width"'),
     ],
 )
 def test_declarations_that_cannot_be_used_are_refused(package, change, words):
     members = registry.members()
     with pytest.raises((DeclarationError, pydantic.ValidationError), match=re.escape(words)):
         wrong = dataclasses.replace(members.families["marked"], **change)
-        check({**members.families, "marked": wrong}, members.searches, members.engines)
+        check(
+            {kind: getattr(members, field) for kind, field in registry.KINDS.items()}
+            | {"family": {**members.families, "marked": wrong}}
+        )

@@ -11,6 +11,7 @@ CHECKED = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 EngineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 RuleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+TrainingRule = Annotated[str, Field(pattern=r"^train_[a-z0-9_]+$")]
 # Names of metrics are keys of files.
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_+-]*$")]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

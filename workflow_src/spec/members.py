@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import FilePath
 from pydantic.dataclasses import dataclass
 
 from workflow_src.spec.analyses import Analysis
-from workflow_src.spec.fields import CHECKED, Code, EngineName, Identifier, Name, RuleName, Title
+from workflow_src.spec.fields import CHECKED, Code, EngineName, Identifier, Name, Title, TrainingRule
 from workflow_src.spec.filters import Filter
 from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
@@ -114,7 +115,7 @@ class Search:
     settings: type[SearchSettings]
     run: Code
     cost: Callable[[Any, Weights, float], float]
-    needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
+    needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
     step: Code | None = None
     program: Code | None = None
     graph: Callable[[Any], Any] | None = None
@@ -215,7 +216,7 @@ class Family:
     repeats: Callable[[Any], Mapping[str, float]] | None = None
     layers: Callable[[Any], int] | None = None
     training_cost: Callable[[Any, Weights], float] | None = None
-    needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
+    needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[Identifier, ...] = ()
     conflict: Callable[[Any, Any], str | None] = lambda _model, _objective: None
@@ -223,7 +224,7 @@ class Family:
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda _model, _search, _settings: None
     start: Code | None = None
     continues: tuple[str, ...] | None = None
-    rule: RuleName | None = None
+    rule: TrainingRule | None = None
     look: Look = Look()
     order: int = 100
     loss_title: str = "Training loss"
@@ -231,7 +232,7 @@ class Family:
 
     @property
     def training_rule(self) -> str:
-        return self.rule or f"train_{self.name.replace('-', '_')}"
+        return self.rule or f"train_{re.sub(r'[^a-z0-9]', '_', self.name)}"
 
     @property
     def imported(self) -> bool:
