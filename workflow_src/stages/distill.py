@@ -10,7 +10,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -31,6 +31,7 @@ from workflow_src.registry import (
     families,
     import_object,
 )
+from workflow_src.runtime.workers import blocks_of
 from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
 
@@ -70,7 +71,7 @@ def run(inputs: Inputs) -> str:
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(inputs.output) as file:
-        for chunk in _chunks(inputs.source, first, end):
+        for chunk in blocks_of(itertools.islice(read_lines(inputs.source), first, end), CHUNK):
             fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
             skipped += fits.count(False)
             hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
@@ -185,20 +186,6 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
         return hypotheses
 
     return by_engine
-
-
-def _chunks(path: Path, first: int, end: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for number, line in enumerate(read_lines(path)):
-        if number >= end:
-            break
-        if number >= first:
-            chunk.append(line)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 if __name__ == "__main__":

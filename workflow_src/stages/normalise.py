@@ -200,6 +200,24 @@ def divided(
             yield name, all_rows[number]
 
 
+def assigned_rows(
+    name: str, texts: Mapping[str, Sequence[Path]], inputs: Inputs, dropped: Counter[str]
+) -> Iterator[tuple[str, Row]]:
+    """(split, row) of the raw text `name`; what is left out of it is counted in `dropped`."""
+    settings = inputs.settings
+    rows = normalised(texts[name], inputs, name in TRAINING_SPLITS, dropped)
+    assigned: Iterator[tuple[str, Row]] = ((name, row) for row in rows)
+    if settings.split and name == "train":
+        # Pairs that models cannot be trained on are not for the dev and test of a split either.
+        assigned = divided(rows, settings.split, settings.languages, dropped)
+    if name == MONOLINGUAL:
+        keys = {(key(line), key(line)) for path in inputs.held_out for line in read_lines(path)}
+        assigned = without_repeats(without_held_out(assigned, keys, dropped), dropped)
+    elif name == "train" and settings.held_out == "remove":
+        assigned = without_held_out(assigned, held_out_keys(texts, inputs), dropped)
+    return assigned
+
+
 def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origins: Places | None) -> int:
     """Write rows until the writers are full; returns the number of those written.
 
@@ -354,8 +372,7 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
 
 
 def run(inputs: Inputs) -> str:
-    settings, folder = inputs.settings, inputs.summary.parent
-    split, codes = settings.split, settings.languages
+    settings, codes, folder = inputs.settings, inputs.settings.languages, inputs.summary.parent
     normalisers = normalisers_of(settings)
     raw = read_json(inputs.raw)
     references = raw.get("references", {})
@@ -379,25 +396,23 @@ def run(inputs: Inputs) -> str:
             unusable: Counter[str] = Counter()
             lines = max(check_parallel(paths[0], path) for path in paths[1:] or paths)
             earlier = Counter(raw["dropped"][name])
-            rows = normalised(paths, inputs, name == training, unusable)
-            open_writers = {name: writers[name]}
-            assigned: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
-            if split and name == training:
-                # Pairs that models cannot be trained on are not for the dev and test of a split either.
-                assigned = divided(rows, split, codes, unusable)
-                open_writers = {part: writer for part, writer in writers.items() if part not in texts or part == name}
-            if name == MONOLINGUAL:
-                keys = {(key(line), key(line)) for path in inputs.held_out for line in read_lines(path)}
-                assigned = without_repeats(without_held_out(assigned, keys, unusable), unusable)
-            elif name == training and settings.held_out == "remove":
-                assigned = without_held_out(assigned, held_out_keys(texts, inputs), unusable)
+            open_writers = {
+                part: writer
+                for part, writer in writers.items()
+                if part == name or (settings.split and name == training and part not in texts)
+            }
             origins = Places(raw["places"][name]) if name in raw["places"] else None
-            count = fill(open_writers, assigned, origins)
+            count = fill(open_writers, assigned_rows(name, texts, inputs, unusable), origins)
             read_counts[name] = lines + earlier.total()
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
             origin = name if name in texts else training
-            _check_filled(writer, name, texts[origin][: len(codes)], dropped[origin])
+            if not writer.pairs:
+                raise ArtifactError(
+                    " and ".join(map(str, texts[origin][: len(codes)])),
+                    f"have no {units(codes)} for {name} after normalisation ({words(dropped[origin])})",
+                    "check the texts and recipe.normalisation",
+                )
         inputs.summary.unlink(missing_ok=True)
     looks_tokenised = shares_of(
         (name, side.language, map(side.ordinary, read_lines(path)))
@@ -431,7 +446,7 @@ def run(inputs: Inputs) -> str:
             "found_in_train": in_train,
             "round_trip_bleu": round_trip,
             **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
-            "split": split and recorded(split),
+            "split": settings.split and recorded(settings.split),
             "normalisation": settings.normalisation.model_dump(mode="json"),
             **({"placeholders": spans} if spans else {}),
             **{key: raw[key] for key in ("downloads", "cleaning", "references") if raw.get(key)},
@@ -442,17 +457,6 @@ def run(inputs: Inputs) -> str:
     kept = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
     all_dropped = left_out(sum(dropped.values(), Counter()))
     return f"{sum(read_counts.values()):,} {units(codes)} read: {kept}{all_dropped}"
-
-
-def _check_filled(writer: Writer, split: str, origin: list[Path], dropped: Counter[str]) -> None:
-    """Raises ArtifactError for a split without a pair, or a line."""
-    if not writer.pairs:
-        raise ArtifactError(
-            origin[0],
-            f"{'and ' + str(origin[1]) + ' have no pair' if len(origin) > 1 else 'has no line'} for {split} after "
-            f"normalisation ({words(dropped)})",
-            "check the text and recipe.normalisation",
-        )
 
 
 def _shared(counts: dict[str, int]) -> str:

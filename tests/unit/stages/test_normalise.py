@@ -190,7 +190,7 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
     assert "test.en, line 2, " in message and "UTF-8" in message and " 5 " in message
     (raw / "test.en").write_text("\n \n")
     normalise(tmp_path, code=1)
-    assert "no pair for test after normalisation" in error(capsys)
+    assert "no pairs for test after normalisation" in error(capsys)
     (raw / "test.en").write_text("")
     normalise(tmp_path, code=1)
     assert "test.en is empty" in error(capsys)
