@@ -66,6 +66,13 @@ use rule gpu as decode with:
     resources:
         **DECODE,
     params:
-        **params.decode,
+        **stage(
+            "decode",
+            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
+            ["source", "chosen"],
+            **params.decoding,
+            join="input.shards",
+            output="output.text",
+        ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"

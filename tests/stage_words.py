@@ -32,6 +32,8 @@ def _value(kind: type[jobs.JobInputs], name: str, words: list[str]) -> Any:
     annotation = field.annotation if field else str
     if name == "settings":
         return json.loads(words[0])
+    if get_origin(annotation) is dict and words[0].startswith("{"):
+        return json.loads(words[0])
     if get_origin(annotation) is dict:
         return dict(word.split("=", 1) for word in words)
     if get_origin(annotation) is tuple:

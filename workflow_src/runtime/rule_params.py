@@ -35,9 +35,14 @@ def prefix_of(file: str) -> OfJob:
     return lambda job: os.path.splitext(attrgetter(file)(job))[0]
 
 
+def folders(bundles: Sequence[str]) -> dict[str, str]:
+    """The folder of each of some bundles by its system, which the path names."""
+    return {Path(bundle).parts[-4]: os.path.dirname(bundle) for bundle in bundles}
+
+
 def folders_by_system(job: Any) -> dict[str, str]:
-    """The folder of each system's bundle in `input.bundles`, whose path names the system."""
-    return {Path(bundle).parts[-4]: os.path.dirname(bundle) for bundle in job.input.bundles}
+    """The folder of each system's bundle in `input.bundles`."""
+    return folders(job.input.bundles)
 
 
 def weights_in_roles(job: Any) -> dict[str, str]:
@@ -48,13 +53,6 @@ def weights_in_roles(job: Any) -> dict[str, str]:
 def systems_in_roles(job: Any) -> dict[str, str]:
     """Folders of the systems that a decode works with beside its own, by role."""
     return {role: os.path.dirname(job.input[role]) for role in roles() if role in job.input.keys()}
-
-
-def plain(value: Any) -> Any:
-    """A file, several files, or another value of a job as JSON content."""
-    if isinstance(value, str):
-        return str(value)
-    return list(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
 class RuleParams:
@@ -88,7 +86,7 @@ class RuleParams:
             values = {name: input.get(name, wildcards.get(name)) for name in names}
             for option, value in options.items():
                 values[option] = attrgetter(value)(job) if isinstance(value, str) else value(job)
-            values = {option: plain(value) for option, value in values.items() if value or value == 0}
+            values = {option: value for option, value in values.items() if value or value == 0}
             document = Document(f"{JOBS}/{name}", {"settings": json.loads(settings(self.plan, wildcards))} | values)
             if self.runs_jobs():
                 document.write()
@@ -116,30 +114,11 @@ class RuleParams:
             "batch": lambda job: self.plan.decode_of(job.wildcards).batch,
         }
 
-    @property
-    def decode(self) -> Params:
-        return self.stage(
-            "decode",
-            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            ["source", "chosen"],
-            **self.decoding,
-            join="input.shards",
-            output="output.text",
-        )
-
     def normalisation(self, _job: Any) -> dict[str, Any]:
         return self.plan.loaded.normalisation.model_dump(mode="json")
 
     def languages(self, _job: Any) -> list[str]:
         return [self.plan.recipe.source, self.plan.recipe.target]
-
-    def exported_folders(self, job: Any) -> dict[str, str]:
-        """The folders that decodes of other engines read, by KIND/SYSTEM."""
-        return {
-            f"{export}/{Path(bundle).parts[-4]}": os.path.dirname(bundle)
-            for export in self.plan.exports
-            for bundle in job.input[export]
-        }
 
     @property
     def download(self) -> Params:
@@ -229,7 +208,7 @@ class RuleParams:
             lambda plan, _wildcards: plan.settings_speed(),
             ["source"],
             bundles=folders_by_system,
-            exports=self.exported_folders,
+            exports=lambda job: {kind: folders(job.input[kind]) for kind in self.plan.exports},
             chosen=lambda _job: self.plan.chosen_for_speed,
             output="output.speed",
         )

@@ -19,7 +19,7 @@ from pydantic import Field
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_lines
-from workflow_src.errors import ArtifactError, ConfigError, InputError, TimingFailed
+from workflow_src.errors import ArtifactError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
@@ -49,7 +49,7 @@ class Inputs(DeviceJobInputs):
     alone_on_gpu = True
     settings: SpeedSettings = Field(description="how speed is measured, and the rows")
     bundles: dict[str, Path] = Field(description="exported folders by system")
-    exports: dict[str, Path] = Field({}, description="folders of other engines, by KIND/SYSTEM")
+    exports: Folders = Field({}, description="folders that other engines read, by kind and system")
     chosen: dict[str, Path] = Field({}, description="files of settings chosen on dev, by SYSTEM/NAME of the row")
     source: Path = Field(description="normalised text, one sentence a line")
     output: Path
@@ -126,7 +126,7 @@ def orders(rows: Sequence[Decode], folders: Folders, protocol: Protocol, precisi
         # Systems that rank candidates work in the same process.
         for system in systems_of(row):
             if system not in by_system:
-                raise missing_folder(system) if kind == OWN else missing_folder(f"{kind}/{system}", "exports")
+                raise missing_folder(system) if kind == OWN else missing_folder(system, f"exports.{kind}")
         how = protocol.device, precision, protocol.threads
         order = by_engine.setdefault(row.engine_word, Order(row.engine, row.compute_type, *how))
         order.folders |= {system: by_system[system] for system in systems_of(row)}
@@ -240,18 +240,6 @@ def measure(
     return figures | {"protocol": conditions}
 
 
-def read_folders(bundles: dict[str, Path], exports: dict[str, Path]) -> Folders:
-    """Folders by kind and system. Raises ConfigError for an export that is not named KIND/SYSTEM."""
-    kinds = [engine.exports for engine in engines().values() if engine.exports]
-    folders: Folders = {OWN: bundles, **{kind: {} for kind in kinds}}
-    for name, folder in exports.items():
-        kind, _, system = name.partition("/")
-        if kind not in kinds or not system:
-            raise ConfigError("exports", name, allowed=f"KIND/SYSTEM with the kind {' or '.join(kinds)}")
-        folders[kind][system] = folder
-    return folders
-
-
 def run(inputs: Inputs) -> str:
     from workflow_src.runtime.device import cores
 
@@ -260,7 +248,7 @@ def run(inputs: Inputs) -> str:
     lines = list(itertools.islice(read_lines(inputs.source), speed.sentences))
     if not lines:
         raise ArtifactError(inputs.source, "has no sentences to measure speed with", "give a text that is not empty")
-    folders = read_folders(inputs.bundles, inputs.exports)
+    folders = {OWN: inputs.bundles} | inputs.exports
     # Before anything is timed: this reads the bundles, and refuses what is none.
     files = {"source": inputs.source, **files_of(rows, folders)}
     files |= {f"chosen {name.replace('/', ' ')}": path for name, path in inputs.chosen.items()}

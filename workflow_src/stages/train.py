@@ -114,25 +114,18 @@ def run(inputs: Inputs) -> str | None:
 def _count(family: Family, inputs: Inputs) -> str:
     """Count a system at once: its weights, description and figures on dev."""
     from workflow_src.families.build import build, sizes_of
-    from workflow_src.nn.weights import count_parameters
 
     began, settings = time.perf_counter(), inputs.settings
     corpus, dev = EncodedCorpus.open(inputs.train[0]), EncodedCorpus.open(inputs.dev)
     corpus.verify()
     subwords = Subwords.load(inputs.subwords)
-    sizes = sizes_of(family.name, subwords)
-    model = build(family.name, settings.model, sizes)
+    model = build(family.name, settings.model, sizes_of(family.name, subwords))
     assert family.fit
     figures = import_object(family.fit)(model, corpus, dev, subwords, inputs.initial)
     description = {
-        "system": settings.name,
-        **settings.model_dump(mode="json", include={"family", "preset", "data", "model"}),
-        "seed": inputs.seed,
-        "subwords": subwords.digest,
+        **_description(inputs, System.COUNTED, model, subwords),
         "steps": 0,
         "minutes": _minutes(time.perf_counter() - began),
-        "sizes": sizes,
-        "parameters": count_parameters(model),
         "device": "cpu",
         "precision": "float32",
     }
@@ -159,10 +152,12 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     texts, dev_corpus = [EncodedCorpus.open(prefix) for prefix in inputs.train], EncodedCorpus.open(inputs.dev)
     subwords = Subwords.load(inputs.subwords)
     _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
+    if settings.reversed:
+        # Before the model is built: vocabularies that are not joint may differ in size.
+        subwords = subwords.reversed()
     # The model, and the frozen systems that it is trained with.
-    sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
-    model = build(family.name, settings.model, sizes)
+    model = build(family.name, settings.model, sizes_of(family.name, subwords))
     check_positions(max_positions(model), dev_corpus)
     texts, whole_texts = _readable(texts, max_positions(model), settings.name), texts
     weights = weights_of(settings.data)
@@ -170,7 +165,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     mixture.verify()
     corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
     if settings.reversed:
-        corpus, dev_corpus, subwords = texts[0].reversed(), dev_corpus.reversed(), subwords.reversed()
+        corpus, dev_corpus = texts[0].reversed(), dev_corpus.reversed()
     config = settings.training.sized(corpus.epoch_tokens)
     if config.max_steps != settings.training.max_steps:
         log.info(
@@ -189,11 +184,10 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     )
     objective = build_objective(family.name, settings.objective)
     validation = build_validation(family.name, settings.objective, dev, base, roles)
-    parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
         "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
-        *(settings.name, family.name, parameters, len(corpus)),
+        *(settings.name, family.name, count_parameters(model), len(corpus)),
         *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
     )
     if corpus is mixture:
@@ -219,13 +213,15 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         "threads": machine.threads,
     }
     description = {
-        **_description(inputs, config, progress),
+        **_description(inputs, System.COUNTED | {"objective"}, model, subwords),
+        "training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"}),
+        "steps": progress.step,
+        "skipped": progress.skipped,
+        "target_tokens_seen": progress.target_tokens,
+        "minutes": _minutes(progress.seconds),
         **({"texts": mixture.counts()} if corpus is mixture else {}),
         "longest_source": int(corpus.source_lengths.max()),
         "without_positions": sum(map(len, whole_texts)) - len(mixture),
-        "sizes": sizes,
-        "subwords": subwords.digest,
-        "parameters": parameters,
         **trained_on,
     }
     _write(inputs, model, description, progress.history)
@@ -302,19 +298,20 @@ def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
     return compared(settings, include=System.LEARNT, exclude=System.WITHOUT_EFFECT)
 
 
-def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> dict[str, Any]:
-    """Settings, seed and progress of the training, as the system's description has them."""
-    system = inputs.settings
+def _description(inputs: Inputs, fields: set[str], model: nn.Module, subwords: Subwords) -> dict[str, Any]:
+    """Settings (`fields` of the system), seed, sizes and subwords, as the system's description has them."""
+    from workflow_src.families.build import sizes_of
+    from workflow_src.nn.weights import count_parameters
+
+    settings = inputs.settings.model_dump(mode="json", include=fields - {"name", "reversed"})
     return {
-        "system": system.name,
-        **system.model_dump(mode="json", include={"family", "preset", "data", "model", "objective"}),
-        "training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"}),
-        **({"reversed": True} if system.reversed else {}),
+        "system": inputs.settings.name,
+        **settings,
+        **({"reversed": True} if inputs.settings.reversed else {}),
         "seed": inputs.seed,
-        "steps": progress.step,
-        "skipped": progress.skipped,
-        "target_tokens_seen": progress.target_tokens,
-        "minutes": _minutes(progress.seconds),
+        "sizes": sizes_of(inputs.settings.family.name, subwords),
+        "subwords": subwords.digest,
+        "parameters": count_parameters(model),
     }
 
 

@@ -84,7 +84,8 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), chosen=None, devic
     source.write_text(text, encoding="utf-8")
     settings = {"speed": SPEED | settings, "rows": rows, "reference": ["teacher", "beam-4"]}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
-    words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
+    exports = {"ctranslate2": dict(word.split("=") for word in ctranslate2)}
+    words += ["--exports", json.dumps(exports), "--output", str(tmp_path / "speed.json")]
     words += ["--chosen", chosen] if chosen else []
     start_stage(measure_speed, words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
