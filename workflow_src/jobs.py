@@ -139,9 +139,14 @@ def lease_devices(
         gpus.announce(int(number))
     if device not in ("auto", "cuda"):
         return None
-    # A PyTorch that cannot use GPUs must not keep them from others.
-    if device == "auto" and not (gpus.visible() and _built_for_gpus()):
-        return None
+    if device == "auto":
+        if not gpus.visible():
+            return None
+        import torch
+
+        # A PyTorch that cannot use GPUs must not keep them from others.
+        if torch.version.cuda is None and torch.version.hip is None:
+            return None
     lease = gpus.lease(count, seconds=seconds, alone=alone)
     return lease.devices if lease else None
 
@@ -169,12 +174,6 @@ class _Titled(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         return line if record.levelno >= logging.ERROR else f"[{self.title}] {line}"
-
-
-def _built_for_gpus() -> bool:
-    import torch
-
-    return torch.version.cuda is not None or torch.version.hip is not None
 
 
 def _set_up_log(path: Path | None) -> logging.Handler:

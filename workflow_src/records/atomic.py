@@ -36,14 +36,22 @@ def room_for(path: str | Path) -> Iterator[None]:
     except OSError as failure:
         if failure.errno not in NO_ROOM:
             raise
-        limited = failure.errno == errno.EFBIG
-        space = "see `ulimit -f`" if limited else _space(Path(path))
-        raise ArtifactError(
-            path,
-            f"cannot be written: {NO_ROOM[failure.errno]} ({space})",
-            f"{'raise the limit' if limited else 'make room'}, then run again (nothing half-written was kept, and what "
-            "was there before is untouched)",
-        ) from None
+        raise _refusal(path, failure) from None
+
+
+def _refusal(path: str | Path, failure: OSError) -> ArtifactError:
+    """The error of the system that `path` cannot be written, as one sentence."""
+    if failure.errno not in NO_ROOM:
+        reason = "a part of its path is a file" if isinstance(failure, FileExistsError) else failure.strerror
+        return ArtifactError(path, f"cannot be written: {reason}", "name a file elsewhere")
+    limited = failure.errno == errno.EFBIG
+    space = "see `ulimit -f`" if limited else _space(Path(path))
+    return ArtifactError(
+        path,
+        f"cannot be written: {NO_ROOM[failure.errno]} ({space})",
+        f"{'raise the limit' if limited else 'make room'}, then run again (nothing half-written was kept, and what "
+        "was there before is untouched)",
+    )
 
 
 def _space(path: Path) -> str:
@@ -101,27 +109,16 @@ def _is_open_file(path: Path) -> bool:
 def _replaceable(path: Path) -> Path:
     """The file that writing `path` replaces, links followed. Raises ArtifactError for a path that is no file."""
     # Other processes may go on writing to a file that a process has open.
-    if _is_open_file(path) or (path.exists() and not path.is_file() and not path.is_dir()):
+    opened = _is_open_file(path)
+    if path.is_dir() and not opened:
+        raise ArtifactError(path, "is a folder", "name a file in it")
+    if opened or (path.exists() and not path.is_file()):
         raise ArtifactError(
             path,
             "is a pipe or a device, which cannot be replaced as a whole",
             "name a file, or write to standard output",
         )
-    if path.is_dir():
-        raise ArtifactError(path, "is a folder", "name a file in it")
     return Path(os.path.realpath(path)) if path.is_symlink() else path
-
-
-@contextlib.contextmanager
-def _refusals_in_words(path: Path) -> Iterator[None]:
-    """Turns errors of the system while `path` is opened into one sentence, but for a full disk (`room_for`)."""
-    try:
-        yield
-    except OSError as failure:
-        if failure.errno in NO_ROOM:
-            raise
-        reason = "a part of its path is a file" if isinstance(failure, FileExistsError) else failure.strerror
-        raise ArtifactError(path, f"cannot be written: {reason}", "name a file elsewhere") from None
 
 
 def new_file_mode() -> int:
@@ -142,12 +139,14 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
     """
-    with room_for(path), _refusals_in_words(Path(path)):
+    try:
         path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        # With the suffix, most disks have room for 255 bytes.
+        # Most disks allow 255 bytes in all, up to four for a letter.
         prefix = f".{path.name[:50]}."
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".partial")
+    except OSError as failure:
+        raise _refusal(path, failure) from None
     buffered = io.BufferedWriter(_File(handle, path))
     file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:

@@ -69,13 +69,15 @@ def _commit() -> str | None:
 
     A process runs the code that it has imported, so it is asked for once.
     """
+    git = ["git", "-C", str(PACKAGE)]
     try:
-        run = lambda *words: subprocess.run(  # noqa: E731
-            ["git", "-C", str(PACKAGE), *words], capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
-        return run("rev-parse", "HEAD") + ("-modified" if run("status", "--porcelain", "--", str(PACKAGE)) else "")
+        commit, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", str(PACKAGE)])
+        )
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{commit}-modified" if changes else commit
 
 
 def processor() -> str:
