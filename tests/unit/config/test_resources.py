@@ -12,9 +12,10 @@ from counted_jobs import jobs
 
 from workflow_src import cli
 from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.costs import decode_operations, parts
+from workflow_src.config.costs import decode_operations, parameters, parts
 from workflow_src.config.files import experiment_names
 from workflow_src.config.resources import Requests
+from workflow_src.config.rules import STAGES, rule_table
 from workflow_src.errors import ConfigError
 
 
@@ -26,6 +27,24 @@ def of(requests: Requests, rule: str, attempt: int = 1, **wildcards: str) -> tup
     """(MB, minutes)."""
     job = SimpleNamespace(**wildcards)
     return tuple(ask(rule)(job, attempt=attempt) for ask in (requests.memory, requests.minutes))
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_rule_is_in_the_table_with_a_stage_and_the_place_of_its_settings(name):
+    plan = Plan(load_experiment(name))
+    table = rule_table(plan)
+    assert set(jobs(plan)) <= table.keys()
+    for rule in table.values():
+        assert rule.stage in STAGES
+        # Wildcards of a file, such as `systems.{system}`.
+        assert "{" not in rule.settings.format(system="a", teacher="b", search="c")
+
+
+def test_a_rule_that_a_user_adds_asks_for_all_systems_at_once():
+    requests = requests_for()
+    weights = sum(4 * parameters(s, 1000, True) / 1e6 for s in requests.plan.loaded.systems.values())
+    megabytes, minutes = of(requests, "a_rule_of_mine")
+    assert megabytes > 5500 + 2 * weights and minutes == 60
 
 
 def test_a_training_by_hand():
