@@ -26,9 +26,11 @@ Key = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """A node where it is drawn: `x` and `y` of its upper left corner; `kind` is done, follows or own."""
+    """A node where it is drawn: `x` and `y` of its upper left corner; `kind` is done, new or own.
 
-    node: Node
+    A node that runs for no reason of its own is new.
+    """
+
     x: float
     y: float
     kind: str
@@ -100,19 +102,16 @@ def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
     has_own_reason = any(reason.kind not in ("follows", "new") for reason in node.reasons)
     kind = "own" if has_own_reason else "new" if node.run else "done"
     hours = hours_text(overview, node)
-    jobs = f"{node.jobs} done" if not node.run else f"{node.run} to run"
-    if 0 < node.run < node.jobs:
-        jobs = f"{node.run} of {node.jobs} to run"
+    of_all = f" of {node.jobs}" if node.run < node.jobs else ""
+    jobs = f"{node.run}{of_all} to run" if node.run else f"{node.jobs} done"
     lines = [" · ".join(filter(None, [jobs, hours]))]
-    if node.run:
-        changed = [(reason.name, f"{reason.old} → {reason.new}") for reason in node.reasons if reason.name]
-        if changed:
-            name, values = changed[0]
-            lines += [name.rpartition(".")[2], values]
-        else:
-            lines += node.why[:1]
+    changed = next((reason for reason in node.reasons if reason.name), None)
+    if changed and changed.name:
+        lines += [changed.name.rpartition(".")[2], f"{changed.old} → {changed.new}"]
+    else:
+        lines += node.why[:1]
     tip = "\n".join([f"{node.title} {node.system}".rstrip(), rules_text(node), *node.why])
-    return Box(node, x, y, kind, _cut(node.title, FITS), tuple(_cut(line, FITS) for line in lines), tip)
+    return Box(x, y, kind, _cut(node.title, FITS), tuple(_cut(line, FITS) for line in lines), tip)
 
 
 def rules_text(node: Node) -> str:

@@ -14,7 +14,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -393,28 +393,26 @@ def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:
             reasons.append(Reason("updated", f"{path} changed"))
         else:
             reasons.append(Reason("setting", str(change), change.name, change.old, change.new))
-    if reason.forced:
-        reasons.append(Reason("forced", "forced"))
-    if reason.missing_output:
-        missing = sorted(map(str, reason.missing_output))
-        if job.has_run:
-            reasons.append(Reason("missing", f"missing {_files(missing)}"))
-        else:
-            reasons.append(Reason("new", "not made yet"))
-    if reason.incomplete_output:
-        reasons.append(Reason("incomplete", f"incomplete {_files(sorted(map(str, reason.incomplete_output)))}"))
-    updated = sorted(map(str, reason.updated_input - reason.updated_input_run))
-    if updated:
-        reasons.append(Reason("updated", f"newer input {_files(updated)}"))
-    if reason.input_changed:
-        reasons.append(Reason("inputs", "another set of inputs"))
-    if reason.code_changed:
-        reasons.append(Reason("command", "another command in the rule"))
-    if reason.software_stack_changed:
-        reasons.append(Reason("environment", "another software environment"))
+    if reason.missing_output and not job.has_run:
+        reasons.append(Reason("new", "not made yet"))
+    files = (
+        ("missing", "missing", reason.missing_output if job.has_run else ()),
+        ("incomplete", "incomplete", reason.incomplete_output),
+        ("updated", "newer input", reason.updated_input - reason.updated_input_run),
+    )
+    reasons += [Reason(kind, f"{problem} {_named(paths)}") for kind, problem, paths in files if paths]
+    changed = (
+        ("forced", "forced", reason.forced),
+        ("inputs", "another set of inputs", reason.input_changed),
+        ("command", "another command in the rule", reason.code_changed),
+        ("environment", "another software environment", reason.software_stack_changed),
+    )
+    reasons += [Reason(kind, text) for kind, text, holds in changed if holds]
     reasons += [Reason("follows", f"{node.title} {node.system}".rstrip()) for node in rerun]
     return reasons
 
 
-def _files(paths: list[str]) -> str:
-    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+def _named(paths: Collection[str]) -> str:
+    """The first of the paths, and how many more there are."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{min(map(str, paths))}{more}"
