@@ -60,7 +60,7 @@ def held_out(plan: Plan, split: str) -> int:
     dataset, split = plan.loaded.dataset, split if split == "dev" else TEST
     cut = getattr(dataset.split, split, None) if dataset.split else None
     limits = {str(name): number for name, number in plan.recipe.limits.items()}
-    return limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
+    return limits.get(split) or getattr(dataset.generated, split, None) or cut or HELD_OUT
 
 
 def products(system: System, vocabulary: int) -> dict[str, float]:
@@ -204,6 +204,6 @@ def sentence_length(plan: Plan, length: float | None = None) -> float:
 def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:
     """Training pairs: `pairs`, or those of the dataset, cut to the recipe's limit; None where neither is known."""
     dataset = plan.loaded.dataset
-    count = pairs or dataset.generator.get("train") or dataset.pairs
+    count = pairs or getattr(dataset.generated, "train", None) or dataset.pairs
     limit = plan.recipe.limits.get("train")
     return min(count, limit) if count and limit else count

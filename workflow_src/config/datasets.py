@@ -302,7 +302,7 @@ class DatasetFiles(Frozen):
     train: tuple[Part, ...] = ()
     dev: tuple[Part, ...] = ()
     test: TestSets = Field({}, description="one list, or a list for each test set by its name, the main one first")
-    generator: dict[str, Any] = Field({}, description="settings of a generated corpus")
+    generator: GeneratorConfig | None = Field(None, description="settings of a generated corpus")
 
     @model_validator(mode="after")
     def _has_text(self):
@@ -313,8 +313,8 @@ class DatasetFiles(Frozen):
                 if getattr(self, setting):
                     raise ConfigError(setting, problem=GENERATED, hint="remove it")
             return self
-        if self.generator:
-            raise ConfigError("generator", self.generator, problem=f"kind is {self.kind}", hint="remove it")
+        if self.generator is not None:
+            raise ConfigError("generator", problem=f"kind is {self.kind}", hint="remove it")
         if self.kind == "folder" and not self.folder_hint:
             raise ConfigError("folder_hint", problem="missing", hint="say what to put into the folder, and from where")
         return self
@@ -332,6 +332,11 @@ class DatasetFiles(Frozen):
                         problem = f"{count} of them, and {self.place(split, 0)} has {parts[0].references(language)}"
                         raise ConfigError(where, problem=problem, allowed="as many in every part")
         return self
+
+    @property
+    def generated(self) -> GeneratorConfig | None:
+        """Settings of the generator; None where text is read from files."""
+        return (self.generator or GeneratorConfig()) if self.kind == "generated" else None
 
     @property
     def test_sets(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
 )
-from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig, TablePart, TextPart
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig, TablePart, TextPart
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
@@ -63,12 +63,11 @@ def load(raw: dict[str, Any]) -> Loaded:
     steps = merge(dataset.normalisation, config.recipe.normalisation)
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     languages = config.recipe.source, config.recipe.target
-    corpus = Corpus(*languages, tokeniser, bool(dataset.generator), normalisation.altering)
+    corpus = Corpus(*languages, tokeniser, dataset.generated is not None, normalisation.altering)
     measured = resolve(config.metrics, corpus)
     check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, languages)
-    parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
     _check_monolingual(config)
@@ -256,7 +255,7 @@ def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
 
     A sentence has at most one subword more than characters; an end symbol follows.
     """
-    if dataset.split is None or dataset.kind == "generated":
+    if dataset.split is None:
         return
     longest = dataset.split.longest
     for name, system in systems.items():

@@ -90,7 +90,7 @@ class ScoringSettings(Frozen):
 
     @property
     def corpus(self) -> Corpus:
-        return Corpus(self.source, self.target, self.bleu_tokeniser, bool(self.generator))
+        return Corpus(self.source, self.target, self.bleu_tokeniser, self.generator is not None)
 
     @property
     def measured(self) -> tuple[Measured, ...]:

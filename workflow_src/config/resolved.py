@@ -270,7 +270,7 @@ class Loaded:
     @functools.cached_property
     def corpus(self) -> Corpus:
         """Properties of the corpus that metrics may depend on."""
-        recipe, generated = self.config.recipe, bool(self.dataset.generator)
+        recipe, generated = self.config.recipe, self.dataset.generated is not None
         return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, generated, self.normalisation.altering)
 
     def sized(self, pairs: int, tokens: int, monolingual: int | None = None) -> Loaded:

@@ -93,10 +93,10 @@ class RawCorpus:
 
         Raises ConfigError or ArtifactError with one sentence.
         """
-        if self.dataset.kind == "generated":
+        if self.dataset.generated:
             from workflow_src.data.toy import grammar
 
-            yield from self._generated(grammar.generate(self.dataset.generator))
+            yield from self._generated(grammar.generate(self.dataset.generated))
             return
         for name in self.dataset.raw_splits:
             yield name, self.parts_of(name)

@@ -127,7 +127,7 @@ def test_own_text_takes_the_place_of_any_shipped_corpus(name):
     plan = Plan(load(read_yaml(CONFIG_FOLDER / "config.yaml") | raw))
     assert plan.loaded.dataset == DatasetConfig.model_validate(OWN)
     downloaded = json.loads(plan.settings_download())
-    assert downloaded["kind"] == "files" and downloaded["generator"] == {} and downloaded["files"] == {}
+    assert downloaded["kind"] == "files" and downloaded["generator"] is None and downloaded["files"] == {}
     assert json.loads(plan.settings_quality())["generator"] is None
     # What was set beside the corpus is kept.
     assert plan.recipe.subwords == load_experiment(name).config.recipe.subwords
@@ -149,7 +149,7 @@ def test_a_definition_replaces_key_by_key_nothing():
 
 def test_nulls_in_a_definition_do_no_harm():
     recipe = {"name": "mine", "dataset": OWN | {"kind": "files", "generator": None}, "source": "tr", "target": "en"}
-    assert load({"experiment": "mine", "extends": "smoke", "recipe": recipe}).dataset.generator == {}
+    assert load({"experiment": "mine", "extends": "smoke", "recipe": recipe}).dataset.generated is None
 
 
 @pytest.mark.parametrize("setting", ["train", "dev", "test", "split"])

@@ -158,7 +158,9 @@ def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
     import workflow_src.data.toy
 
     grammar = type(sys)("workflow_src.data.toy.grammar")
-    grammar.generate = lambda sizes: {split: [("ja", "yes")] * sizes[split] for split in ("train", "dev", "test")}
+    grammar.generate = lambda sizes: {
+        split: [("ja", "yes")] * getattr(sizes, split) for split in ("train", "dev", "test")
+    }
     monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", grammar)
     monkeypatch.setattr(workflow_src.data.toy, "grammar", grammar, raising=False)
     toy = {

@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from workflow_src.config.datasets import TEST, DatasetFiles, GeneratorConfig, RawText
+from workflow_src.config.datasets import TEST, DatasetFiles, RawText
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, parse
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults
 
 # Settings of a file to download that its content is checked by.
 CHECKS = {"sha256", "md5", "size"}
@@ -79,8 +79,6 @@ class Settings(Inputs):
 
     def settings_download(self) -> str:
         files = self._raw_text(self.loaded.dataset)
-        if generator := self.loaded.dataset.generator:
-            files["generator"] = self._dump(parse(GeneratorConfig, generator))
         return _json(files)
 
     def settings_download_monolingual(self) -> str:
@@ -109,8 +107,7 @@ class Settings(Inputs):
         """`split` is null where the dataset has its own dev and test; its key language is always written out."""
         dataset = self.loaded.dataset
         split = None
-        # A generated corpus has dev and test, so that `split` has no effect.
-        if dataset.split and dataset.kind != "generated":
+        if dataset.split:
             split = {"key_language": dataset.languages[0]} | self._dump(dataset.split, exclude_none=True)
         held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}
         languages = [self.recipe.source, self.recipe.target]
@@ -306,14 +303,14 @@ class Settings(Inputs):
 
     def _scoring(self, name: str | None = None) -> dict[str, Any]:
         """Settings of all metrics, or of the main one and `name` alone."""
-        metrics = self.loaded.metrics
+        metrics, generated = self.loaded.metrics, self.loaded.dataset.generated
         chosen = tuple(
             entry for entry in metrics if name is None or entry.metric.name in (metrics[0].metric.name, name)
         )
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,
-            "generator": self.loaded.dataset.generator or None,
+            "generator": generated and generated.model_dump(mode="json", exclude_unset=True),
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
             **rule_settings(chosen, self._dump),
         }

@@ -14,6 +14,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from workflow_src.config.datasets import GeneratorConfig
@@ -159,13 +160,13 @@ def _draw(random_: random.Random, kinds: Sequence[str]) -> tuple[str, str, bool]
             return german, english, any(is_held_out(pair) for pair in forest.combinations(node))
 
 
-def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[str, str]]]:
+def generate(settings: GeneratorConfig | Mapping[str, Any] = MappingProxyType({})) -> dict[str, list[tuple[str, str]]]:
     """Pairs (German, English) of every split, from `{train, dev, test, seed, kinds}`; the same for the same settings.
 
     No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
     translations, at random. Held-out combinations are in dev and test only. Raises InputError on a bad setting.
     """
-    settings = parse(GeneratorConfig, settings or {}, "generator").model_dump()
+    settings = parse(GeneratorConfig, settings, "generator").model_dump()
     random_ = random.Random(settings["seed"])
     sentences: tuple[set[str], set[str]] = (set(), set())
     corpus: dict[str, list[tuple[str, str]]] = {}
@@ -190,7 +191,7 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
     return {split: corpus[split] for split in SPLITS}
 
 
-def digest(settings: Mapping[str, Any] | None = None) -> str:
+def digest(settings: Mapping[str, Any] = MappingProxyType({})) -> str:
     """SHA-256 of the whole corpus: for each pair of each split a line `split TAB German TAB English`."""
     checksum = hashlib.sha256()
     for split, pairs in generate(settings).items():
