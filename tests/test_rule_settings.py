@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from workflow_src import registry
+from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.files import experiment_names
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
@@ -95,6 +96,14 @@ def test_stages_record_the_settings_of_every_rule_as_they_were_written(experimen
         if kind != dict[str, Any]:
             as_recorded = recorded(parse(kind, as_recorded, "settings"))
         assert json.dumps(as_recorded, sort_keys=True, ensure_ascii=False) == settings, name
+
+
+@pytest.mark.parametrize("experiment", experiment_names())
+def test_the_settings_of_a_teacher_are_those_that_a_configuration_may_have(experiment):
+    plan = Plan(load_experiment(experiment))
+    for teacher in plan.teachers:
+        section = parse(DistillationConfig, json.loads(plan.settings_distillation(teacher)))
+        assert section.search_settings() == plan.distillation(teacher).search_settings()
 
 
 if __name__ == "__main__":

@@ -264,18 +264,20 @@ class DistillationConfig(Frozen):
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
 
-    def search_settings(self, section: str = "") -> SearchSettings:
-        """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`.
-
-        Those that name other systems, or need one, may not be set.
-        """
+    @classmethod
+    def of_search(cls) -> list[str]:
+        """Settings of the search that may be set: all but those that name other systems or need one."""
         kind = distilling_search().settings
         options = {name: kind.option(name) for name in kind.model_fields}
-        allowed = [name for name, option in options.items() if option.role is None and option.only_with is None]
+        return [name for name, option in options.items() if option.role is None and option.only_with is None]
+
+    def search_settings(self, section: str = "") -> SearchSettings:
+        """Settings of the search that distils, the reference of comparisons. Raises ConfigError, in `section`."""
+        allowed = self.of_search()
         for name in self.model_extra or {}:
             if name not in allowed:
                 raise ConfigError(name, problem=UNKNOWN, allowed=[*type(self).model_fields, *allowed]).within(section)
-        return parse(kind, self.model_extra or {}, section)
+        return parse(distilling_search().settings, self.model_extra or {}, section)
 
 
 class LikelihoodConfig(Frozen):

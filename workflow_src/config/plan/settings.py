@@ -159,7 +159,7 @@ class Settings(Inputs):
         """Search settings of a teacher; for jobs also how many sentences are translated at once, and what computes."""
         section = self.distillation(teacher)
         beside = section.model_dump(include={"batch", "engine"}) if self.full else {}
-        return _json(self._dump(section.search_settings()) | beside)
+        return _json(self._dump(section.search_settings(), include=set(section.of_search())) | beside)
 
     def settings_scoring(self, system: str) -> str:
         """How many pairs a job scores at once; it changes no score."""
