@@ -234,6 +234,12 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
     assert baselines["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
 
 
+def test_speed_is_measured_with_what_dev_chose_for_the_first_seed():
+    tuned = {"system": "score", "search": "score", "steps": 4, "tune": {"step_size": [0.5, 1]}}
+    plan = Plan(load_experiment("demo", seeds=[3, 1], decodes=[*REFINED, tuned]))
+    assert plan.chosen_for_speed == {"score/score-4-tuned": "results/toy-demo/chosen/score/seed-3/score-4-tuned.json"}
+
+
 BEAM = {"system": "teacher", "search": "beam"}
 CT2 = {"engine": "ctranslate2-int8"}
 
