@@ -222,6 +222,13 @@ def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
     assert limited.settings_normalise() == plan.settings_normalise()
 
 
+@pytest.mark.parametrize(("clean", "folder"), [([], "raw"), (["ratio"], "raw"), (["ratio", "length"], "clean")])
+def test_text_of_one_language_is_cleaned_where_a_filter_judges_each_side(clean, folder):
+    plan = plan_with(merge(merge(NEWS, STUDENT), {"recipe": {"clean": clean}}))
+    assert plan.to_normalise("monolingual", "de") == f"results/smoke/{folder}/monolingual.de"
+    assert jobs(plan).get("clean_monolingual", 0) == (folder == "clean")
+
+
 def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
     dataset = read_yaml(CONFIG_FOLDER / "datasets" / "multi30k.yaml")
     url = "https://example.org/news.tgz"
