@@ -34,3 +34,12 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(set(values)) < len(values):
         raise ConfigError("", allowed="each once")
     return values
+
+
+def by_name(value: Any, example: str) -> Any:
+    """A list of names, such as `example`, as a section of them without settings; other values as they are."""
+    if not isinstance(value, list | tuple):
+        return value
+    if not all(isinstance(name, str) for name in value):
+        raise ConfigError("", allowed=f"a list of names, such as {example}, or a section of settings by name")
+    return {name: {} for name in distinct(tuple(value))}

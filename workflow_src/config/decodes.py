@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config.datasets import TEST
-from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
+from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
 from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
@@ -23,8 +23,8 @@ def resolve_decodes(
         if word not in _engine_words():
             raise ConfigError("decode_defaults.engine", word, allowed=_engine_words())
     decodes = []
-    for number, section in enumerate(config.decodes):
-        where = f"decodes[{number}]"
+    for number, own in enumerate(config.decodes):
+        section, where = _with_defaults(own, config.decode_defaults), f"decodes[{number}]"
         for name in _as_tuple(section.system):
             _check_system(name, systems, None, f"{where}.system")
             decodes += _decodes(section, systems[name], systems, test_sets, where)
@@ -36,6 +36,12 @@ def resolve_decodes(
             problem = f"engine {decode.engine} of decode {decode.name} needs a GPU"
             raise ConfigError("runtime.device", "cpu", problem=problem, hint="change it, or remove the engine")
     return tuple(decodes)
+
+
+def _with_defaults(section: DecodeConfig, defaults: DecodeDefaults) -> DecodeConfig:
+    """A decode with the fields of `defaults` that it does not set; only one that tunes is chosen by a metric."""
+    unused = section.model_fields_set | (set() if section.tune else {"tune_by"})
+    return section.model_copy(update={name: getattr(defaults, name) for name in defaults.model_fields_set - unused})
 
 
 def _check_system(name: str, systems: dict[str, System], trait: str | None, where: str) -> None:

@@ -9,7 +9,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.base import distinct, matching, named
+from workflow_src.config.base import by_name, distinct, matching, named
 from workflow_src.config.datasets import FilePath, SetName
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_preset
 from workflow_src.config.recipe import RecipeConfig
@@ -520,33 +520,11 @@ class WorkflowConfig(Sections):
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_decode_defaults(cls, raw: Any) -> Any:
-        """Decodes with the fields of `decode_defaults` that they do not set; only one that tunes is chosen by a metric.
-
-        Done here, so that a configuration that is written out in full means the same.
-        """
-        defaults, decodes = (
-            raw.get(name) if isinstance(raw, dict) else None for name in ("decode_defaults", "decodes")
-        )
-        if not isinstance(defaults, dict) or not isinstance(decodes, list | tuple):
-            return raw
-        untuned = {name: value for name, value in defaults.items() if name != "tune_by"}
-        filled = [
-            (defaults if decode.get("tune") else untuned) | decode if isinstance(decode, dict) else decode
-            for decode in decodes
-        ]
-        return raw | {"decodes": filled}
-
     @field_validator("metrics", mode="before")
     @classmethod
     def _list_of_metrics(cls, value: Any) -> Any:
         """A list of names is a section without settings; so is a name with nothing behind it."""
-        if isinstance(value, list | tuple):
-            if not all(isinstance(name, str) for name in value):
-                raise ConfigError("", allowed="a list of names, such as [bleu, ter], or a section of settings by name")
-            return {name: {} for name in distinct(tuple(value))}
-        if isinstance(value, dict):
-            return {name: {} if settings is None else settings for name, settings in value.items()}
-        return value
+        sections = by_name(value, "[bleu, ter]")
+        if isinstance(sections, dict):
+            return {name: {} if settings is None else settings for name, settings in sections.items()}
+        return sections

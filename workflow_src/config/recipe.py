@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from workflow_src.config.base import distinct, named
+from workflow_src.config.base import by_name, named
 from workflow_src.config.datasets import NAME, DatasetConfig, FilePath, Language, SubwordsConfig
 from workflow_src.config.languages import spaced
 from workflow_src.config.sizes import AUTO, MaxLength
@@ -135,16 +135,11 @@ class RecipeConfig(SplitRules):
     @classmethod
     def _list_of_filters(cls, value: Any) -> Any:
         """A list of names is filters with their defaults."""
-        if isinstance(value, list | tuple):
-            if not all(isinstance(name, str) for name in value):
-                raise ConfigError(
-                    "", allowed="a list of names, such as [length, ratio], or a section of settings by name"
-                )
-            return {name: {} for name in distinct(tuple(value))}
-        for name in value if isinstance(value, dict) else ():
-            if value[name] is None:
+        sections = by_name(value, "[length, ratio]")
+        for name in sections if isinstance(sections, dict) else ():
+            if sections[name] is None:
                 raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
-        return value
+        return sections
 
     def copied_subwords(self) -> SubwordsConfig | None:
         """The kind and size of the subwords of `subwords_from`; None where there are none to read yet."""
