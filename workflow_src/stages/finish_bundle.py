@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from workflow_src.records.provenance import provenance
 from workflow_src.registry import members
 from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
 from workflow_src.serving.choice import choice_words, default_fields
-from workflow_src.spec import Frozen
+from workflow_src.spec import Frozen, SearchSettings
 
 
 class DevRow(Frozen):
@@ -34,6 +33,16 @@ class DevRow(Frozen):
         files = {"quality": self.quality, "chosen": self.chosen}
         return {f"{name} {self.decode.name}": path for name, path in files.items() if path}
 
+    @property
+    def figure(self) -> float:
+        """Its BLEU on dev."""
+        return dev_figure(self.removal, self.quality, self.chosen)
+
+    @property
+    def values(self) -> SearchSettings:
+        """The settings of its search, with those that dev chose."""
+        return self.decode.with_values(read_chosen(self.chosen) if self.chosen else {}).values
+
 
 class FinishSettings(Frozen):
     experiment: str
@@ -48,41 +57,26 @@ class Inputs(JobInputs):
     output_folder: Path
 
 
-def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
-    """For each search its row with the highest BLEU on dev, the best one first; the first listed of equal ones.
-
-    A best row has `row`, `engine`, `dev_bleu`, and `decode`, with the settings that dev chose.
-    """
-    measured: list[dict[str, Any]] = [
-        {
-            "row": row.decode.name,
-            "engine": row.decode.engine_word,
-            "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
-            "decode": row.decode.with_values(read_chosen(row.chosen) if row.chosen else {}),
-        }
-        for row in rows
-    ]
-    best: dict[str, dict[str, Any]] = {}
-    for row in sorted(measured, key=lambda row: -row["dev_bleu"]):
-        best.setdefault(row["decode"].search, row)
-    return best
-
-
 def defaults_of(description: Description, settings: FinishSettings) -> dict[str, Any]:
     """Fields of a finished bundle's description about its searches: `defaults`, `search_defaults`, `default_from`, and
     `remove_repetitions` where the experiment does; nothing where it has no search."""
     if not description.searches:
         return {}
-    best = {search: row for search, row in best_rows(settings.rows).items() if search in description.searches}
+    # For each search its row with the highest BLEU on dev, the best one first; the first listed of equal ones.
+    best: dict[str, DevRow] = {}
+    for row in sorted(settings.rows, key=lambda row: -row.figure):
+        if row.decode.search in description.searches:
+            best.setdefault(row.decode.search, row)
     carried = {name: value for name, value in description.defaults.items() if name != "search"}
-    fields = {search: default_fields(row["decode"].values, carried) for search, row in best.items()}
+    fields = {search: default_fields(row.values, carried) for search, row in best.items()}
     fields |= settings.search_defaults
     search = next(iter(best), description.defaults["search"])
-    chosen = {"experiment": settings.experiment, "rows": len(settings.rows)}
+    chosen: dict[str, Any] = {"experiment": settings.experiment, "rows": len(settings.rows)}
     if search in settings.search_defaults:
         chosen["settings"] = "search_defaults"
     if search in best:
-        chosen |= {name: best[search][name] for name in ("row", "engine", "dev_bleu")}
+        row = best[search]
+        chosen |= {"row": row.decode.name, "engine": row.decode.engine_word, "dev_bleu": row.figure}
     return {
         "defaults": description.defaults | {"search": search},
         "search_defaults": {name: values for name, values in fields.items() if values},
