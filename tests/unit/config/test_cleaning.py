@@ -11,9 +11,8 @@ import pytest
 from counted_jobs import jobs
 from pydantic import Field
 
-from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config import Plan, load_experiment
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.compose import experiment, laid_over
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_member
 from workflow_src.errors import ConfigError, DeclarationError, did_you_mean
@@ -49,11 +48,10 @@ def test_a_list_is_filters_with_their_defaults():
     assert plan(["numbers", "copies"]).settings_clean() == plan({"numbers": {}, "copies": {}}).settings_clean()
 
 
-def test_an_experiment_that_extends_another_changes_single_filters():
-    parent = experiment("smoke", "experiment")
-    parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
-    raw = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
-    filters = json.loads(Plan(load(laid_over(parent, raw))).settings_clean())["clean"]
+def test_an_experiment_that_extends_another_changes_single_filters(load_over):
+    parent = {"extends": "smoke", "recipe": {"clean": {"length": {"max_words": 9}, "copies": {}, "numbers": {}}}}
+    loaded = load_over(parent, recipe={"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}})
+    filters = json.loads(Plan(loaded).settings_clean())["clean"]
     assert [name for name, _ in filters] == ["length", "numbers", "repeated"]
     assert (filters[0][1]["max_words"], filters[0][1]["min_words"]) == (9, 2)
 

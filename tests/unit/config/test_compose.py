@@ -10,7 +10,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import registry
-from workflow_src.config import Plan, compose, files, load, load_experiment
+from workflow_src.config import Plan, files, load, load_experiment
 from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.errors import ConfigError
 
@@ -47,20 +47,19 @@ def test_only_keeps_what_bundles_carry_and_what_fills_roles():
     assert set(loaded.systems) == {"tagger-engine", "tagger", "seq2seq"}
 
 
-def test_translations_with_a_dropped_system_go_and_its_distillation_too(monkeypatch):
+def test_translations_with_a_dropped_system_go_and_its_distillation_too(load_over):
     loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger", "cmlm"]})
     assert decoded(loaded) == {"teacher", "tagger", "cmlm"}
     assert "teacher" in loaded.config.distillation
     loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]})
     assert decoded(loaded) == {"tagger"} and not loaded.config.distillation
     # A search may name a system besides: those that a dropped one ranks go.
-    parent = read_yaml(CONFIG_FOLDER / "experiments" / "smoke-families.yaml")
     ranked = [
         {"system": "tagger", "search": "argmax", "lengths": 2, "rescorer": rescorer}
         for rescorer in ("teacher", "seq2seq")
     ]
-    reduced = compose.laid_over(compose.extended(parent) | {"decodes": ranked}, {"only": ["tagger-engine"]})
-    assert reduced["decodes"] == ranked[1:]
+    loaded = load_over({"extends": "smoke-families", "decodes": ranked}, only=["tagger-engine"])
+    assert [decode.values.rescorer for decode in loaded.decodes] == ["seq2seq"]
 
 
 PLUGIN = """
@@ -148,9 +147,9 @@ def test_scorers_and_analyses_of_dropped_systems_go():
         )
 
 
-def test_how_pairs_are_scored_by_a_dropped_system_goes():
-    parent = compose.experiment("smoke", "experiment") | {"likelihood": {"teacher": {}, "energy": {"keep": 0.5}}}
-    assert set(load(compose.laid_over(parent, {"only": ["ctc"]})).config.likelihood) == {"teacher"}
+def test_how_pairs_are_scored_by_a_dropped_system_goes(load_over):
+    parent = {"extends": "smoke", "likelihood": {"teacher": {}, "energy": {"keep": 0.5}}}
+    assert set(load_over(parent, only=["ctc"]).config.likelihood) == {"teacher"}
 
 
 def test_grids_stay_whole_or_go():

@@ -9,7 +9,6 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load
-from workflow_src.config.compose import inherited
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
@@ -84,9 +83,11 @@ def test_systems_may_be_chosen_and_settings_be_of_any_section():
     assert [cell.system for (cell,) in grid.cells] == ["four", "two"] and grid.published[0] == ("1",)
 
 
-def test_published_figures_of_a_grid_are_not_inherited():
-    parent = {"experiment": "parent", "report": {"grids": [GRID | {"published": {"SX": {"ST": "1"}}}], "examples": 2}}
-    assert inherited(parent)["report"] == {"grids": [GRID], "examples": 2}
+def test_published_figures_of_a_grid_are_not_inherited(load_over):
+    grid = GRID | {"published": {"SX": {"ST": "1"}}}
+    parent = {"extends": "smoke", "systems": SYSTEMS, "report": {"grids": [grid], "examples": 2}}
+    report = load_over(parent).config.report
+    assert report.examples == 2 and [(shown.title, shown.published) for shown in report.grids] == [(GRID["title"], {})]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from counted_jobs import jobs
 from refusals import fields_of
 
 from workflow_src.config import Plan, load, texts
-from workflow_src.config.compose import laid_over
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
@@ -141,11 +140,9 @@ def test_what_reports_say_of_the_data_of_systems():
     assert data["teacher"] == "raw" and len(data) == 6
 
 
-def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures():
-    reduced = laid_over(
-        merge(copy.deepcopy(SMOKE), {"systems": {"ctc": {"data": MIXED, "init_from": None}}}), {"only": ["ctc"]}
-    )
-    assert set(reduced["systems"]) == {"ctc", "teacher", "lm"}
+def test_systems_that_are_kept_keep_the_teachers_of_their_mixtures(load_over):
+    parent = {"extends": "smoke", "systems": {"ctc": {"data": MIXED, "init_from": None}}}
+    assert set(load_over(parent, only=["ctc"]).systems) == {"ctc", "teacher", "lm"}
 
 
 def test_one_encoding_for_each_text_is_estimated():
@@ -312,10 +309,9 @@ def test_a_reversed_system_is_trained_with_the_seed_that_scores_pairs():
     assert len(plan.likelihood_shards("back")) == 3 and jobs(plan)["score_pairs"] == 4
 
 
-def test_a_reversed_system_stays_where_only_its_learner_is_asked_for():
-    parent = merge(copy.deepcopy(SMOKE), BOTH)
-    plan = Plan(load(laid_over(parent, {"experiment": "child", "only": ["ctc"]})))
-    assert {"teacher", "back"} <= plan.loaded.systems.keys() and "score" not in plan.loaded.systems
+def test_a_reversed_system_stays_where_only_its_learner_is_asked_for(load_over):
+    loaded = load_over({"extends": "smoke"} | BOTH, only=["ctc"])
+    assert {"teacher", "back"} <= loaded.systems.keys() and "score" not in loaded.systems
 
 
 def test_a_reversed_system_scores_no_outputs():
