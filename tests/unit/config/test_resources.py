@@ -40,6 +40,20 @@ def test_every_rule_is_in_the_table_with_a_stage_and_the_place_of_its_settings(n
         assert "{" not in rule.settings.format(system="a", teacher="b", search="c")
 
 
+def test_settings_have_the_names_that_they_have_in_a_configuration():
+    distillation = {"teacher": {"beam": 3}}
+    plan = Plan(load_experiment("recommended", distillation=distillation))
+    table = rule_table(plan)
+    settings = {"clean": "clean", "normalise": "normalisation", "learn_subwords": "vocabulary_size"}
+    settings |= {"encode": "max_length", "train_teacher": "training", "distill": "beam", "merge_distilled": "beam"}
+    stages = {"train_teacher": "train", "distill": "distil", "merge_distilled": "distil"}
+    for rule, setting in settings.items():
+        value = plan.loaded.config
+        for name in (*table[rule].settings.format(system="teacher", teacher="teacher").split("."), setting):
+            value = value[name] if isinstance(value, dict) else getattr(value, name)
+        assert value is not None and table[rule].stage == stages.get(rule, "data")
+
+
 def test_a_rule_that_a_user_adds_asks_for_all_systems_at_once():
     requests = requests_for()
     weights = sum(4 * parameters(s, 1000, True) / 1e6 for s in requests.plan.loaded.systems.values())
