@@ -55,22 +55,21 @@ def load(raw: dict[str, Any]) -> Loaded:
     raw = swept(raw)
     check_new_systems(raw.get("systems", {}))
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
-    dataset = _dataset(config)
-    for side in ("source", "target"):
-        if getattr(config.recipe, side) not in dataset.languages:
-            raise ConfigError(f"recipe.{side}", getattr(config.recipe, side), allowed=dataset.languages)
-    tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
-    steps = merge(dataset.normalisation, config.recipe.normalisation)
+    recipe, dataset = config.recipe, _dataset(config)
+    languages = recipe.source, recipe.target
+    for side, language in zip(("source", "target"), languages, strict=True):
+        if language not in dataset.languages:
+            raise ConfigError(f"recipe.{side}", language, allowed=dataset.languages)
+    tokeniser = bleu_tokeniser(recipe.target, recipe.bleu_tokeniser)
+    steps = merge(dataset.normalisation, recipe.normalisation)
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
-    languages = config.recipe.source, config.recipe.target
     corpus = Corpus(*languages, tokeniser, dataset.generated is not None, normalisation.altering)
     measured = resolve(config.metrics, corpus)
     check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, languages)
     if "references" not in steps:
-        _check_references(normalisation, config.recipe.target)
-    _check_monolingual(config)
+        _check_references(normalisation, recipe.target)
     cleaning = _cleaning(config, dataset)
     systems = resolve_systems(config)
     _check_split(dataset, systems)
@@ -80,7 +79,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     _check_choices(decodes, config.decode_defaults.tune_by, measured, corpus)
     _check_ranked_text(config, systems, decodes)
-    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning)
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning, corpus)
 
 
 def _is_complete(raw: dict[str, Any]) -> bool:
@@ -237,17 +236,6 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                     raise ConfigError(where, sorted(part.languages), problem=f"no {language}", hint=hint)
             if (count := part.references(languages[0])) > 1:
                 raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
-
-
-def _check_monolingual(config: WorkflowConfig) -> None:
-    """Check that every part of the monolingual text has the source language. Raises ConfigError."""
-    source = config.recipe.source
-    for number, part in enumerate(config.recipe.monolingual):
-        if source not in part.texts:
-            where = f"recipe.monolingual[{number}].texts"
-            raise ConfigError(
-                where, sorted(part.texts), problem=f"no {source}", hint=f"add {source}, the source language"
-            )
 
 
 def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:

@@ -157,6 +157,10 @@ class RecipeConfig(SplitRules):
     def _direction(self):
         if self.source == self.target:
             raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
+        for number, part in enumerate(self.monolingual):
+            if self.source not in part.texts:
+                hint, where = f"add {self.source}, the source language", f"monolingual[{number}].texts"
+                raise ConfigError(where, sorted(part.texts), problem=f"no {self.source}", hint=hint)
         for language, kind in self.tokenised.items():
             if language not in (self.source, self.target):
                 raise ConfigError("tokenised", language, allowed=(self.source, self.target))

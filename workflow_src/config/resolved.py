@@ -26,7 +26,6 @@ from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, weights_of
-from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
 from workflow_src.registry import decoded, default_engine, engines, families, filters, named_systems, searches
 from workflow_src.spec import (
@@ -235,7 +234,9 @@ class Loaded:
     # Settings of every declared analysis by its name.
     analyses: Mapping[str, AnalysisSettings]
     # Settings of the filters that clean the training text, by name, in their order.
-    cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
+    cleaning: dict[str, Frozen]
+    # Properties of the corpus that metrics may depend on.
+    corpus: Corpus
 
     @property
     def test_sets(self) -> tuple[str, ...]:
@@ -262,16 +263,10 @@ class Loaded:
         """True where a filter reads scores of the training pairs."""
         return any(SCORES in filters()[name].needs for name in self.cleaning)
 
-    @functools.cached_property
+    @property
     def bleu_tokeniser(self) -> str:
         """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
-        return bleu_tokeniser(self.config.recipe.target, self.config.recipe.bleu_tokeniser)
-
-    @functools.cached_property
-    def corpus(self) -> Corpus:
-        """Properties of the corpus that metrics may depend on."""
-        recipe, generated = self.config.recipe, self.dataset.generated is not None
-        return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, generated, self.normalisation.altering)
+        return self.corpus.tokeniser
 
     def sized(self, pairs: int, tokens: int, monolingual: int | None = None) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.
