@@ -94,7 +94,7 @@ class Writer:
             further = [reference_stem(split, number) for number in range(2, 1 + references)]
             self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
             self._reference = target_side.reference
-        self._line = target_side.line
+        self._further_target = target_side.line
         self._files: list[IO[str]] = []
         self._codes = codes
         self._limit = settings.limit(split)
@@ -105,10 +105,10 @@ class Writer:
         self._placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
         self.counts_placeholders = self._placeholders is not None
         self.counted: Counter[str] = Counter()
-        # (normalised target, raw target) of dev and test only: those of train are not needed, and many.
+        # Of dev and test only, because train has many: (normalised target, raw target), and the keys of each source and
+        # of its references.
         self.references: list[tuple[str, str]] = []
-        # Further references of each source, normalised like targets.
-        self.further_references: list[list[str]] = []
+        self.keys: list[tuple[str, tuple[str, ...]]] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
@@ -129,10 +129,10 @@ class Writer:
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
-            raw_target, *further_references = row.raw[1:]
             lines += map(self._reference, row.raw[1:])
-            self.references.append((row.target, raw_target))
-            self.further_references.append(list(map(self._line, further_references)))
+            self.references.append((row.target, row.raw[1]))
+            targets = (row.target, *map(self._further_target, row.raw[2:]))
+            self.keys.append((key(row.source), tuple(map(key, targets))))
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
@@ -201,11 +201,14 @@ def divided(
 
 
 def assigned_rows(
-    name: str, texts: Mapping[str, Sequence[Path]], inputs: Inputs, dropped: Counter[str]
+    name: str, paths: Sequence[Path], inputs: Inputs, writers: Mapping[str, Writer], dropped: Counter[str]
 ) -> Iterator[tuple[str, Row]]:
-    """(split, row) of the raw text `name`; what is left out of it is counted in `dropped`."""
+    """(split, row) of the raw text `name`; what is left out of it is counted in `dropped`.
+
+    Train may not have what `writers` have of dev and test sets.
+    """
     settings = inputs.settings
-    rows = normalised(texts[name], inputs, name in TRAINING_SPLITS, dropped)
+    rows = normalised(paths, inputs, name in TRAINING_SPLITS, dropped)
     assigned: Iterator[tuple[str, Row]] = ((name, row) for row in rows)
     if settings.split and name == "train":
         # Pairs that models cannot be trained on are not for the dev and test of a split either.
@@ -214,7 +217,7 @@ def assigned_rows(
         keys = {(key(line), key(line)) for path in inputs.held_out for line in read_lines(path)}
         assigned = without_repeats(without_held_out(assigned, keys, dropped), dropped)
     elif name == "train" and settings.held_out == "remove":
-        assigned = without_held_out(assigned, held_out_keys(texts, inputs), dropped)
+        assigned = without_held_out(assigned, held_out_keys(writers, paths, inputs), dropped)
     return assigned
 
 
@@ -234,25 +237,18 @@ def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origin
     return count
 
 
-def held_out_keys(texts: Mapping[str, Sequence[Path]], inputs: Inputs) -> set[tuple[str, str]]:
+def held_out_keys(writers: Mapping[str, Writer], train: Sequence[Path], inputs: Inputs) -> set[tuple[str, str]]:
     """Keys of source and target, or of source and further reference, of all pairs of dev and test sets.
 
-    Connected groups have no sentence in common with train.
+    Those of dev and test sets of the dataset are written before train. Connected groups have no sentence in common with
+    train.
     """
     settings = inputs.settings
-    split, target_side = settings.split, normalisers_of(settings)[-1]
-    keys: set[tuple[str, str]] = set()
-    for name, paths in texts.items():
-        rows = normalised(paths, inputs, name == "train", Counter())
-        part = name
-        if name == "train":
-            if not isinstance(split, NthSplit):
-                continue
-            rows = (row for part, row in divided(rows, split, settings.languages, Counter()) if part != "train")
-            part = "dev"
-        for row in itertools.islice(rows, settings.limit(part)):
-            targets = (row.target, *map(target_side.line, row.raw[2:]))
-            keys.update((key(row.source), key(target)) for target in targets)
+    keys = {(source, target) for writer in writers.values() for source, targets in writer.keys for target in targets}
+    if settings.split and settings.split.method == "every-nth":
+        assigned = divided(normalised(train, inputs, True, Counter()), settings.split, settings.languages, Counter())
+        dev = (row for split, row in assigned if split == "dev")
+        keys.update((key(row.source), key(row.target)) for row in itertools.islice(dev, settings.limit("dev")))
     return keys
 
 
@@ -279,31 +275,21 @@ def without_repeats(assigned: Iterable[tuple[str, Row]], dropped: Counter[str]) 
                 yield split, row
 
 
-def found_in_train(
-    folder: Path, codes: tuple[str, ...], further_references: Mapping[str, Sequence[Sequence[str]]], threads: int
-) -> dict[str, dict[str, int]]:
+def found_in_train(writers: Mapping[str, Writer], train: Sequence[Path], threads: int) -> dict[str, dict[str, int]]:
     """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
 
-    Sentences are compared by `key`, as splits do. `further_references` has those of each pair by split; with several
-    references, any of them counts as target.
+    Sentences are compared by `key`, as splits do. With several references, any of them counts as target. `train` is
+    normalised.
     """
-    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in ("train", *further_references)}
-    # (source, its references)
-    held_out = {
-        split: [
-            (key(source), tuple(map(key, (target, *further))))
-            for (source, target), further in zip(_zipped(*paths[split]), lines, strict=True)
-        ]
-        for split, lines in further_references.items()
-    }
+    held_out = {split: writer.keys for split, writer in writers.items()}
     held_out_pairs = [pair for pairs in held_out.values() for pair in pairs]
     sources = {source for source, _ in held_out_pairs}
     targets = {target for _, references in held_out_pairs for target in references}
     train_sources: set[str] = set()
     train_targets: set[str] = set()
     train_pairs: set[tuple[str, str]] = set()
-    with Workers(threads, count_lines(paths["train"][0]), common_keys, sources, targets) as workers:
-        for _, (source_keys, target_keys, pair_keys) in workers.map(blocks_of(_zipped(*paths["train"]), BLOCK)):
+    with Workers(threads, count_lines(train[0]), common_keys, sources, targets) as workers:
+        for _, (source_keys, target_keys, pair_keys) in workers.map(blocks_of(_zipped(*train), BLOCK)):
             train_sources |= source_keys
             train_targets |= target_keys
             train_pairs |= pair_keys
@@ -392,7 +378,8 @@ def run(inputs: Inputs) -> str:
         }
         for writer in writers.values():
             writer.open(folder, stack)
-        for name, paths in texts.items():
+        # Train last: what dev and test sets have may be left out of it.
+        for name, paths in sorted(texts.items(), key=lambda text: text[0] == training):
             unusable: Counter[str] = Counter()
             lines = max(check_parallel(paths[0], path) for path in paths[1:] or paths)
             earlier = Counter(raw["dropped"][name])
@@ -402,7 +389,7 @@ def run(inputs: Inputs) -> str:
                 if part == name or (settings.split and name == training and part not in texts)
             }
             origins = Places(raw["places"][name]) if name in raw["places"] else None
-            count = fill(open_writers, assigned_rows(name, texts, inputs, unusable), origins)
+            count = fill(open_writers, assigned_rows(name, paths, inputs, writers, unusable), origins)
             read_counts[name] = lines + earlier.total()
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
@@ -423,8 +410,10 @@ def run(inputs: Inputs) -> str:
         log.warning("warning: %s", tokenised_words(looks_tokenised))
     round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
     warn_of_losses(round_trip, settings.normalisation)
-    further_references = {name: writers[name].further_references for name in held_out}
-    in_train = found_in_train(folder, codes, further_references, inputs.threads) if held_out else {}
+    in_train: dict[str, dict[str, int]] = {}
+    if held_out:
+        train = [folder / name for name in writers[training].names]
+        in_train = found_in_train({name: writers[name] for name in held_out}, train, inputs.threads)
     spans = {name: writer.counted for name, writer in writers.items() if writer.counts_placeholders}
     for name, writer in writers.items():
         counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""
