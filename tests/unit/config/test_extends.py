@@ -161,3 +161,16 @@ def test_texts_that_a_generated_corpus_would_not_read_are_refused(setting):
         load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
     fields = {"setting": f"recipe.dataset.{setting}", "mentions": ("generated",)}
     assert fields_of(refused.value, fields) == fields
+
+
+def test_a_generated_corpus_has_the_usual_size_where_nothing_is_set():
+    dataset = {"name": "mine", "languages": ["de", "en"], "kind": "generated"}
+    plan = Plan(load({"experiment": "mine", "extends": "smoke", "recipe": {"name": "mine", "dataset": dataset}}))
+    assert plan.loaded.corpus.generated and json.loads(plan.settings_quality())["generator"] == {}
+    assert plan.loaded.dataset.generated.train == 24_000
+
+
+def test_a_generator_of_a_corpus_that_is_read_is_refused():
+    recipe = {"name": "mine", "dataset": OWN | {"generator": {"train": 10}}, "source": "tr", "target": "en"}
+    with pytest.raises(ConfigError, match=r"^recipe.dataset.generator: kind is files"):
+        load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
