@@ -23,6 +23,7 @@ ALLOWED = {
     "model_type": "a section of `name: value` lines",
     "model_attributes_type": "a section of `name: value` lines",
     "string_type": "text",
+    "invalid_key": "text",
     "int_parsing_size": "a smaller number",
     "too_short": "a length of {min_length} or more",
     "too_long": "a length of {max_length} or less",
@@ -121,7 +122,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     errors = _likely(failure.errors(), raw)
     error = errors[0]
     location, value = _written(error, raw), error["input"]
-    of_key = error["loc"][-1:] == ("[key]",)
+    of_key = error["loc"][-1:] == ("[key]",) or error["type"] == "invalid_key"
     section = ".".join(filter(None, [where, place(location[:-1] if of_key else location)]))
     setting = f"a name in {section or whole}" if of_key else section or whole
     inner = error.get("ctx", {}).get("error")
@@ -150,11 +151,12 @@ def _likely(errors: list[Any], raw: Any) -> list[Any]:
     fitting = [error for error in errors if error["type"] not in _of_another_kind(error["input"])]
     if raw is None:
         return fitting or errors
-    explained = [_written(error, raw) for error in fitting]
+    places, explained = [_written(error, raw) for error in errors], [_written(error, raw) for error in fitting]
 
     def is_explained(error: Any) -> bool:
+        """Whether another error is of the same value, or of one in it, which is then of the right kind."""
         written = _written(error, raw)
-        return any(other[: len(written)] == written for other in explained)
+        return written in explained or any(p[: len(written)] == written and len(p) > len(written) for p in places)
 
     return [
         error for error in errors if error["type"] not in _of_another_kind(error["input"]) or not is_explained(error)

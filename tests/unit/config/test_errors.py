@@ -94,6 +94,13 @@ MISTAKES = [
     ),
     ({"runtime": {"device": "cuda:01"}}, {"setting": "runtime.device", "value": "cuda:01", "nearest": "cuda:N"}),
     ({5: 3}, {"setting": "5", "nearest": None}),
+    ({"systems": {"teacher": {5: 3}}}, {"setting": "a name in systems.teacher", "value": 5, "allowed": "text"}),
+    ({"recipe": {5: 3}}, {"setting": "a name in recipe", "value": 5}),
+    ({"recipe": {"dataset": {"train": [3]}}}, {"setting": "recipe.dataset.train[0]", "value": 3}),
+    ({"recipe": {"dataset": {"split": 3}}}, {"setting": "recipe.dataset.split", "value": 3}),
+    ({"decodes": [3]}, {"setting": "decodes[0]", "value": 3}),
+    ({"systems": {"teacher": 3}}, {"setting": "systems.teacher", "value": 3}),
+    ({"report": {"grids": 3}}, {"setting": "report.grids", "value": 3}),
     ({"systems": {"teacher": {"family": "a\nb" + "x" * 400}}}, {"setting": "systems.teacher.family", "nearest": None}),
     ({"seeds": [True]}, {"setting": "seeds", "value": [True]}),
     (
