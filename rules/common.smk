@@ -152,17 +152,10 @@ def shown(file, caption, category, shows, **options):
 
 
 plain_name = snakemake_parts.plain_names(workflow)
-
-
-def requested(amount):
-    """A resource of a job, memory or minutes, which depends on the name of its rule."""
-    return lambda wildcards, attempt, rulename: amount(plain_name(rulename))(wildcards, attempt)
-
-
 # What jobs ask a cluster for.
 CPU = {
-    "mem_mb": requested(needs.memory),
-    "runtime": requested(needs.minutes),
+    "mem_mb": lambda wildcards, attempt, rulename: needs.memory(plain_name(rulename), wildcards, attempt),
+    "runtime": lambda wildcards, attempt, rulename: needs.minutes(plain_name(rulename), wildcards, attempt),
     "slurm_partition": needs.partition(gpu=False),
 }
 GPU = CPU | {"slurm_partition": needs.partition(gpu=True), "gpu": GPUS}

@@ -180,7 +180,7 @@ def excessive(plan: Plan, folder: Path) -> list[str]:
             job.split = split.partition("-")[0]
         # Snakemake puts a dash where a job ended before it was looked at.
         used = float(seconds) / 60, float(megabytes.replace("-", "0"))
-        requested = needs.minutes(rule)(job, attempt=1), needs.memory(rule)(job, attempt=1)
+        requested = needs.minutes(rule, job, attempt=1), needs.memory(rule, job, attempt=1)
         if used[0] >= requested[0] or used[1] >= requested[1]:
             faults.append(f"{path}: {used} of {requested}")
     return faults

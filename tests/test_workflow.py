@@ -258,7 +258,7 @@ def test_a_decode_that_only_joins_shards_asks_for_no_gpu_and_little_time(tmp_pat
         (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         resources[shards] = requested("translations", "--configfile", "gpu.yaml", folder=tmp_path)
     names = ("gpu", "slurm_partition", "mem_mb", "runtime")
-    assert [resources[3]["decode"].get(name) for name in names] == ["0", "cpu", "2000", "17"]
+    assert [resources[3]["decode"].get(name) for name in names] == ["0", "cpu", "2000", "15"]
     for job in (resources[3]["decode_shard"], resources[1]["decode"]):
         assert [job[name] for name in names[:2]] == ["1", "gpu"] and int(job["mem_mb"]) > 6000
 

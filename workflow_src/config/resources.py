@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,7 @@ def pairs_by_bytes(plan: Plan) -> int | None:
 
 
 class Requests:
-    """Resources of each rule. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
+    """Resources of the jobs of each rule.
 
     A shard's job requests its own part, by the number of shards in its name. `monolingual`: lines of text of the source
     language, None where unknown.
@@ -102,24 +101,16 @@ class Requests:
         # Once for all jobs that differ in nothing that requests depend on, such as the seed.
         self._need = cache(self._job_need)
 
-    def memory(self, rule: str) -> Callable[..., int]:
-        """A function of (wildcards, attempt): megabytes."""
+    def memory(self, rule: str, wildcards: Any, attempt: int) -> int:
+        """Megabytes of a job."""
+        growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
+        megabytes = math.ceil(self.need(rule, wildcards)[0] * growth)
+        return min(megabytes, self.runtime.largest_job or megabytes)
 
-        def megabytes(wildcards: Any, attempt: int) -> int:
-            growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
-            megabytes_needed = math.ceil(self.need(rule, wildcards)[0] * growth)
-            return min(megabytes_needed, self.runtime.largest_job or megabytes_needed)
-
-        return megabytes
-
-    def minutes(self, rule: str) -> Callable[..., int]:
-        """A function of (wildcards, attempt): minutes."""
-
-        def minutes(wildcards: Any, attempt: int) -> int:
-            needed = math.ceil(self.need(rule, wildcards)[1] * MINUTES_STEP ** (attempt - 1))
-            return min(needed, self.runtime.longest_job)
-
-        return minutes
+    def minutes(self, rule: str, wildcards: Any, attempt: int) -> int:
+        """Minutes of a job."""
+        minutes = math.ceil(self.need(rule, wildcards)[1] * MINUTES_STEP ** (attempt - 1))
+        return min(minutes, self.runtime.longest_job)
 
     def corpus_threads(self, rule: str, wildcards: Any = None) -> int:
         """Threads of a stage that shares a text out to processes: more for a larger text, one for dev and test."""

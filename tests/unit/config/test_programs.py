@@ -108,8 +108,8 @@ def test_jobs_request_what_the_program_declares():
     program = metrics()["comet"].program
     for gpu in (False, True):
         needs = Requests(planned(), gpu=gpu)
-        assert needs.memory("score_comet")(SimpleNamespace(), 1) == program.memory + gpu * (PROCESS + GPU_PROCESS)
-        assert needs.minutes("score_comet")(SimpleNamespace(), 1) == program.minutes
+        assert needs.memory("score_comet", SimpleNamespace(), 1) == program.memory + gpu * (PROCESS + GPU_PROCESS)
+        assert needs.minutes("score_comet", SimpleNamespace(), 1) == program.minutes
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path):

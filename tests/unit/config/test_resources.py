@@ -26,7 +26,7 @@ def requests_for(experiment: str = "demo", gpu: bool = False, **settings) -> Req
 def of(requests: Requests, rule: str, attempt: int = 1, **wildcards: str) -> tuple[int, int]:
     """(MB, minutes)."""
     job = SimpleNamespace(**wildcards)
-    return tuple(ask(rule)(job, attempt=attempt) for ask in (requests.memory, requests.minutes))
+    return tuple(ask(rule, job, attempt) for ask in (requests.memory, requests.minutes))
 
 
 @pytest.mark.parametrize("name", experiment_names())
