@@ -31,7 +31,7 @@ from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.rules import STAGES, Rule, Work, rule_of, rule_table
 from workflow_src.config.texts import RAW, base_of, system_behind
-from workflow_src.runtime.snakemake_parts import GraphJob, JobGraph, job_graph
+from workflow_src.runtime.snakemake_parts import GraphJob, job_graph
 
 Key = tuple[str, str]
 # Wall-clock seconds of a job that ran before, and seconds of all its cores.
@@ -218,7 +218,7 @@ def overview(request: Request) -> Overview:
         rates = None if request.measure == "anew" else saved_rates()
         if request.measure == "anew" or (request.measure == "once" and not has_gpu and rates is None):
             rates = calibrate()
-        durations = {} if request.pairs or request.length else _durations(jobs.jobs)
+        durations = {} if request.pairs or request.length else _durations(jobs)
         counting = _Counting(counted, counted_sizes, rates, has_gpu, durations) if counted else None
         nodes, graph = _nodes(jobs, plan, counting, request.everything)
     names = (*plan.loaded.systems, *(node.system for node in nodes.values() if node.system))
@@ -243,14 +243,14 @@ def overview(request: Request) -> Overview:
     )
 
 
-def _encoded(jobs: JobGraph) -> dict[str, Any] | None:
+def _encoded(jobs: Iterable[GraphJob]) -> dict[str, Any] | None:
     """What encoding counted of the raw training pairs; None where Snakemake would encode them again.
 
     Augmented text has as many pairs, and a few more subwords.
     """
     summaries = {
         job.wildcards["text"]: Path(job.output.summary)
-        for job in jobs.jobs
+        for job in jobs
         if job.rule == "encode"
         and job.wildcards["split"] == "train"
         and base_of(job.wildcards["text"]) == RAW
@@ -266,8 +266,8 @@ def _after(plan: Plan) -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _graph_of(request: Request) -> Iterator[tuple[JobGraph, Plan]]:
-    """Snakemake's graph of jobs with their reasons to run, and the `Plan` of its rules."""
+def _graph_of(request: Request) -> Iterator[tuple[list[GraphJob], Plan]]:
+    """Snakemake's jobs with their reasons to run, and the `Plan` of its rules."""
     with job_graph(
         PROJECT / "Snakefile",
         settings_of(request.config),
@@ -276,8 +276,8 @@ def _graph_of(request: Request) -> Iterator[tuple[JobGraph, Plan]]:
         request.directory,
         request.targets,
         request.forcerun,
-    ) as graph:
-        yield graph, graph.names["plan"]
+    ) as (jobs, names):
+        yield jobs, names["plan"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,11 +313,11 @@ def _subject(job: GraphJob, rule: Rule) -> Key:
 
 
 def _nodes(
-    jobs: JobGraph, plan: Plan, counting: _Counting | None, everything: bool
+    jobs: list[GraphJob], plan: Plan, counting: _Counting | None, everything: bool
 ) -> tuple[dict[Key, Node], nx.DiGraph]:
     """Nodes and their order, with costs where these can be counted."""
     table = rule_table(plan)
-    rules = {job: rule_of(plan, table, job.rule, job.wildcards) for job in jobs.jobs if job.has_work}
+    rules = {job: rule_of(plan, table, job.rule, job.wildcards) for job in jobs if job.has_work}
     subjects = {job: _subject(job, rule) for job, rule in rules.items()}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]
     systems = ["", *plan.loaded.systems]
@@ -329,7 +329,7 @@ def _nodes(
         key = subjects[job]
         node = nodes[key]
         node.rules[job.rule] += 1
-        makers = {other: files for other, files in jobs.inputs(job).items() if subjects.get(other, key) != key}
+        makers = {other: files for other, files in job.inputs.items() if subjects.get(other, key) != key}
         graph.add_edges_from((subjects[other], key) for other in makers)
         if everything or job.runs:
             node.runs[job.rule] += 1

@@ -174,6 +174,8 @@ class GraphJob:
         self.params: Any = job.params
         self.resources: Mapping[str, Any] = job.resources
         self.benchmark = Path(job.benchmark) if job.benchmark else None
+        # Jobs that make its inputs, each with these files.
+        self.inputs: dict[GraphJob, set[str]] = {}
 
     @property
     def runs(self) -> bool:
@@ -200,24 +202,6 @@ class GraphJob:
         return self._job.rule.params.get(name)
 
 
-class JobGraph:
-    """Snakemake's graph of jobs, of which none is run, and the names that the rules define."""
-
-    def __init__(self, workflow: Any):
-        dag = workflow.dag
-        by_job = {job: GraphJob(dag, job) for job in dag.jobs}
-        self.jobs = list(by_job.values())
-        self.names: Mapping[str, Any] = workflow.globals
-        self._inputs = {
-            graph_job: {by_job[other]: set(files) for other, files in dag.dependencies[job].items()}
-            for job, graph_job in by_job.items()
-        }
-
-    def inputs(self, job: GraphJob) -> dict[GraphJob, set[str]]:
-        """The jobs that make the inputs of a job, each with these files."""
-        return self._inputs[job]
-
-
 @contextlib.contextmanager
 def job_graph(
     snakefile: Path,
@@ -227,8 +211,10 @@ def job_graph(
     directory: Path | None = None,
     targets: Iterable[str] = (),
     forcerun: Iterable[str] = (),
-) -> Iterator[JobGraph]:
-    """The graph of jobs as the arguments of `snakemake` give it; changes of the environment by rules are undone.
+) -> Iterator[tuple[list[GraphJob], Mapping[str, Any]]]:
+    """The jobs that the arguments of `snakemake` give, of which none is run, and the names that the rules define.
+
+    Changes of the environment by rules are undone in the end.
 
     `config` are the settings of `config_words`. Raises ConfigError for a target that is none, and InputError with
     Snakemake's message for anything else that it refuses.
@@ -273,13 +259,20 @@ def job_graph(
                     workflow_api.dag(settings).printdag()
             except MissingRuleException:
                 raise _no_target(targets, workflow) from None
-            yield JobGraph(workflow)
+            yield _jobs(workflow.dag), workflow.globals
     except (WorkflowError, RuleException) as failure:
         message = " ".join(str(failure).split()).removesuffix(".")
         raise InputError(message or type(failure).__name__, "") from None
     finally:
         os.environ.clear()
         os.environ.update(environment)
+
+
+def _jobs(dag: Any) -> list[GraphJob]:
+    graph_jobs = {job: GraphJob(dag, job) for job in dag.jobs}
+    for job, graph_job in graph_jobs.items():
+        graph_job.inputs = {graph_jobs[other]: set(files) for other, files in dag.dependencies[job].items()}
+    return list(graph_jobs.values())
 
 
 def _no_target(targets: Iterable[str], workflow: Any) -> ConfigError:
