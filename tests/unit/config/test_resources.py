@@ -12,7 +12,7 @@ from counted_jobs import jobs
 
 from workflow_src import cli
 from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.costs import decode_operations, parameters, parts
+from workflow_src.config.costs import Sizes, decode_operations, parameters, parts
 from workflow_src.config.files import experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.config.rules import STAGES, rule_table
@@ -159,6 +159,18 @@ def test_a_shard_asks_for_its_own_part():
         return of(requests, "decode_shard", system="teacher", search="b", split="test", shards=str(shards))[1]
 
     assert decoded(2) > 150 and decoded(2) - 15 == pytest.approx(16 * (decoded(32) - 15), rel=0.05)
+
+
+@pytest.mark.parametrize("values", [[1.0], [0.6, 1.0, 1.4]])
+def test_a_choice_translates_dev_once_with_each_value(values):
+    row = {"system": "teacher", "search": "beam", "beam": 4, "tune": {"length_penalty": values}, "name": "b"}
+    plan = requests_for("demo", decodes=[row]).plan
+    table, sizes = rule_table(plan), Sizes(1000, 9.0)
+    job = {"system": "teacher", "search": "b", "split": "dev"}
+    decoded = table["decode"].work(plan, job, sizes).operations
+    assert (
+        table["choose_settings"].work(plan, job, sizes).operations == pytest.approx(len(values) * decoded) and decoded
+    )
 
 
 def test_joining_shards_asks_for_little():
