@@ -168,9 +168,8 @@ def test_a_choice_translates_dev_once_with_each_value(values):
     table, sizes = rule_table(plan), Sizes(1000, 9.0)
     job = {"system": "teacher", "search": "b", "split": "dev"}
     decoded = table["decode"].work(plan, job, sizes).operations
-    assert (
-        table["choose_settings"].work(plan, job, sizes).operations == pytest.approx(len(values) * decoded) and decoded
-    )
+    assert decoded > 0
+    assert table["choose_settings"].work(plan, job, sizes).operations == pytest.approx(len(values) * decoded)
 
 
 def test_joining_shards_asks_for_little():
