@@ -15,7 +15,7 @@ use rule cpu as clean with:
         f"{BENCHMARKS}/clean.tsv"
     threads: needs.corpus_threads("clean")
     params:
-        **stage("clean", lambda plan, wildcards: plan.settings_clean(), **SUMMARIES),
+        **stage("clean", Plan.settings_clean, **SUMMARIES),
     message:
         "Cleaning the training text"
 
@@ -34,6 +34,6 @@ use rule clean as clean_monolingual with:
     priority: priority_of_training
     threads: needs.corpus_threads("clean_monolingual")
     params:
-        **stage("clean", lambda plan, wildcards: plan.settings_clean_monolingual(), **SUMMARIES),
+        **stage("clean", Plan.settings_clean_monolingual, **SUMMARIES),
     message:
         f"Cleaning text in {plan.recipe.source}"

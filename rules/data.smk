@@ -57,7 +57,7 @@ use rule cpu as normalise with:
         f"{BENCHMARKS}/normalise.tsv"
     threads: needs.corpus_threads("normalise")
     params:
-        **stage("normalise", lambda plan, wildcards: plan.settings_normalise(), **SUMMARIES),
+        **stage("normalise", Plan.settings_normalise, **SUMMARIES),
     message:
         "Normalising, filtering and splitting the corpus"
 
@@ -77,7 +77,7 @@ use rule normalise as normalise_monolingual with:
     priority: priority_of_training
     threads: needs.corpus_threads("normalise_monolingual")
     params:
-        **stage("normalise", lambda plan, wildcards: plan.settings_normalise_monolingual(), ["held_out"], **SUMMARIES),
+        **stage("normalise", Plan.settings_normalise_monolingual, ["held_out"], **SUMMARIES),
     message:
         f"Normalising text in {plan.recipe.source}"
 
@@ -98,7 +98,7 @@ use rule cpu as learn_subwords with:
     params:
         **stage(
             "learn_subwords",
-            lambda plan, wildcards: plan.settings_subwords(),
+            Plan.settings_subwords,
             ["source", "target", "subwords_from"],
             # Texts with other placeholders are normalised anew.
             placeholders=lambda job: plan.recipe.placeholder_kinds,

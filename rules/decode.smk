@@ -15,13 +15,7 @@ use rule gpu as choose_settings with:
         f"{BENCHMARKS}/choose_settings/{{system}}/seed-{{seed}}/{{search}}.tsv"
     priority: AWAITED
     params:
-        **stage(
-            "choose_settings",
-            lambda plan, wildcards: plan.settings_choose(plan.decode_of(wildcards)),
-            ["source", "reference"],
-            **params.decoding,
-            output="output.chosen",
-        ),
+        **stage("choose_settings", Plan.settings_choose, ["reference"], **params.decoding, output="output.chosen"),
     message:
         "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
 
@@ -38,13 +32,7 @@ use rule gpu as decode_shard with:
     benchmark:
         f"{BENCHMARKS}/decode_shard/{{system}}/seed-{{seed}}/{{search}}/{{split}}-{{shard}}-of-{{shards}}.tsv"
     params:
-        **stage(
-            "decode",
-            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            ["source", "chosen", "shard", "shards"],
-            **params.decoding,
-            output="output.shard",
-        ),
+        **stage("decode", Plan.settings_decode, ["chosen", "shard", "shards"], **params.decoding, output="output.shard"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
         " shard {wildcards.shard} of {wildcards.shards}"
@@ -67,12 +55,7 @@ use rule gpu as decode with:
         **DECODE,
     params:
         **stage(
-            "decode",
-            lambda plan, wildcards: plan.settings_decode(plan.decode_of(wildcards)),
-            ["source", "chosen"],
-            **params.decoding,
-            join="input.shards",
-            output="output.text",
+            "decode", Plan.settings_decode, ["chosen"], **params.decoding, join="input.shards", output="output.text"
         ),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"

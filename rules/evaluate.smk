@@ -47,7 +47,7 @@ use rule cpu as score_quality with:
     params:
         **stage(
             "score_quality",
-            lambda plan, wildcards: plan.settings_quality(),
+            Plan.settings_quality,
             ["hypotheses", "details", "source", "reference", "computed"],
             output="output.quality",
         ),
@@ -118,7 +118,7 @@ use rule gpu as analyse with:
     params:
         **stage(
             "analyse",
-            lambda plan, wildcards: plan.settings_analysis(),
+            Plan.settings_analysis,
             ["source", "reference"],
             bundles=folders_by_system,
             output="output.traces",

@@ -60,7 +60,8 @@ use rule cpu as finish_bundle with:
     params:
         **stage(
             "finish_bundle",
-            lambda plan, jobs: plan.settings_finish(jobs.system, jobs.seed, plan.finished_from(jobs)),
+            Plan.settings_finish,
+            of=["system", "seed", plan.finished_from],
             bundle=folder_of("input.bundle"),
             output_folder=folder_of("output.bundle"),
         ),

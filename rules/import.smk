@@ -16,13 +16,11 @@ use rule cpu as import_model with:
     params:
         **stage(
             "import_model",
-            lambda plan, wildcards: plan.settings_import(wildcards.system),
+            Plan.settings_import,
             ["seed"],
+            of=["system"],
             files=lambda job: plan.imported_files(job.wildcards.system),
-            subwords=folder_of("input.subwords"),
-            normalisation=params.normalisation,
-            languages=params.languages,
-            output_folder=folder_of("output.bundle"),
+            **params.bundling,
         ),
     message:
         "Importing {wildcards.system}, seed {wildcards.seed}"

@@ -17,8 +17,9 @@ use rule gpu as score_pairs with:
     params:
         **stage(
             "score_pairs",
-            lambda plan, wildcards: plan.settings_scoring(wildcards.system),
+            Plan.settings_scoring,
             ["model", "shard", "shards"],
+            of=["system"],
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             output="output.shard",
@@ -44,8 +45,9 @@ use rule cpu as keep_likely with:
     params:
         **stage(
             "keep_likely",
-            lambda plan, wildcards: plan.settings_likelihood(wildcards.system),
+            Plan.settings_likelihood,
             ["system", "shards", "backward_model", "backward_shards", "model"],
+            of=["system"],
             subwords=folder_of("input.subwords"),
             pairs=prefix_of("input.pairs"),
             output_prefix=prefix_of("output.summary"),

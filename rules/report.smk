@@ -17,7 +17,7 @@ use rule cpu as report with:
     params:
         **stage(
             "report",
-            lambda plan, wildcards: plan.settings_report(),
+            Plan.settings_report,
             ["significance", "speed", "traces", "corpus", "monolingual", "encoded", "analyses", "bundles"],
             output_folder=folder_of("output.page"),
         ),

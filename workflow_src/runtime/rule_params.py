@@ -68,17 +68,22 @@ class RuleParams:
     def stage(
         self,
         name: str,
-        settings: Callable[[Plan, Any], str],
+        settings: Callable[..., str],
         names: Sequence[str] = (),
+        of: Sequence[str | Callable[[Any], Any]] = (),
         **options: str | OfJob,
     ) -> Params:
         """Params for running the stage `name`: `settings`, which Snakemake compares, and `job`, which it does not.
 
-        `settings` is a function of the plan and wildcards: the settings that change the result, as JSON. `names` are
-        inputs of the stage with the name of a wildcard or of an input of the rule, which some jobs lack. `options` are
-        its other inputs by name: functions of the job, or attributes of it, such as `output.text`. Empty ones are left
-        out. `job` is the path of the document with all of them, `run` that of the run's.
+        `settings` is a function of the plan, and of wildcards (`of`: their names, or functions of all of them): the
+        settings that change the result, as JSON. `names` are inputs of the stage with the name of a wildcard or of an
+        input of the rule, which some jobs lack. `options` are its other inputs by name: functions of the job, or
+        attributes of it, such as `output.text`. Empty ones are left out. `job` is the path of the document with all of
+        them, `run` that of the run's.
         """
+
+        def written(plan: Plan, wildcards: Any) -> str:
+            return settings(plan, *(value(wildcards) if callable(value) else getattr(wildcards, value) for value in of))
 
         # Snakemake does not compare params that are derived from files.
         def job(wildcards: Any, input: Any, output: Any) -> str:
@@ -87,7 +92,7 @@ class RuleParams:
             for option, value in options.items():
                 values[option] = attrgetter(value)(job) if isinstance(value, str) else value(job)
             values = {option: value for option, value in values.items() if value or value == 0}
-            document = Document(f"{JOBS}/{name}", {"settings": json.loads(settings(self.plan, wildcards))} | values)
+            document = Document(f"{JOBS}/{name}", {"settings": json.loads(written(self.plan, wildcards))} | values)
             if self.runs_jobs():
                 document.write()
                 self.run_document.write()
@@ -99,23 +104,32 @@ class RuleParams:
             return str(self.run_document.path)
 
         def compared(wildcards: Any) -> str:
-            return settings(self.compared, wildcards)
+            return written(self.compared, wildcards)
 
         # For `continuum plan`.
-        compared.defaults = lambda wildcards: settings(self.defaults, wildcards)  # type: ignore[attr-defined]
+        compared.defaults = lambda wildcards: written(self.defaults, wildcards)  # type: ignore[attr-defined]
         return {"stage": name, "settings": compared, "job": job, "run": run}
 
     @property
-    def decoding(self) -> dict[str, OfJob]:
-        """Inputs of stages that decode: the folders of systems, and how many sentences are translated together."""
+    def decoding(self) -> dict[str, Any]:
+        """Inputs of stages that decode: whose settings, text, folders of systems, sentences translated together."""
         return {
+            "of": [self.plan.decode_of],
+            "source": "input.source",
             "bundle": folder_of("input.bundle"),
             "systems": systems_in_roles,
             "batch": lambda job: self.plan.decode_of(job.wildcards).batch,
         }
 
-    def normalisation(self, _job: Any) -> dict[str, Any]:
-        return self.plan.loaded.normalisation.model_dump(mode="json")
+    @property
+    def bundling(self) -> dict[str, Any]:
+        """Inputs of stages that make bundles, beside the models."""
+        return {
+            "languages": self.languages,
+            "normalisation": lambda _job: self.plan.loaded.normalisation.model_dump(mode="json"),
+            "subwords": folder_of("input.subwords"),
+            "output_folder": folder_of("output.bundle"),
+        }
 
     def languages(self, _job: Any) -> list[str]:
         return [self.plan.recipe.source, self.plan.recipe.target]
@@ -124,7 +138,7 @@ class RuleParams:
     def download(self) -> Params:
         return self.stage(
             "download",
-            lambda plan, _wildcards: plan.settings_download(),
+            Plan.settings_download,
             languages=self.languages,
             folder=lambda _job: self.plan.recipe.folder,
             scores=lambda job: bool(job.output.scores),
@@ -135,7 +149,7 @@ class RuleParams:
     def download_monolingual(self) -> Params:
         return self.stage(
             "download",
-            lambda plan, _wildcards: plan.settings_download_monolingual(),
+            Plan.settings_download_monolingual,
             languages=lambda _job: [self.plan.recipe.source],
             summary="output.summary",
         )
@@ -144,8 +158,9 @@ class RuleParams:
     def encode(self) -> Params:
         return self.stage(
             "encode",
-            lambda plan, wildcards: plan.settings_encode(wildcards.text),
+            Plan.settings_encode,
             ["source", "target", "corpus_summary", "measured", "split"],
+            of=["text"],
             subwords=folder_of("input.subwords"),
             # No result depends on it: longer sentences end the job.
             longest=lambda _job: self.plan.longest,
@@ -157,8 +172,9 @@ class RuleParams:
     def training(self) -> Params:
         return self.stage(
             "train",
-            lambda plan, wildcards: plan.settings_training(wildcards.system),
+            Plan.settings_training,
             ["seed", "reference", "corpus_summary", "initial", BASE],
+            of=["system"],
             train=lambda job: [os.path.splitext(file)[0] for file in job.input.train],
             dev=prefix_of("input.dev"),
             subwords=folder_of("input.subwords"),
@@ -171,8 +187,9 @@ class RuleParams:
     def distillation(self) -> Params:
         return self.stage(
             "distill",
-            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
+            Plan.settings_distillation,
             ["model", "source", "shard", "shards"],
+            of=["teacher"],
             subwords=folder_of("input.subwords"),
             output="output.shard",
         )
@@ -181,8 +198,9 @@ class RuleParams:
     def merging(self) -> Params:
         return self.stage(
             "merge_distilled",
-            lambda plan, wildcards: plan.settings_distillation(wildcards.teacher),
+            Plan.settings_distillation,
             ["shards", "model", "source"],
+            of=["teacher"],
             subwords=folder_of("input.subwords"),
             output_text="output.text",
             output_scores="output.scores",
@@ -192,20 +210,17 @@ class RuleParams:
     def bundle(self) -> Params:
         return self.stage(
             "export_bundle",
-            lambda _plan, _wildcards: "{}",
+            lambda _plan: "{}",
             ["model", BASE],
-            languages=self.languages,
             roles=weights_in_roles,
-            subwords=folder_of("input.subwords"),
-            normalisation=self.normalisation,
-            output_folder=folder_of("output.bundle"),
+            **self.bundling,
         )
 
     @property
     def speed(self) -> Params:
         return self.stage(
             "measure_speed",
-            lambda plan, _wildcards: plan.settings_speed(),
+            Plan.settings_speed,
             ["source"],
             bundles=folders_by_system,
             exports=lambda job: {kind: folders(job.input[kind]) for kind in self.plan.exports},
@@ -216,7 +231,7 @@ class RuleParams:
     def export(self, name: str) -> Params:
         return self.stage(
             "export_engine",
-            lambda _plan, _wildcards: "{}",
+            lambda _plan: "{}",
             engine=lambda _job: name,
             bundle=folder_of("input.bundle"),
             output_folder=folder_of("output.bundle"),
@@ -225,7 +240,7 @@ class RuleParams:
     def analysis(self, key: str, analysis: PlannedAnalysis) -> Params:
         return self.stage(
             "measure_analysis",
-            lambda plan, _wildcards: plan.settings_of_analysis(key),
+            lambda plan: plan.settings_of_analysis(key),
             ["source", "target", "reference"],
             analysis=lambda _job: analysis.name,
             limits=lambda _job: dict(analysis.limits),
@@ -236,7 +251,7 @@ class RuleParams:
     def program(self, name: str) -> Params:
         return self.stage(
             "score_sentences",
-            lambda plan, _wildcards: plan.settings_program(name),
+            lambda plan: plan.settings_program(name),
             ["details", "source", "reference"],
             hypotheses="input.text",
             metric=lambda _job: name,
@@ -247,7 +262,7 @@ class RuleParams:
     def comparison(self, test_set: str) -> Params:
         return self.stage(
             "compare_rows",
-            lambda plan, _wildcards: plan.settings_significance(test_set),
+            lambda plan: plan.settings_significance(test_set),
             ["source", "reference", "computed"],
             output="output.significance",
         )

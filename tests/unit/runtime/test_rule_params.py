@@ -28,7 +28,7 @@ def params_of(runs_jobs=True, **runtime) -> RuleParams:
 
 
 def document(params: RuleParams, **options):
-    made = params.stage("train", lambda plan, wildcards: plan.settings_training(wildcards.system), **options)
+    made = params.stage("train", Plan.settings_training, of=["system"], **options)
     return made["job"](WILDCARDS, INPUT, OUTPUT)
 
 
@@ -42,8 +42,9 @@ def test_a_document_has_settings_and_inputs_by_name_without_empty_ones(folder):
     params = params_of()
     made = params.stage(
         "train",
-        lambda plan, wildcards: plan.settings_training(wildcards.system),
+        Plan.settings_training,
         ["seed", "source", "shards", "none", "chosen"],
+        of=["system"],
         subwords=folder_of("input.model"),
         prefix=prefix_of("output.summary"),
         output="output.text",
@@ -72,7 +73,7 @@ def test_settings_of_the_machine_change_the_document_of_the_run_alone():
 
 
 def test_snakemake_compares_settings_that_differ_from_defaults():
-    made = params_of().stage("train", lambda plan, wildcards: plan.settings_training(wildcards.system))
+    made = params_of().stage("train", Plan.settings_training, of=["system"])
     compared, full = json.loads(made["settings"](WILDCARDS)), json.loads(params_of().plan.settings_training("lvm"))
     assert compared["training"].items() <= full["training"].items()
     assert "accumulate" in full["training"] and "accumulate" not in compared["training"]
