@@ -18,21 +18,11 @@ CONFIG_FOLDER = PROJECT / "config"
 class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a name that occurs twice in a section; YAML would silently take the last value."""
 
-    def get_single_node(self) -> yaml.Node | None:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # Checked before `<<` is replaced by the keys that it merges, which a section may override.
-        top = super().get_single_node()
-        waiting, visited = [top], set()
-        while waiting:
-            node = waiting.pop()
-            if id(node) in visited or not isinstance(node, yaml.CollectionNode):
-                continue
-            visited.add(id(node))
-            if isinstance(node, yaml.MappingNode):
-                self._refuse_twice(node)
-                waiting += [part for pair in node.value for part in pair]
-            else:
-                waiting += node.value
-        return top
+        section: yaml.MappingNode = super().compose_mapping_node(anchor)
+        self._refuse_twice(section)
+        return section
 
     def _refuse_twice(self, section: yaml.MappingNode) -> None:
         keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
