@@ -83,3 +83,15 @@ def test_folders_of_bundles_are_named_by_their_systems():
     bundles = [f"results/smoke/systems/{name}/seed-1/bundle/bundle.json" for name in ("teacher", "lvm")]
     folders = folders_by_system(SimpleNamespace(input=SimpleNamespace(bundles=bundles)))
     assert folders == {name: f"results/smoke/systems/{name}/seed-1/bundle" for name in ("teacher", "lvm")}
+
+
+def test_speed_is_measured_with_folders_by_system_and_by_what_reads_them(folder):
+    params = params_of()
+    path = "results/smoke/systems/{}/seed-1/{}"
+    exports = {kind: [path.format("teacher", kind) + "/bundle.json"] for kind in params.plan.exports}
+    bundles = [path.format(name, "bundle") + "/bundle.json" for name in ("teacher", "lvm")]
+    job_input = Named(bundles=bundles, source="test.de", **exports)
+    document = params.speed["job"](Named(), job_input, Named(speed="speed.json"))
+    content = json.loads((folder / document).read_text())
+    assert exports and content["exports"] == {kind: {"teacher": path.format("teacher", kind)} for kind in exports}
+    assert content["bundles"] == {name: path.format(name, "bundle") for name in ("teacher", "lvm")}
