@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from workflow_src.registry import controls
 from workflow_src.spec import Frozen, Texts
 
 Key = tuple[str, str, int]
+# Counts of a metric by sentence, and the function from their sums to its figure.
+CountsOf = Callable[[Measured, Sequence[str]], tuple[np.ndarray, Combine]]
 
 
 class Row(Frozen):
@@ -61,25 +63,24 @@ class Inputs(JobInputs):
     output: Path
 
 
-class SentenceCounts:
-    """Counts of a metric by sentence, and the function from their sums to its figure, computed once for equal outputs.
+def counting(texts: Texts) -> CountsOf:
+    """A function of a metric and outputs, which computes counts once for equal outputs.
 
     The hypotheses of `texts` are not read.
     """
+    computed: dict[tuple[str, tuple[str, ...]], tuple[np.ndarray, Combine]] = {}
 
-    def __init__(self, texts: Texts):
-        self.texts = texts
-        self._computed: dict[tuple[str, tuple[str, ...]], tuple[np.ndarray, Combine]] = {}
-
-    def __call__(self, measured: Measured, outputs: Sequence[str]) -> tuple[np.ndarray, Combine]:
+    def counts_of(measured: Measured, outputs: Sequence[str]) -> tuple[np.ndarray, Combine]:
         key = measured.metric.name, tuple(outputs)
-        if key not in self._computed:
-            self._computed[key] = sentence_counts(measured, dataclasses.replace(self.texts, hypotheses=outputs))
-        return self._computed[key]
+        if key not in computed:
+            computed[key] = sentence_counts(measured, dataclasses.replace(texts, hypotheses=outputs))
+        return computed[key]
+
+    return counts_of
 
 
 def compared(
-    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: SentenceCounts, against: str = "baseline"
+    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf, against: str = "baseline"
 ) -> list[dict[str, Any]]:
     """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
 
@@ -112,7 +113,7 @@ def compared(
 
 
 def against_autoregressive(
-    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: SentenceCounts
+    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf
 ) -> list[dict[str, Any]]:
     """Differences of every row from each autoregressive row of its seed, repetitions removed as in the main table.
 
@@ -155,7 +156,7 @@ def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
-    counts_of = SentenceCounts(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
+    counts_of = counting(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
     applicable = [measured for measured in settings.measured if not measured.metric.conflict(corpus, measured.settings)]
     uncertain, deciding = (
         [measured for measured in applicable if getattr(measured.metric, flag)] for flag in ("uncertainty", "decides")

@@ -234,6 +234,16 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
     assert baselines["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
 
 
+def test_examples_follow_the_largest_number_of_steps_of_any_decode():
+    stepped = [{"system": system, "search": system, "steps": [2, 4, 1]} for system in ("score", "energy")]
+    plan = Plan(load_experiment("demo", decodes=[*REFINED, *stepped]))
+    entries = json.loads(plan.settings_analysis())["searches"]
+    assert [(entry["system"], entry["search"], entry["steps"]) for entry in entries] == [
+        ("score", "score", 4),
+        ("energy", "energy", 4),
+    ]
+
+
 def test_speed_is_measured_with_what_dev_chose_for_the_first_seed():
     tuned = {"system": "score", "search": "score", "steps": 4, "tune": {"step_size": [0.5, 1]}}
     plan = Plan(load_experiment("demo", seeds=[3, 1], decodes=[*REFINED, tuned]))
