@@ -22,7 +22,6 @@ MEANS = {
     "serving/translations.py": {"score"},
     **{f"evaluation/analyses/{name}.py": {"bleu"} for name in CURVES},
     "stages/decode.py": {"score"},
-    "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},
 }
 

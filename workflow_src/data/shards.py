@@ -13,7 +13,7 @@ from typing import Any
 
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.atomic import checksum, read_json, sha256
+from workflow_src.records.atomic import atomic, checksum, read_json, sha256
 from workflow_src.records.provenance import write_record
 
 # The key of a line's score.
@@ -22,20 +22,31 @@ AGAIN = "delete it and run again: the others are kept"
 
 
 def bounds(lines: int, shard: int, shards: int) -> tuple[int, int]:
-    """First line of a shard and the one after its last; shards differ by one line at most."""
+    """First line of a shard and the one after its last; shards differ by one line at most.
+
+    Raises ConfigError for a number of no shard.
+    """
+    if not 0 <= shard < shards:
+        raise ConfigError("shard", shard, allowed=f"0 to {shards - 1}")
     return lines * shard // shards, lines * (shard + 1) // shards
 
 
-def check_number(shard: int, shards: int) -> None:
-    if not 0 <= shard < shards:
-        raise ConfigError("shard", shard, allowed=f"0 to {shards - 1}")
-
-
-def write_shard_record(
-    path: Path, settings: Any, inputs: dict[str, Path], shard: int, shards: int, **fields: Any
+def write_shard(
+    path: Path,
+    lines: Iterable[dict[str, Any]],
+    settings: Any,
+    inputs: dict[str, Path],
+    shard: int,
+    shards: int,
+    device: str,
+    precision: str,
 ) -> None:
-    """Write the record of the shard at `path`."""
-    write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **fields)
+    """Write the shard at `path`, and then its record."""
+    record = path.with_suffix(".json")
+    record.unlink(missing_ok=True)
+    with atomic(path) as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    write_record(record, settings, inputs, [path.name], shard=[shard, shards], device=device, precision=precision)
 
 
 def by_number(shards: Iterable[Path]) -> dict[str, Path]:

@@ -6,6 +6,7 @@ It translates a whole text, or with `shard` a part of it into such JSON lines, o
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
-from workflow_src.data.shards import bounds, by_number, check_number, read_shards, write_shard_record
+from workflow_src.data.shards import bounds, by_number, read_shards, write_shard
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
@@ -107,25 +108,20 @@ def write_translations(inputs: Inputs, records: Iterable[Record], translator: Ba
     return count
 
 
-def write_shard(inputs: Inputs, shard: int) -> int:
+def translate_shard(inputs: Inputs, shard: int) -> int:
     """Translate a part of the text and write its JSON lines and record; returns the number of sentences."""
-    check_number(shard, inputs.shards)
     first, end = bounds(count_lines(inputs.source), shard, inputs.shards)
-    lines = [line for number, line in enumerate(read_lines(inputs.source)) if first <= number < end]
-    inputs.output.with_suffix(".json").unlink(missing_ok=True)
+    lines = list(itertools.islice(read_lines(inputs.source), first, end))
     translator = opened(inputs)
-    with atomic(inputs.output) as file:
-        for record in translate(inputs, translator, lines, first + 1):
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    machine = {"device": translator.device, "precision": translator.precision}
-    settings = recorded(inputs.settings)
-    write_shard_record(inputs.output, settings, inputs.files, shard, inputs.shards, **machine)
+    records, settings = translate(inputs, translator, lines, first + 1), recorded(inputs.settings)
+    machine = translator.device, translator.precision
+    write_shard(inputs.output, records, settings, inputs.files, shard, inputs.shards, *machine)
     return len(lines)
 
 
 def run(inputs: Inputs) -> str:
     if inputs.shard is not None:
-        return f"shard {inputs.shard} of {inputs.shards}: {write_shard(inputs, inputs.shard)} sentences"
+        return f"shard {inputs.shard} of {inputs.shards}: {translate_shard(inputs, inputs.shard)} sentences"
     if inputs.join:
         records = read_shards(list(inputs.join), recorded(inputs.settings), inputs.files)
         return f"{write_translations(inputs, records)} translated sentences from {len(inputs.join)} shards"

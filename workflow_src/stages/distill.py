@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import outcome_words
-from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
+from workflow_src.data.shards import SCORE, bounds, distillation_files, write_shard
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, log_progress, start
-from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
     default_engine,
     distilling_engines,
@@ -60,36 +58,35 @@ class Inputs(DeviceJobInputs):
 def run(inputs: Inputs) -> str:
     from workflow_src.runtime.device import keep_memory, set_threads
 
-    check_number(inputs.shard, inputs.shards)
     keep_memory()
     set_threads(inputs.machine.threads)
+    first, end = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
     subwords = Subwords.load(inputs.subwords)
     teacher = (_imported if inputs.model.name == DESCRIPTION else _trained)(inputs, subwords)
-    first, end = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
-    translated = skipped = 0
+    counts: Counter[str] = Counter()
     placeholders: Counter[str] = Counter()
-    began = time.perf_counter()
-    inputs.output.with_suffix(".json").unlink(missing_ok=True)
-    with atomic(inputs.output) as file:
+
+    def translations() -> Iterator[dict[str, Any]]:
+        began = time.perf_counter()
         for chunk in blocks_of(itertools.islice(read_lines(inputs.source), first, end), CHUNK):
             fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
-            skipped += fits.count(False)
             hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
             outcomes = subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ()
             for outcome in itertools.compress(outcomes, fits):
                 placeholders.update(outcome)
             # A model may spell a line break, character by character; a line must stay a line.
             for text, score in zip(subwords.decode_target(hypotheses.tokens, chunk), hypotheses.scores, strict=True):
-                file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
-            translated += len(chunk)
-            log_progress(translated, end - first, began, "sentences")
-    machine = {"device": teacher.device, "precision": teacher.precision}
+                yield {"text": " ".join(text.split()), SCORE: score}
+            counts.update(translated=len(chunk), skipped=fits.count(False))
+            log_progress(counts["translated"], end - first, began, "sentences")
+
     files = distillation_files(inputs.model, inputs.subwords, inputs.source)
     search = inputs.settings.search_settings().model_dump(mode="json")
-    write_shard_record(inputs.output, search, files, inputs.shard, inputs.shards, **machine)
-    note = f", {skipped} too long and left empty" if skipped else ""
+    shard = inputs.shard, inputs.shards
+    write_shard(inputs.output, translations(), search, files, *shard, teacher.device, teacher.precision)
+    note = f", {counts['skipped']} too long and left empty" if counts["skipped"] else ""
     note += f"; {outcome_words(placeholders)}" if placeholders else ""
-    return f"shard {inputs.shard} of {inputs.shards}: {translated} sentences{note}"
+    return f"shard {inputs.shard} of {inputs.shards}: {counts['translated']} sentences{note}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ The score is -log p(target | source) in nats a target subword, the end symbol co
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -16,10 +16,9 @@ from pydantic import Field
 
 from workflow_src.config.experiment import LikelihoodConfig
 from workflow_src.data.encoded import EncodedCorpus, check_positions
-from workflow_src.data.shards import SCORE, bounds, check_number, scoring_files, write_shard_record
+from workflow_src.data.shards import SCORE, bounds, scoring_files, write_shard
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import DeviceJobInputs, log_progress, start
-from workflow_src.records.atomic import atomic
 from workflow_src.spec import SCORER
 
 CHUNK = 16384
@@ -44,22 +43,21 @@ def run(inputs: Inputs) -> str:
     from workflow_src.training.systems import check_subwords, load_system
     from workflow_src.types import Rescorer, max_positions
 
-    check_number(inputs.shard, inputs.shards)
     keep_memory()
     set_threads(inputs.machine.threads)
+    corpus, subwords = EncodedCorpus.open(inputs.pairs), Subwords.load(inputs.subwords)
+    first, end = bounds(len(corpus), inputs.shard, inputs.shards)
     runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
     model, description = load_system(inputs.model, SCORER)
     scoring = Scoring(cast(Rescorer, model.to(device=runtime.device, dtype=runtime.dtype)))
-    corpus, subwords = EncodedCorpus.open(inputs.pairs), Subwords.load(inputs.subwords)
     if description.get("reversed"):
         corpus, subwords = corpus.reversed(), subwords.reversed()
     check_subwords(description, subwords, inputs.model)
     check_positions(max_positions(model), corpus)
-    first, end = bounds(len(corpus), inputs.shard, inputs.shards)
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
-    began = time.perf_counter()
-    inputs.output.with_suffix(".json").unlink(missing_ok=True)
-    with atomic(inputs.output) as file, torch.inference_mode():
+
+    def lines() -> Iterator[dict[str, float]]:
+        began = time.perf_counter()
         for begin in range(first, end, CHUNK):
             chunk = np.arange(begin, min(begin + CHUNK, end))
             scores = np.zeros(len(chunk))
@@ -70,11 +68,13 @@ def run(inputs: Inputs) -> str:
                 rows = torch.arange(len(indices), device=runtime.device)
                 log_p = scoring(batch.source, rows, batch.target)
                 scores[indices] = -log_p.double().cpu().numpy() / (corpus.target_lengths[chunk[indices]] + 1)
-            file.writelines(json.dumps({SCORE: round(score, 6)}) + "\n" for score in scores.tolist())
+            yield from ({SCORE: round(score, 6)} for score in scores.tolist())
             log_progress(int(chunk[-1]) + 1 - first, end - first, began, "pairs")
+
     files = scoring_files(inputs.model, inputs.subwords, inputs.pairs)
-    machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
-    write_shard_record(inputs.output, {}, files, inputs.shard, inputs.shards, **machine)
+    machine = str(runtime.device), str(runtime.dtype).removeprefix("torch.")
+    with torch.inference_mode():
+        write_shard(inputs.output, lines(), {}, files, inputs.shard, inputs.shards, *machine)
     return f"shard {inputs.shard} of {inputs.shards}: {end - first} pairs"
 
 

@@ -116,6 +116,8 @@ def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
     assert all(step["dropped"] or step["repaired"] for step in dropped[:3])
     assert {"max_words", "limit"} <= set(corpus["dropped"]["train"]) and corpus["pairs"]["train"] == 60
     assert alone["monolingual"]["monolingual.json"]["pairs"] == {"monolingual": 90}
+    # A line has no other side that could lack its placeholders.
+    assert "placeholders" in corpus and "placeholders" not in alone["monolingual"]["monolingual.json"]
     encoded = alone["encoded"]["train.json"]
     assert encoded["augmented"]["upper"] and encoded["placeholders"]["spans"]
 
