@@ -171,15 +171,12 @@ class Relations(Frozen):
 
     @property
     def references(self) -> list[Reference]:
-        """Settings that name other systems, in their order; `carries` last."""
-        started = [Reference("init_from", self.init_from, self.init_from)] if self.init_from else []
-        filled = [
-            Reference(role if role == BASE else f"roles.{role}", name, name) for role, name in self.filled.items()
-        ]
-        origins = {text: system_behind(text) for text in weights_of(self.data or RAW)}
-        made = [Reference("data", text, system) for text, system in origins.items() if system]
-        carried = [Reference(f"carries.{role}", name, name) for role, name in self.carries.items()]
-        return [*filled, *started, *made, *carried]
+        """Settings that name other systems, and texts that these make."""
+        named = {BASE: self.base} | {f"roles.{role}": name for role, name in self.roles.items()}
+        named |= {"init_from": self.init_from} | {f"carries.{role}": name for role, name in self.carries.items()}
+        makers = {text: system_behind(text) for text in weights_of(self.data or RAW)}
+        systems = [Reference(setting, name, name) for setting, name in named.items() if name]
+        return systems + [Reference("data", text, maker) for text, maker in makers.items() if maker]
 
     @property
     def teachers(self) -> list[str]:
