@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflow_src.config.base import member_settings
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import (
     check_new_systems,
@@ -30,7 +31,7 @@ from workflow_src.registry import (
     main_metric,
     named_systems,
 )
-from workflow_src.spec import SCORES, AnalysisSettings, Corpus, Frozen, parse
+from workflow_src.spec import SCORES, Corpus, Frozen, parse
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -79,7 +80,9 @@ def load(raw: dict[str, Any]) -> Loaded:
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
     _check_choices(decodes, config.decode_defaults.tune_by, measured, corpus)
     _check_ranked_text(config, systems, decodes)
-    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config), cleaning, corpus)
+    sections: dict[str, Any] = {name: {} for name in analyses()} | config.analyses
+    settings = member_settings("analysis", sections, analyses(), "analyses")
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, settings, cleaning, corpus)
 
 
 def _is_complete(raw: dict[str, Any]) -> bool:
@@ -150,17 +153,6 @@ def _check_choices(
             by_default = decode.tune_by == default
             where = "decode_defaults.tune_by" if by_default else f"tune_by of decode {decode.system}/{decode.name}"
             raise ConfigError(where, decode.tune_by, allowed=fits)
-
-
-def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
-    """Settings of every declared analysis. Raises ConfigError for a section of no analysis, or with a wrong setting."""
-    for name in config.analyses:
-        if name not in analyses():
-            raise ConfigError(f"analyses.{name}", problem="no analysis", allowed=analyses())
-    return {
-        name: parse(analysis.settings, config.analyses.get(name, {}), f"analyses.{name}")
-        for name, analysis in analyses().items()
-    }
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from workflow_src.config.base import member_settings
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_metrics, main_metric, metrics
-from workflow_src.spec import Corpus, Frozen, Metric, parse
+from workflow_src.spec import Corpus, Frozen, Metric
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,14 +54,8 @@ def check_pythons(names: Iterable[str]) -> None:
 
 def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measured, ...]:
     """The metrics of a mapping of names to settings, in the order of all metrics. Raises ConfigError."""
-    for name in listed:
-        if name not in metrics():
-            raise ConfigError(f"{where}.{name}", problem="no metric", allowed=metrics())
-    return tuple(
-        Measured(metric, parse(metric.settings, listed[name], f"{where}.{name}"))
-        for name, metric in metrics().items()
-        if name in listed
-    )
+    settings = member_settings("metric", listed, metrics(), where)
+    return tuple(Measured(metric, settings[name]) for name, metric in metrics().items() if name in settings)
 
 
 def rule_settings(measured: tuple[Measured, ...], dump: Callable[[Frozen], dict[str, Any]]) -> dict[str, Any]:

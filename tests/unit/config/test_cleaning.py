@@ -60,7 +60,7 @@ def test_an_experiment_that_extends_another_changes_single_filters(load_over):
     ("clean", "dataset", "sentence"),
     [
         ({"lenght": {}}, {},
-         rf"recipe.clean.lenght: no such filter; allowed: addresses, .*; {re.escape(did_you_mean('length'))}"),
+         rf"recipe.clean.lenght: no filter; allowed: addresses, .*; {re.escape(did_you_mean('length'))}"),
         ({"ratio": {"max_word": 3}}, {}, f"recipe.clean.ratio.max_word: {UNKNOWN}; allowed: max_characters, "),
         ({"ratio": {"max_words": 1}}, {}, "recipe.clean.ratio.max_words is 1; "),
         ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),

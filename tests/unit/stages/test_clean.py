@@ -124,7 +124,7 @@ def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_p
     message = "have nothing left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
     assert message in capsys.readouterr().err
     run(tmp_path, [["capitol", {}]], code=1)
-    assert "recipe.clean.capitol: no such filter; " in capsys.readouterr().err
+    assert "recipe.clean.capitol: no filter; " in capsys.readouterr().err
 
 
 def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
