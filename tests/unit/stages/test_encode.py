@@ -315,3 +315,15 @@ def test_a_users_own_target_is_brought_to_the_form_of_references(models, tmp_pat
     # Dev and test are normalised when the corpus is.
     (tmp_path / "en").write_text("the \u0301dog reads\nso was it\nwho will be\n", encoding="utf-8")
     assert run(models, tmp_path, "dev", **own).target(0).tolist() != expected[0]
+
+
+def test_own_targets_follow_the_rules_of_their_language(models, tmp_path):
+    (tmp_path / "de").write_text("der Hund\nja\n", encoding="utf-8")
+
+    def targets(line, **settings):
+        (tmp_path / "en").write_text(f"{line}\nwho\n", encoding="utf-8")
+        corpus = run(models, tmp_path, "train", own_target={}, **settings)
+        return [corpus.target(row).tolist() for row in range(2)]
+
+    tokenised = "the dog 's it"
+    assert targets(tokenised, tokenised={"en": "moses"}) == targets("the dog's it") != targets(tokenised)

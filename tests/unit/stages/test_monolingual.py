@@ -87,6 +87,7 @@ def test_every_line_is_kept_or_counted_by_reason(prepare, tiny, caplog):
     assert kept == ["Ein Baum ruht.", "Kein Hund kommt.", "Der Mann bleibt."]
     # An empty line has no word, and one of no width no letter: the filters come first.
     assert content["dropped"] == {"cleaning": 4, "held_out": 2, "repeated": 2}
+    assert content["provenance"]["inputs"].keys() == {"monolingual.de", "dev.de"}
     assert content["read"] == len(lines) == content["pairs"] + sum(content["dropped"].values())
     assert [sum(step["dropped"].values()) for step in content["cleaning"]] == [2, 2]
     plain, every = prepare(lines)
