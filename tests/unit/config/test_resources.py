@@ -161,6 +161,19 @@ def test_a_shard_asks_for_its_own_part():
     assert decoded(2) > 150 and decoded(2) - 15 == pytest.approx(16 * (decoded(32) - 15), rel=0.05)
 
 
+def test_jobs_that_open_a_gpu_ask_for_the_memory_of_its_libraries():
+    decode = {"system": "teacher", "search": "beam-4", "split": "test"}
+    shard = {"teacher": "teacher", "split": "train", "shards": "2"}
+    jobs_on_gpus = {"decode": decode, "distill": shard, "measure_speed": {}, "train_teacher": {"system": "teacher"}}
+    more = {
+        rule: of(requests_for("demo", True), rule, **job)[0] - of(requests_for("demo"), rule, **job)[0]
+        for rule, job in (jobs_on_gpus | {"score_quality": decode, "normalise": {}}).items()
+    }
+    assert more["decode"] == more["distill"] == more["measure_speed"] > 4000
+    # Its activations are in the memory of the GPU.
+    assert more["train_teacher"] > 4000 - 100 and more["score_quality"] == more["normalise"] == 0
+
+
 @pytest.mark.parametrize("values", [[1.0], [0.6, 1.0, 1.4]])
 def test_a_choice_translates_dev_once_with_each_value(values):
     row = {"system": "teacher", "search": "beam", "beam": 4, "tune": {"length_penalty": values}, "name": "b"}
