@@ -248,8 +248,6 @@ def named_systems(settings: SearchSettings) -> dict[str, str]:
 
 def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
     """Roles of the family that the search's settings do not name."""
-    if not filled:
-        return {}
     in_settings = settings.roles().values()
     return {role: member for role, member in filled.items() if role not in in_settings}
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from workflow_src.errors import InputError
 
@@ -71,13 +71,9 @@ def _room() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as failure:
-        _refuse(failure)
-
-
-def _refuse(failure: OSError) -> NoReturn:
-    _drop_output()
-    problem = f"cannot be written: {failure.strerror}"
-    raise InputError("standard output", problem, "make room, or write elsewhere") from None
+        _drop_output()
+        problem = f"cannot be written: {failure.strerror}"
+        raise InputError("standard output", problem, "make room, or write elsewhere") from None
 
 
 def _drop_output() -> None:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from workflow_src.errors import ArtifactError, ConfigError
@@ -288,10 +288,8 @@ def _open(path: Path) -> int:
 
 def _write_holder(file: int) -> None:
     """Write the holder into a lock's file, for processes that wait. A read-only file keeps an older holder."""
+    program, *words = sys.argv or ["python"]
+    command = " ".join([Path(program).name, *words[:2]])[:120]
     with contextlib.suppress(OSError):
         os.ftruncate(file, 0)
-        os.pwrite(file, f"process {os.getpid()} ({_command(sys.argv)})\n".encode(), 0)
-
-
-def _command(words: Sequence[str]) -> str:
-    return " ".join([Path(words[0]).name if words else "python", *words[1:3]])[:120]
+        os.pwrite(file, f"process {os.getpid()} ({command})\n".encode(), 0)
