@@ -82,8 +82,8 @@ class RuleParams:
         them, `run` that of the run's.
         """
 
-        def written(plan: Plan, wildcards: Any) -> str:
-            return settings(plan, *(value(wildcards) if callable(value) else getattr(wildcards, value) for value in of))
+        def arguments(wildcards: Any) -> list[Any]:
+            return [value(wildcards) if callable(value) else getattr(wildcards, value) for value in of]
 
         # Snakemake does not compare params that are derived from files.
         def job(wildcards: Any, input: Any, output: Any) -> str:
@@ -92,7 +92,9 @@ class RuleParams:
             for option, value in options.items():
                 values[option] = attrgetter(value)(job) if isinstance(value, str) else value(job)
             values = {option: value for option, value in values.items() if value or value == 0}
-            document = Document(f"{JOBS}/{name}", {"settings": json.loads(written(self.plan, wildcards))} | values)
+            document = Document(
+                f"{JOBS}/{name}", {"settings": json.loads(settings(self.plan, *arguments(wildcards)))} | values
+            )
             if self.runs_jobs():
                 document.write()
                 self.run_document.write()
@@ -104,10 +106,10 @@ class RuleParams:
             return str(self.run_document.path)
 
         def compared(wildcards: Any) -> str:
-            return written(self.compared, wildcards)
+            return settings(self.compared, *arguments(wildcards))
 
         # For `continuum plan`.
-        compared.defaults = lambda wildcards: written(self.defaults, wildcards)  # type: ignore[attr-defined]
+        compared.defaults = lambda wildcards: settings(self.defaults, *arguments(wildcards))  # type: ignore[attr-defined]
         return {"stage": name, "settings": compared, "job": job, "run": run}
 
     @property

@@ -95,3 +95,12 @@ def test_speed_is_measured_with_folders_by_system_and_by_what_reads_them(folder)
     content = json.loads((folder / document).read_text())
     assert exports and content["exports"] == {kind: {"teacher": path.format("teacher", kind)} for kind in exports}
     assert content["bundles"] == {name: path.format(name, "bundle") for name in ("teacher", "lvm")}
+
+
+def test_snakemake_compares_no_setting_that_changes_no_weights():
+    other = Plan(load_experiment("smoke", systems={"lvm": {"training": {"max_skipped": 3, "save_every": 7}}}))
+    plain = params_of().plan
+    assert plain.settings_training("lvm") != other.settings_training("lvm")
+    assert plain.compared().settings_training("lvm") == other.compared().settings_training("lvm")
+    slower = Plan(load_experiment("smoke", systems={"lvm": {"training": {"learning_rate": 1e-4}}}))
+    assert plain.compared().settings_training("lvm") != slower.compared().settings_training("lvm")

@@ -8,6 +8,7 @@ a result or checks it.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -23,6 +24,9 @@ from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults
 
 # Settings of a file to download that its content is checked by.
 CHECKS = {"sha256", "md5", "size"}
+
+# Objects of JSON have no order.
+_json = functools.partial(json.dumps, sort_keys=True, ensure_ascii=False)
 
 
 class Settings(Inputs):
@@ -147,7 +151,7 @@ class Settings(Inputs):
 
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, except the seed."""
-        resolved = self.system(system)
+        resolved = self.loaded.systems[system]
         fields = System.COUNTED if resolved.family.fit else System.LEARNT
         return _json(self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT))
 
@@ -393,21 +397,9 @@ class Settings(Inputs):
 
 def _section_of(decode: Decode) -> dict[str, Any]:
     """A section of a configuration that is this decode alone."""
-    kind = type(decode.values)
-    values = {
-        name: value
-        for name, value in decode.values.model_dump(mode="json").items()
-        if kind.option(name).required or value != kind.default(name)
-    }
+    fields = {"system", "search", "name", "values", "tune", "tune_by"}
+    content = decode.model_dump(mode="json", exclude_defaults=True, include=fields)
+    required = {name: getattr(decode.values, name) for name in decode.values.named("required")}
     splits = list(dict.fromkeys(split if split == "dev" else TEST for split in decode.splits))
-    fields: dict[str, Any] = {"system": decode.system, "search": decode.search, "name": decode.name, "splits": splits}
-    fields |= {
-        "tune": decode.tune,
-        "tune_by": decode.tune_by,
-        "engine": None if decode.own_engine else decode.engine_word,
-    }
-    return values | {name: value for name, value in fields.items() if value}
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, ensure_ascii=False)
+    engine = {} if decode.own_engine else {"engine": decode.engine_word}
+    return required | content | {"splits": splits} | engine

@@ -551,7 +551,7 @@ def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
         parse(Decode, row)
         for row in (
             entries[0] | {"engine": "onnxruntime", "compute_type": "int8"},
-            entries[1] | {"tune": {"length_quantile": [0.6, 0.7]}, "length_quantile": 0.7},
+            entries[1] | {"tune": {"length_quantile": [0.6, 0.7]}},
             entries[2] | {"stop_threshold": 0.1},
             base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
         )
