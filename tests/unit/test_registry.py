@@ -235,7 +235,7 @@ def measured_names() -> list[str]:
             {"metrics": ["ter"], "report": {"expected_convention": "tokenised"}},
             {"setting": "report.expected_convention", "problem": "metrics lists no bleu_tokenised"},
         ),
-        ({"decodes": [TUNED | {"tune_by": "ter"}]}, {"value": "ter", "mentions": ("tune_by of decode",)}),
+        ({"decodes": [TUNED | {"tune_by": "ter"}]}, {"setting": "decodes[0].tune_by", "value": "ter"}),
         (
             {"decodes": [{"system": "lvm", "search": "prior-mean", "tune_by": "chrf"}]},
             {"setting": "decodes[0].tune_by", "problem": "tune lists no settings"},

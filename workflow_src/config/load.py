@@ -14,7 +14,7 @@ from workflow_src.config.compose import (
 )
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig, TablePart, TextPart
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
-from workflow_src.config.experiment import WorkflowConfig
+from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.languages import two_letters
 from workflow_src.config.metrics import Measured, check_pythons, resolve
@@ -78,7 +78,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     for system in systems.values():
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems, config.test or dataset.test_sets)
-    _check_choices(decodes, config.decode_defaults.tune_by, measured, corpus)
+    _check_choices(config, measured, corpus)
     _check_ranked_text(config, systems, decodes)
     sections: dict[str, Any] = {name: {} for name in analyses()} | config.analyses
     settings = member_settings("analysis", sections, analyses(), "analyses")
@@ -135,24 +135,19 @@ def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decod
                 raise ConfigError(where, name, problem=READS_TEXT, hint=hint)
 
 
-def _check_choices(
-    decodes: tuple[Decode, ...], default: str | None, measured: tuple[Measured, ...], corpus: Corpus
-) -> None:
-    """Check that metrics that choose on dev are measured and fit the corpus; `default` is that of `decode_defaults`.
-
-    Raises ConfigError.
-    """
+def _check_choices(config: WorkflowConfig, measured: tuple[Measured, ...], corpus: Corpus) -> None:
+    """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
     fits = [
         entry.metric.name
         for entry in measured
         # Candidates are scored by the job that decodes them, in its own environment.
         if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
     ]
-    for decode in decodes:
-        if decode.tune_by and decode.tune_by not in fits:
-            by_default = decode.tune_by == default
-            where = "decode_defaults.tune_by" if by_default else f"tune_by of decode {decode.system}/{decode.name}"
-            raise ConfigError(where, decode.tune_by, allowed=fits)
+    sections: dict[str, DecodeOptions] = {"decode_defaults": config.decode_defaults}
+    sections |= {f"decodes[{number}]": section for number, section in enumerate(config.decodes)}
+    for where, section in sections.items():
+        if section.tune_by is not None and section.tune_by not in fits:
+            raise ConfigError(f"{where}.tune_by", section.tune_by, allowed=fits)
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:

@@ -319,7 +319,7 @@ MISTAKES = [
             "decode_defaults": {"tune_by": "bleu"},
             "decodes": [TEACHER | {"tune": ["length_penalty"], "tune_by": "blue", "name": "own"}],
         },
-        {"setting": "tune_by of decode teacher/own", "value": "blue", "nearest": "bleu"},
+        {"setting": "decodes[0].tune_by", "value": "blue", "nearest": "bleu"},
     ),
     (
         {"decodes": [TEACHER | {"engine": "ctranslate2-int4"}]},
