@@ -104,3 +104,12 @@ def test_snakemake_compares_no_setting_that_changes_no_weights():
     assert plain.compared().settings_training("lvm") == other.compared().settings_training("lvm")
     slower = Plan(load_experiment("smoke", systems={"lvm": {"training": {"learning_rate": 1e-4}}}))
     assert plain.compared().settings_training("lvm") != slower.compared().settings_training("lvm")
+
+
+def test_settings_are_of_wildcards_by_name_and_of_functions_of_them(folder):
+    def settings(plan, seed, system, twice):
+        return json.dumps({"seed": seed, "system": system, "twice": twice, "recipe": plan.recipe.name})
+
+    job = params_of().stage("train", settings, of=["seed", "system", lambda wildcards: 2 * wildcards.seed])["job"]
+    content = json.loads((folder / job(WILDCARDS, INPUT, OUTPUT)).read_text())
+    assert content["settings"] == {"seed": "1", "system": "lvm", "twice": "11", "recipe": "smoke"}
