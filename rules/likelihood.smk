@@ -43,14 +43,6 @@ use rule cpu as keep_likely with:
         f"{BENCHMARKS}/keep_likely/{{system}}.tsv"
     priority: priority_of_training
     params:
-        **stage(
-            "keep_likely",
-            Plan.settings_likelihood,
-            ["system", "shards", "backward_model", "backward_shards", "model"],
-            of=["system"],
-            subwords=folder_of("input.subwords"),
-            pairs=prefix_of("input.pairs"),
-            output_prefix=prefix_of("output.summary"),
-        ),
+        **params.keeping,
     message:
         "Keeping the training pairs that {wildcards.system} finds likely"

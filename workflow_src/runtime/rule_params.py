@@ -209,6 +209,18 @@ class RuleParams:
         )
 
     @property
+    def keeping(self) -> Params:
+        return self.stage(
+            "keep_likely",
+            Plan.settings_likelihood,
+            ["system", "shards", "backward_model", "backward_shards", "model"],
+            of=["system"],
+            subwords=folder_of("input.subwords"),
+            pairs=prefix_of("input.pairs"),
+            output_prefix=prefix_of("output.summary"),
+        )
+
+    @property
     def bundle(self) -> Params:
         return self.stage(
             "export_bundle",
