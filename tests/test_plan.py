@@ -28,14 +28,14 @@ from workflow_src.errors import did_you_mean
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def run(*words: str, folder: Path, project: Path = PROJECT) -> subprocess.CompletedProcess:
-    command = python_module("workflow_src.cli", "plan", *words)
+def run(*words: str, folder: Path, project: Path = PROJECT, name: str = "plan") -> subprocess.CompletedProcess:
+    command = python_module("workflow_src.cli", name, *words)
     environment = {**os.environ, "PYTHONPATH": str(project), "COLUMNS": "160"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def planned(*words: str, folder: Path, project: Path = PROJECT) -> dict:
-    process = run(*words, "--json", folder=folder, project=project)
+def planned(*words: str, folder: Path, project: Path = PROJECT, name: str = "plan") -> dict:
+    process = run(*words, "--json", folder=folder, project=project, name=name)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -123,6 +123,14 @@ def test_hours_of_jobs_that_ran_before_are_those_that_they_took(finished, hollow
         assert score("seeds=[1]", "--forcerun", "train_refiner", "--pairs", "90") is None
     finally:
         benchmark.write_text(content)
+
+
+def test_an_estimate_counts_finished_jobs_too(finished, hollow_project):
+    words = ("--config", "experiment=smoke", "seeds=[1]", "--no-calibration")
+    plan, estimate = (planned(*words, folder=finished, project=hollow_project, name=n) for n in ("plan", "estimate"))
+    assert plan["run"] == 0 and not plan["operations"]
+    assert estimate["run"] == estimate["jobs"] == plan["jobs"] and estimate["operations"] > 0
+    assert not any(node["reasons"] for node in estimate["nodes"])
 
 
 def test_a_changed_text_is_reported_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
