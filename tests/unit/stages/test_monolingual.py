@@ -95,6 +95,16 @@ def test_every_line_is_kept_or_counted_by_reason(prepare, tiny, caplog):
     assert "cleaning" not in plain
 
 
+def test_filters_judge_a_line_by_its_own_language(run_stage, tmp_path):
+    raw, summary = tmp_path / "raw/monolingual.json", tmp_path / "clean/monolingual.json"
+    raw.parent.mkdir()
+    raw.with_suffix(".ru").write_text("Собака спит.\nThe dog sleeps.\n", encoding="utf-8")
+    write_json(raw, {"languages": ["ru"], "pairs": {"monolingual": 2}, "dropped": {"monolingual": {}}, "places": {}})
+    settings = json.dumps({"languages": ["ru"], "clean": [["script", {}]]})
+    run_stage("clean", ["--settings", settings, "--raw", str(raw), "--summary", str(summary)])
+    assert summary.with_suffix(".ru").read_text(encoding="utf-8") == "Собака спит.\n"
+
+
 def test_a_limit_counts_lines_that_are_kept(prepare):
     lines = [f"Baum {number % 70}" for number in range(100)]
     content, kept = prepare(lines, limit=20)
