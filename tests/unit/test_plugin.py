@@ -190,7 +190,7 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     choice = {
         "decode": settings | {"tune": {"stretch": [0.5, 1.0]}},
         "remove_repetitions": "none",
-        "bleu_tokeniser": "13a",
+        "corpus": {"source": "de", "target": "en"},
     }
     chosen = tmp_path / "chosen.json"
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]

@@ -133,7 +133,7 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
     choice = {"decode": {"search": "all-at-once", "tune": {"lengthening": [0.0, 0.5]}}}
     words = [
         "--settings",
-        json.dumps(choice | {"remove_repetitions": "none", "bleu_tokeniser": "13a"}),
+        json.dumps(choice | {"remove_repetitions": "none", "corpus": {"source": "de", "target": "en"}}),
         "--bundle",
         str(bundle),
     ]

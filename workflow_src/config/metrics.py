@@ -77,15 +77,8 @@ def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, 
 class ScoringSettings(Frozen):
     """Settings of rules that score translations: the corpus, and metrics that are not the default ones."""
 
-    bleu_tokeniser: str
-    source: str = ""
-    target: str = ""
-    generator: dict[str, Any] | None = None
+    corpus: Corpus
     metrics: dict[str, dict[str, Any]] | None = None
-
-    @property
-    def corpus(self) -> Corpus:
-        return Corpus(self.source, self.target, self.bleu_tokeniser, self.generator is not None)
 
     @property
     def measured(self) -> tuple[Measured, ...]:

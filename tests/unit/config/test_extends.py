@@ -128,7 +128,7 @@ def test_own_text_takes_the_place_of_any_shipped_corpus(name):
     assert plan.loaded.dataset == DatasetConfig.model_validate(OWN)
     downloaded = json.loads(plan.settings_download())
     assert downloaded["kind"] == "files" and downloaded["generator"] is None and downloaded["files"] == {}
-    assert json.loads(plan.settings_quality())["generator"] is None
+    assert json.loads(plan.settings_quality())["corpus"]["generated"] is False
     # What was set beside the corpus is kept.
     assert plan.recipe.subwords == load_experiment(name).config.recipe.subwords
 
@@ -166,7 +166,7 @@ def test_texts_that_a_generated_corpus_would_not_read_are_refused(setting):
 def test_a_generated_corpus_has_the_usual_size_where_nothing_is_set():
     dataset = {"name": "mine", "languages": ["de", "en"], "kind": "generated"}
     plan = Plan(load({"experiment": "mine", "extends": "smoke", "recipe": {"name": "mine", "dataset": dataset}}))
-    assert plan.loaded.corpus.generated and json.loads(plan.settings_quality())["generator"] == {}
+    assert plan.loaded.corpus.generated and json.loads(plan.settings_quality())["corpus"]["generated"] is True
     assert plan.loaded.dataset.generated.train == 24_000
 
 

@@ -97,9 +97,10 @@ def test_the_tokeniser_changes_what_counts_bleu_and_nothing_else():
     decode = plain.loaded.decodes[0]
     for rule in ("quality", "significance"):
         before, after = (json.loads(getattr(plan, f"settings_{rule}")()) for plan in (plain, char))
-        assert (before.pop("bleu_tokeniser"), after.pop("bleu_tokeniser")) == ("13a", "char") and before == after
+        tokenisers = before["corpus"].pop("tokeniser"), after["corpus"].pop("tokeniser")
+        assert tokenisers == ("13a", "char") and before == after
     system = next(name for name in plain.loaded.systems if not plain.system(name).family.fit)
     assert json.loads(char.settings_training(system))["bleu_tokeniser"] == "char"
-    assert json.loads(char.settings_choose(decode))["bleu_tokeniser"] == "char"
+    assert json.loads(char.settings_choose(decode))["corpus"]["tokeniser"] == "char"
     assert plain.settings_decode(decode) == char.settings_decode(decode)
     assert plain.settings_encode() == char.settings_encode() and plain.settings_speed() == char.settings_speed()

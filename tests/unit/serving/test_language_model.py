@@ -238,7 +238,7 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
         {
             "decode": search_settings | {"tune": {"rescorer_weight": [9.0]}},
             "remove_repetitions": "none",
-            "bleu_tokeniser": "13a",
+            "corpus": {"source": "de", "target": "en"},
         }
     )
     chosen = tmp_path / "chosen.json"

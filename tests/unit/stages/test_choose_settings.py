@@ -13,6 +13,9 @@ from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_chosen
 from workflow_src.serving.translator import Translator
 
+CORPUS = {"source": "de", "target": "en"}
+CHARACTERS = CORPUS | {"tokeniser": "char"}
+
 
 @pytest.fixture(scope="module")
 def score(tiny_bundles):
@@ -28,7 +31,7 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     base = {"search": "score", "steps": 2, "step_size": 1.0}
     tune = {"step_size": [0.0001, 1.0, 40.0]}
     chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
-    settings = {"decode": base | {"tune": tune}, "remove_repetitions": removal, "bleu_tokeniser": "char"}
+    settings = {"decode": base | {"tune": tune}, "remove_repetitions": removal, "corpus": CHARACTERS}
     words = ["--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
@@ -70,7 +73,7 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     settings = {
         "decode": base | {"tune": {"lengths": [1.0, 2.0]}},
         "remove_repetitions": "subwords",
-        "bleu_tokeniser": "13a",
+        "corpus": CORPUS,
     }
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
@@ -90,7 +93,11 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
 )
 def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bundles, tiny, refused, tmp_path):
     base = {"search": "score", "steps": 2, "step_size": 1.0}
-    settings = {"decode": base | {"tune": tune}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    settings = {
+        "decode": base | {"tune": tune},
+        "remove_repetitions": "none",
+        "corpus": CORPUS,
+    }
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
     error = refused("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
@@ -99,7 +106,11 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
 
 def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0]
-    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    settings = {
+        "decode": base | {"tune": {"step_size": sizes}},
+        "remove_repetitions": "none",
+        "corpus": CORPUS,
+    }
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     every = [
         score.translate(lines, **base | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
@@ -120,9 +131,9 @@ def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_
 @pytest.mark.parametrize("name", ["chrf", "ter"])
 def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0, 40.0]
-    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "bleu_tokeniser": "char"}
+    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "corpus": CHARACTERS}
     settings["decode"]["tune_by"] = name
-    settings |= {"source": "de", "target": "en", "generator": None, "metrics": {"bleu": {}, name: {}}}
+    settings |= {"metrics": {"bleu": {}, name: {}}}
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     # The miniature's words are none of the references': these are its outputs with the last size.

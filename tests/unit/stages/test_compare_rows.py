@@ -15,7 +15,7 @@ from workflow_src.evaluation.quality.significance import TRIALS, randomisation_t
 from workflow_src.registry import main_metric, metrics
 from workflow_src.spec import Corpus, Texts
 
-SCORING = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
+SCORING = {"corpus": {"source": "de", "target": "en"}}
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 
 
@@ -155,7 +155,7 @@ def test_the_error_of_a_difference_in_validity_is_that_of_two_paired_shares(rows
     monkeypatch.setattr(
         "workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda self, german, english: english in valid
     )
-    settings = SCORING | {"rows": listed[:2], "generator": {"test": 40}}
+    settings = {"corpus": SCORING["corpus"] | {"generated": True}, "rows": listed[:2]}
     words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
     output = tmp_path / "significance.json"
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])

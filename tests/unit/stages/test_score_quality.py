@@ -11,7 +11,7 @@ from stage_words import start_stage
 from workflow_src.data.lines import EMPTY
 from workflow_src.stages import score_quality
 
-SETTINGS = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
+SETTINGS = {"corpus": {"source": "de", "target": "en"}}
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def test_validity_follows_the_direction(files, monkeypatch):
             return (german, english) == ("der Hund", "the dog")
 
     monkeypatch.setattr("workflow_src.evaluation.metrics.validity.measure.ToyGrammar", Grammar)
-    generated = SETTINGS | {"generator": {"train": 1}}
+    generated = {"corpus": SETTINGS["corpus"] | {"generated": True}}
     forward = _words(
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated
     )
     quality = _run(forward)
     assert (quality["kept"]["validity"], quality["without_repeated_words"]["validity"]) == (0, 0.5)
-    generated |= {"source": "en", "target": "de"}
+    generated["corpus"] |= {"source": "en", "target": "de"}
     assert _run(_words(files, ["der Hund"], ["der Hund"], ["the dog"], None, generated))["kept"]["validity"] == 1
 
 

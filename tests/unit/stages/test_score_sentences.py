@@ -281,7 +281,7 @@ def shares(texts: list[str]) -> np.ndarray:
 
 def scoring(stage) -> dict:
     settings = {"checkpoint": str(stage.model)}
-    return {"source": "de", "target": "en", "bleu_tokeniser": "13a", "metrics": {"bleu": {}, "comet": settings}}
+    return {"corpus": {"source": "de", "target": "en"}, "metrics": {"bleu": {}, "comet": settings}}
 
 
 def test_quality_has_the_figure_its_interval_and_its_signature(stage, tmp_path):

@@ -8,6 +8,7 @@ a result or checks it.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping
@@ -184,8 +185,7 @@ class Settings(Inputs):
             {
                 "decode": self._decode(decode, "tune", "tune_by"),
                 "remove_repetitions": removal,
-                "bleu_tokeniser": self.loaded.bleu_tokeniser,
-                **(self._scoring(decode.tune_by) if decode.tune_by else {}),
+                **(self._scoring(decode.tune_by) if decode.tune_by else self._corpus()),
             }
         )
 
@@ -297,7 +297,7 @@ class Settings(Inputs):
         return [row.system, row.name] if row else None
 
     def settings_quality(self) -> str:
-        """How a translation is scored; `generator` is set for generated corpora."""
+        """How a translation is scored."""
         return _json(self._scoring())
 
     def settings_program(self, name: str) -> str:
@@ -307,17 +307,15 @@ class Settings(Inputs):
 
     def _scoring(self, name: str | None = None) -> dict[str, Any]:
         """Settings of all metrics, or of the main one and `name` alone."""
-        metrics, generated = self.loaded.metrics, self.loaded.dataset.generated
+        metrics = self.loaded.metrics
         chosen = tuple(
             entry for entry in metrics if name is None or entry.metric.name in (metrics[0].metric.name, name)
         )
-        return {
-            "source": self.recipe.source,
-            "target": self.recipe.target,
-            "generator": generated and generated.model_dump(mode="json", exclude_unset=True),
-            "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **rule_settings(chosen, self._dump),
-        }
+        return self._corpus() | rule_settings(chosen, self._dump)
+
+    def _corpus(self) -> dict[str, Any]:
+        """What scores depend on; metrics that the altered source rules out were refused when it was read."""
+        return {"corpus": dataclasses.asdict(dataclasses.replace(self.loaded.corpus, altered=()))}
 
     def settings_report(self) -> str:
         """The configuration as far as the report shows it, from which `shown_plan` makes the systems, the decodes and
