@@ -261,7 +261,11 @@ def monolingual_lines(plan: Plan) -> int | None:
     """
     summary, limit = Path(plan.files.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
     if summary.exists():
-        return int(read_json(summary)["pairs"][MONOLINGUAL])
+        content = read_json(summary)
+        try:
+            return int(content["pairs"][MONOLINGUAL])
+        except (LookupError, TypeError, ValueError):
+            raise ArtifactError(summary, "does not count its lines", "delete it, and it is made again") from None
     names = plan.monolingual_texts
     are_local = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
     if not names or not are_local or any(map(_is_compressed, names)):

@@ -134,7 +134,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
         return ConfigError(setting, problem=UNKNOWN)
     hint = ""
     if isinstance(value, bool) and error["type"] == "string_type":
-        hint = "write it in quotes: YAML reads no and off as false, yes and on as true"
+        hint = "it must be text: write it in quotes, because YAML reads no and off as false, yes and on as true"
     allowed = dict.fromkeys(words for e in errors if _written(e, raw) == location for words in _allowed(e))
     if allowed:
         names = any(e["type"] == "literal_error" for e in errors)

@@ -21,7 +21,7 @@ from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.subwords import learn
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ArtifactError, ConfigError
 
 COUNTS = st.integers(1, 10**10)
 
@@ -228,6 +228,11 @@ def test_monolingual_text_counts_by_its_own_lines(tmp_path, monkeypatch):
     # Compressed lines cannot be counted at a glance.
     text.write_bytes(gzip.compress(text.read_bytes()))
     assert monolingual_lines(plan) is None and monolingual_lines(limited) == 300
+    summary = tmp_path / plan.files.monolingual_summary
+    summary.parent.mkdir(parents=True)
+    summary.write_text('{"pairs": 7}')
+    with pytest.raises(ArtifactError, match=r"monolingual.json .*delete it"):
+        monolingual_lines(plan)
 
 
 def test_recommended_is_small_and_says_each_thing_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,16 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose
+from workflow_src.training import loop
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.types import Validation
+
+
+@pytest.fixture(autouse=True)
+def of_a_busy_machine(monkeypatch):
+    """No warning that other processes want the cores: tests compare the warnings of trainings."""
+    monkeypatch.setattr(loop, "PACE_SECONDS", math.inf)
 
 
 @pytest.fixture(scope="session")
