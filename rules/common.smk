@@ -48,7 +48,8 @@ from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
 from workflow_src.records.configuration import replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.records.provenance import lost_files
-from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of
+from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of, weights_in_roles
+from workflow_src.spec import BASE
 from workflow_src.config.texts import LIKELY, MONOLINGUAL
 from workflow_src.config.plan.inputs import records_of
 from workflow_src.config.plan.paths import BUNDLES

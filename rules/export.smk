@@ -16,7 +16,7 @@ use rule cpu as export_bundle with:
         system=one_of([system for system in plan.loaded.systems if system not in plan.imported]),
     priority: AWAITED
     params:
-        **params.bundle,
+        **stage("export_bundle", lambda plan: "{}", ["model", BASE], roles=weights_in_roles, **params.bundling),
     message:
         "Exporting {wildcards.system}, seed {wildcards.seed}"
 

@@ -221,16 +221,6 @@ class RuleParams:
         )
 
     @property
-    def bundle(self) -> Params:
-        return self.stage(
-            "export_bundle",
-            lambda _plan: "{}",
-            ["model", BASE],
-            roles=weights_in_roles,
-            **self.bundling,
-        )
-
-    @property
     def speed(self) -> Params:
         return self.stage(
             "measure_speed",
