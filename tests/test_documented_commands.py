@@ -46,6 +46,7 @@ NOT_RUN = {
     "snakemake --unlock": "ends with an unlocked folder: tests/test_interrupted.py",
     "snakemake --report": "reads finished results: tests/test_whole_runs.py",
     "snakemake --software-deployment-method": "needs Conda",
+    "snakemake --containerize": "writes a Dockerfile: tests/test_workflow.py",
     "python -m pytest": "runs tests",
     "python tests/test_rule_settings.py": "writes a file of the project anew",
     "python tests/test_defaults.py": "writes a file of the project anew",
