@@ -159,7 +159,7 @@ def decode_operations(plan: Plan, decode: Decode, sentences: float, length: floa
     """Operations of a decode: those of the costliest settings that it chooses from; `tried`: their sum over all."""
     operations = [
         decoding_operations(plan, plan.system(decode.system), settings, sentences, length)
-        for settings in decode.combinations()
+        for settings in decode.combinations
     ]
     return sum(operations) if tried else max(operations)
 
@@ -176,7 +176,7 @@ def check(plan: Plan) -> None:
     vocabulary = vocabulary_size(plan)
     for decode in plan.loaded.decodes:
         decode_operations(plan, decode, sentences=1, length=1)
-        for settings in decode.combinations():
+        for settings in decode.combinations:
             check_beams(settings, vocabulary, f"decode {decode.system}/{decode.name}")
     for teacher in plan.teachers:
         check_beams(plan.distillation(teacher).search_settings(), vocabulary, f"distillation.{teacher}")
@@ -185,7 +185,7 @@ def check(plan: Plan) -> None:
 def widest(decode: Decode) -> int:
     """Hypotheses that are held for a sentence, at most."""
     search = searches()[decode.search]
-    return max(search.width(settings) for settings in decode.combinations())
+    return max(search.width(settings) for settings in decode.combinations)
 
 
 def sized(plan: Plan, sizes: Sizes) -> Plan:

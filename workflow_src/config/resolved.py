@@ -122,14 +122,20 @@ class System(SystemFields):
         return round(sum(weight * length(text) for text, weight in self.texts.items()))
 
 
+@functools.cache
+def _type_of(kind: type[SearchSettings], name: str) -> pydantic.TypeAdapter[Any]:
+    """The type of one setting. Cached: many decodes try values of the same settings."""
+    field = kind.model_fields[name]
+    of_field: Any = Annotated[field.annotation, field]
+    return pydantic.TypeAdapter(of_field)
+
+
 def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
     """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ConfigError for others."""
     if name not in kind.model_fields:
         raise ConfigError(name, problem=UNKNOWN, allowed=kind.model_fields)
-    field = kind.model_fields[name]
-    of_field: Any = Annotated[field.annotation, field]
     try:
-        return pydantic.TypeAdapter(of_field).validate_python(value)
+        return _type_of(kind, name).validate_python(value)
     except pydantic.ValidationError as failure:
         raise config_error(failure, value, name) from None
 
@@ -177,6 +183,9 @@ class Decode(DecodeOptions):
     @field_validator("tune")
     @classmethod
     def _typed(cls, tune: dict[str, list[Any]], fields: pydantic.ValidationInfo) -> dict[str, list[Any]]:
+        if "values" not in fields.data:
+            # The error of the settings is reported.
+            return tune
         kind = type(fields.data["values"])
         return {name: [typed_value(kind, name, value) for value in values] for name, values in tune.items()}
 
@@ -211,8 +220,11 @@ class Decode(DecodeOptions):
 
     def with_values(self, changes: Mapping[str, Any]) -> Decode:
         """The decode with other values of some of the search's settings. Raises ConfigError."""
-        return self.model_copy(update={"values": parse(type(self.values), self.values.model_dump() | dict(changes))})
+        values = parse(type(self.values), self.values.model_dump() | dict(changes))
+        # Not a copy, which would keep cached properties.
+        return self.model_validate(dict(self) | {"values": values})
 
+    @functools.cached_property
     def combinations(self) -> list[SearchSettings]:
         """The settings with every combination of the values that dev chooses from, the last varying fastest."""
         return [

@@ -72,7 +72,7 @@ def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     """Operations a second of the first decode of the experiment that searches with the system alone."""
     system, length = plan.system(SYSTEM), round(sentence_length(plan))
     decode = next(each for each in plan.loaded.decodes if each.system == SYSTEM and not plan.systems_in_roles(each))
-    settings = decode.combinations()[0]
+    settings = decode.combinations[0]
     search = import_object(search_of(settings).run)
     roles = fill(needs(settings), [(model.eval(), system.family)], {})
     ids = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (SENTENCES, length)).tolist()

@@ -46,7 +46,10 @@ def test_what_changes_translations_has_no_names_and_no_sizes_of_jobs():
 
 def test_values_that_dev_chose_replace_those_of_the_decode_alone():
     decode = parse(Decode, {"system": "a", "name": "b", "search": "beam", "beam": 2, "length_penalty": 0.5} | INT8)
+    # They are computed once, and are those of the decode that is asked.
+    assert decode.settings["beam"] != 5
     chosen = decode.with_values({"beam": 5})
+    assert chosen.settings["beam"] == 5
     assert (chosen.values.beam, chosen.values.length_penalty) == (5, 0.5)
     assert (chosen.key, chosen.engine_word) == (decode.key, decode.engine_word) and decode.values.beam == 2
     assert decode.with_values({}) == decode
@@ -64,7 +67,7 @@ def test_values_to_choose_from_are_of_the_type_of_their_setting():
     decode = parse(Decode, {"search": "beam", "tune": {"beam": [2.0, 4], "length_penalty": [1, 0.5]}})
     types = {name: [type(value) for value in values] for name, values in decode.tune.items()}
     assert types == {"beam": [int, int], "length_penalty": [float, float]}
-    assert [(s.beam, s.length_penalty) for s in decode.combinations()] == [(2, 1.0), (2, 0.5), (4, 1.0), (4, 0.5)]
+    assert [(s.beam, s.length_penalty) for s in decode.combinations] == [(2, 1.0), (2, 0.5), (4, 1.0), (4, 0.5)]
 
 
 @pytest.mark.parametrize(

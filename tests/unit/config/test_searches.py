@@ -404,9 +404,9 @@ def test_settings_named_alone_are_chosen_from_their_usual_values():
     option = registry.searches()["ctc-beam"].settings.option
     assert list(named.tune) == ["word_bonus", "lm_weight"]
     assert all(named.tune[name] == list(option(name).tune) for name in named.tune)
-    assert len(named.combinations()) == len(option("word_bonus").tune) * len(option("lm_weight").tune)
+    assert len(named.combinations) == len(option("word_bonus").tune) * len(option("lm_weight").tune)
     assert (named.name, named.settings) == ("ctc-beam-5-with-lm-tuned", listed.settings)
-    assert [(s.word_bonus, s.lm_weight) for s in listed.combinations()] == [(0.5, 0.1), (0.5, 0.3)]
+    assert [(s.word_bonus, s.lm_weight) for s in listed.combinations] == [(0.5, 0.1), (0.5, 0.3)]
 
 
 def test_lists_give_a_row_for_each_combination_of_their_values():
