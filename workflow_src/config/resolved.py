@@ -222,7 +222,8 @@ class Decode(DecodeOptions):
         """The decode with other values of some of the search's settings. Raises ConfigError."""
         values = parse(type(self.values), self.values.model_dump() | dict(changes))
         # Not a copy, which would keep cached properties.
-        return self.model_validate(dict(self) | {"values": values})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return self.model_validate(fields | {"values": values})
 
     @functools.cached_property
     def combinations(self) -> list[SearchSettings]:
