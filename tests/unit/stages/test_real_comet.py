@@ -45,7 +45,7 @@ def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_pa
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     inputs = score_sentences.Inputs(
         metric="comet",
-        settings=score_sentences.RuleSettings(checkpoint=str(real["checkpoint"])),
+        settings={"checkpoint": str(real["checkpoint"])},
         pythons={"comet": str(PYTHON)},
         cache=tmp_path / "cache",
         scoring_batch=3,
