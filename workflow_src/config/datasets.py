@@ -13,8 +13,8 @@ from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
 from workflow_src.config.sizes import AUTO, vocabulary_size
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.errors import ConfigError
-from workflow_src.spec import Frozen
+from workflow_src.errors import ConfigError, nearest
+from workflow_src.spec import UNKNOWN, Frozen
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
@@ -192,6 +192,21 @@ class TablePart(Frozen):
         return (self._may_be_quoted and self.separator != "\t") if self.quoted is None else self.quoted
 
 
+def _of_one_kind(part: Any) -> Any:
+    """A part without `texts: null` and `table: null`. Raises ConfigError for settings of both kinds."""
+    if not isinstance(part, dict):
+        return part
+    part = {name: value for name, value in part.items() if value is not None or name not in ("texts", "table")}
+    if "texts" in part and "table" in part:
+        raise ConfigError("table", part["table"], problem="texts is set too", hint="remove one of the two")
+    for name, kind, other in (("texts", TextPart, TablePart), ("table", TablePart, TextPart)):
+        wrong = [setting for setting in part if setting in other.model_fields and setting not in kind.model_fields]
+        if name in part and wrong:
+            problem = "the part is no table" if name == "texts" else "the part is a table"
+            raise ConfigError(wrong[0], part[wrong[0]], problem=problem, hint="remove it")
+    return part
+
+
 def _kind_of_part(part: Any) -> str:
     """A part without `texts` and with any setting of tables is one: so is one whose `table` is misspelt."""
     names = set(part) if isinstance(part, dict) else set()
@@ -203,6 +218,7 @@ def _kind_of_part(part: Any) -> str:
 Part = Annotated[
     Annotated[TextPart, Tag("part of texts")] | Annotated[TablePart, Tag("part of tables")],
     Discriminator(_kind_of_part),
+    BeforeValidator(_of_one_kind),
 ]
 
 
@@ -242,7 +258,6 @@ def raw_names(split: str, languages: tuple[str, ...], references: int = 1) -> li
 class AnySplit(Frozen):
     """How the lines of `train` give dev and test where the dataset has none of its own."""
 
-    method: Literal["connected-groups", "every-nth"]
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
     longest: int = Field(500, gt=0, description="characters; pairs with a longer side never become dev or test")
 
@@ -250,6 +265,7 @@ class AnySplit(Frozen):
 class GroupSplit(AnySplit):
     """Dev and test have one pair each of groups of pairs with common sentences, of which no other pair is used."""
 
+    method: Literal["connected-groups"]
     dev: int = Field(gt=0, description="pairs")
     test: int = Field(gt=0, description="pairs")
     largest_group: int = Field(20, gt=0, description="larger groups stay in train")
@@ -259,7 +275,24 @@ class GroupSplit(AnySplit):
 class NthSplit(AnySplit):
     """Pairs of train become dev by their numbers; the dataset has a test set."""
 
+    method: Literal["every-nth"]
     every: int = Field(gt=1, description="every this-many-th pair becomes dev")
+
+
+METHODS = ("connected-groups", "every-nth")
+ALL_OF_SPLITS = GroupSplit.model_fields | NthSplit.model_fields
+
+
+def _with_known_method(split: Any) -> Any:
+    """Checks the method first, which says what other settings a split has. Raises ConfigError."""
+    if isinstance(split, dict) and split.get("method") not in METHODS:
+        misspelt = nearest("method", [str(name) for name in split if name not in ALL_OF_SPLITS])
+        if misspelt is not None:
+            raise ConfigError(misspelt, problem=UNKNOWN, allowed=ALL_OF_SPLITS)
+        if "method" not in split:
+            raise ConfigError("method", problem="missing", allowed=METHODS)
+        raise ConfigError("method", split["method"], allowed=METHODS)
+    return split
 
 
 def _kind_of_split(split: Any) -> str:
@@ -270,6 +303,7 @@ def _kind_of_split(split: Any) -> str:
 Split = Annotated[
     Annotated[GroupSplit, Tag("split by groups")] | Annotated[NthSplit, Tag("split by numbers")],
     Discriminator(_kind_of_split),
+    BeforeValidator(_with_known_method),
 ]
 
 

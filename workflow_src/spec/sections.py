@@ -198,14 +198,15 @@ def _written(error: Mapping[str, Any], raw: Any) -> list[str | int]:
     """
     if raw is None:
         return list(error["loc"])
+    is_missing = error["type"] == "missing"
     location = []
-    for part in error["loc"]:
+    for part in error["loc"][:-1] if is_missing else error["loc"]:
         if (isinstance(raw, Mapping) and part in raw) or (
             isinstance(raw, list | tuple) and isinstance(part, int) and part < len(raw)
         ):
             raw = raw[part]
             location.append(part)
-    return [*location, error["loc"][-1]] if error["type"] == "missing" else location
+    return [*location, error["loc"][-1]] if is_missing else location
 
 
 def _entries(value: Any) -> Iterable[Any]:

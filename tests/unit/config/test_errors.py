@@ -15,9 +15,11 @@ from refusals import fields_of
 
 from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.files import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.spec import UNKNOWN
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
@@ -447,6 +449,53 @@ def test_the_readmes_table_has_the_sizes_that_follow_from_a_corpus():
 
 
 OWN = {"name": "mine", "languages": ["de", "en"], "split": {"method": "connected-groups", "dev": 5, "test": 5}}
+
+
+TEXTS = {"texts": {"de": "my.de", "en": "my.en"}}
+TABLE = {"table": "my.tsv", "columns": {"de": 0, "en": 1}}
+
+
+def own_dataset(**settings: Any) -> DatasetConfig:
+    """The user's own dataset with these settings, as an experiment has it."""
+    recipe = {"name": "mine", "dataset": OWN | {"train": [TEXTS]} | settings, "source": "de", "target": "en"}
+    return load(SMOKE | {"recipe": recipe}).dataset
+
+
+METHODS = ("connected-groups", "every-nth")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        (
+            {"split": {"method": "every-nht", "every": 10}},
+            {"setting": "split.method", "value": "every-nht", "allowed": METHODS, "nearest": "every-nth"},
+        ),
+        ({"split": {"every": 10}}, {"setting": "split.method", "problem": "missing", "allowed": METHODS}),
+        ({"split": {"methud": "every-nth", "every": 10}}, {"setting": "split.methud", "nearest": "method"}),
+        ({"split": {"method": "every-nth", "evry": 10}}, {"setting": "split.evry", "nearest": "every"}),
+        ({"split": {"method": "every-nth", "dev": 10}}, {"setting": "split.dev", "problem": UNKNOWN}),
+        ({"train": [TEXTS | TABLE]}, {"setting": "train[0].table", "value": "my.tsv", "mentions": ("texts",)}),
+        ({"train": [TEXTS | {"header": True}]}, {"setting": "train[0].header", "value": True, "mentions": ("table",)}),
+        ({"train": [TEXTS | {"quoted": True}]}, {"setting": "train[0].quoted", "value": True, "mentions": ("table",)}),
+        (
+            {"train": [TABLE | {"markup": "sgm"}]},
+            {"setting": "train[0].markup", "value": "sgm", "mentions": ("table",)},
+        ),
+        ({"train": [{"texts": None, "table": None}]}, {"setting": "train[0].texts", "problem": "missing"}),
+        ({"train": [{"tabel": "my.tsv", "columns": {}}]}, {"setting": "train[0].tabel", "nearest": "table"}),
+    ],
+)
+def test_a_part_or_a_split_names_the_setting_that_is_wrong(settings, fields):
+    with pytest.raises(ConfigError) as refused:
+        own_dataset(**settings)
+    expected = fields | {"setting": f"recipe.dataset.{fields['setting']}"}
+    assert fields_of(refused.value, expected) == expected
+
+
+@pytest.mark.parametrize(("part", "other"), [(TEXTS, "table"), (TABLE, "texts")])
+def test_null_leaves_a_part_to_its_other_kind(part, other):
+    assert own_dataset(train=[part | {other: None}]) == own_dataset(train=[part])
 
 
 @pytest.mark.parametrize(
