@@ -14,7 +14,7 @@ from pydantic import Field
 
 from workflow_src.config.experiment import Removal
 from workflow_src.config.metrics import Measured, ScoringSettings
-from workflow_src.data.lines import read_aligned, read_lines
+from workflow_src.data.lines import check_parallel, read_aligned, read_lines
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
@@ -156,6 +156,10 @@ def run(inputs: Inputs) -> str:
     settings = inputs.settings
     rows, corpus = settings.rows, settings.corpus
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
+    for row in rows:
+        check_parallel(inputs.source, row.translations)
+        if not row.autoregressive:
+            check_parallel(row.translations, row.details)
     counts_of = counting(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
     applicable = [measured for measured in settings.measured if not measured.metric.conflict(corpus, measured.settings)]
     uncertain, deciding = (

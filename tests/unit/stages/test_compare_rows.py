@@ -10,6 +10,7 @@ import pytest
 
 from workflow_src.config.metrics import Measured
 from workflow_src.data.repetitions import collapse_repetitions
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import sentence_counts
 from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test
 from workflow_src.registry import main_metric, metrics
@@ -200,3 +201,19 @@ def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, chang
     output = tmp_path / "significance.json"
     error = refused("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
     assert error.setting.startswith(setting) and not output.exists()
+
+
+@pytest.mark.parametrize("name", ["translations", "details"])
+@pytest.mark.parametrize("lines", [0, 1, 39, 41])
+def test_a_row_of_another_number_of_lines_than_the_source_is_refused(rows, refused, tmp_path, name, lines):
+    """One line would be compared with every reference, and give a difference of 0 and a p-value of 1."""
+    listed, _ = rows
+    path = listed[1][name]
+    content = open(path).read().splitlines(keepends=True)
+    with open(path, "w") as file:
+        file.writelines([*content, *content][:lines])
+    words = ["--settings", json.dumps(SCORING | {"rows": listed[:2]}), "--source", str(tmp_path / "reference.txt")]
+    words += ["--reference", str(tmp_path / "reference.txt"), "--output", str(tmp_path / "significance.json")]
+    error = refused("compare_rows", words)
+    assert isinstance(error, ArtifactError) and path in str(error)
+    assert not (tmp_path / "significance.json").exists()
