@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,9 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     merged = merge(parent, own)
     only = _layer(merged).only
     own_systems = own.get("systems") or {}
-    # One of the systems that a list stands for is removed when lists are written out.
     if removed := {name: None for name, system in own_systems.items() if system is None}:
+        _check_removed(removed, parent.get("systems") or {}, merged["systems"])
+        # `members_of` needs the null of a system that a list stands for: it removes that one of the list's systems.
         merged["systems"] = merged["systems"] | removed
     if "dataset" in (own.get("recipe") or {}) and "test" not in own:
         merged.pop("test", None)
@@ -94,6 +96,16 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         hint = "list decodes, or add a system that has some"
         raise ConfigError("only", list(only), problem="the extended experiment has no decodes of these", hint=hint)
     return reduced | {"systems": {name: system for name, system in systems.items() if name in names}}
+
+
+def _check_removed(removed: Iterable[str], extended_systems: dict[str, Any], merged_systems: dict[str, Any]) -> None:
+    """Raises ConfigError for null in place of a system that is none of the extended experiment, nor of its lists."""
+    known = {name for name, system in extended_systems.items() if system is not None}
+    known |= everyone(members_of(merged_systems)).keys()
+    for name in removed:
+        if name not in known:
+            problem = "null removes a system, and the extended experiment has none of this name"
+            raise ConfigError(f"systems.{name}", problem=problem, allowed=known)
 
 
 def _layer(raw: dict[str, Any]) -> Layer:

@@ -22,12 +22,13 @@ def resolve_decodes(
     for word in _as_tuple(config.decode_defaults.engine or ()):
         if word not in _engine_words():
             raise ConfigError("decode_defaults.engine", word, allowed=_engine_words())
-    decodes = []
+    decodes: list[Decode] = []
     for number, own in enumerate(config.decodes):
         section, where = _with_defaults(own, config.decode_defaults), f"decodes[{number}]"
+        engine_place = f"{where}.engine" if "engine" in own.model_fields_set else "decode_defaults.engine"
         for name in _as_tuple(section.system):
             _check_system(name, systems, None, f"{where}.system")
-            decodes += _decodes(section, systems[name], systems, test_sets, where)
+            decodes += _decodes(section, systems[name], systems, test_sets, where, engine_place)
     for (system, name), count in Counter((decode.system, decode.name) for decode in decodes).items():
         if count > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
@@ -56,9 +57,17 @@ def _check_system(name: str, systems: dict[str, System], trait: str | None, wher
 
 
 def _decodes(
-    section: DecodeConfig, system: System, systems: dict[str, System], test_sets: tuple[str, ...], where: str
+    section: DecodeConfig,
+    system: System,
+    systems: dict[str, System],
+    test_sets: tuple[str, ...],
+    where: str,
+    engine_place: str,
 ) -> list[Decode]:
-    """The decodes of one system that an entry of `decodes` stands for."""
+    """The decodes of one system that an entry of `decodes` stands for.
+
+    `where` is the place of the entry, and `engine_place` that of its engine. Raises ConfigError.
+    """
     names = searches_of(system.family)
     if section.search not in names:
         raise ConfigError(f"{where}.search", section.search, problem=f"not of system {system.name}", allowed=names)
@@ -81,7 +90,7 @@ def _decodes(
         settings.check_used(tune, where)
         all_tried += tried
         for word in _as_tuple(section.engine or system.family.engine or default_engine().name):
-            engine, compute_type = _engine(word, system, search, tried, f"{where}.engine")
+            engine, compute_type = _engine(word, system, search, tried, engine_place, where)
             part = "" if engine is default_engine() else f"-{engine.word(compute_type)}"
             decodes.append(
                 Decode(
@@ -238,22 +247,25 @@ def _engine_words() -> dict[str, tuple[Engine, str | None]]:
 
 
 def _engine(
-    word: str, system: System, search: Search, tried: list[SearchSettings], where: str
+    word: str, system: System, search: Search, tried: list[SearchSettings], where: str, decode: str
 ) -> tuple[Engine, str | None]:
     """The engine and the precision that a word such as `ctranslate2-int8` names; its first where it names none.
 
-    Raises ConfigError where the engine cannot run the decode.
+    Raises ConfigError where the engine cannot run the decode, whose place is `decode`.
     """
+    is_shared = not where.startswith(decode)
+    of_decode = f"{decode} (system {system.name}, search {search.name}) uses it, and " if is_shared else ""
+    hint = f"or set engine in {decode}" if is_shared else ""
     words = _engine_words()
     if word not in words:
         raise ConfigError(where, word, allowed=words)
     engine, compute_type = words[word]
     only = system.family.engine
     if only and engine.name != only:
-        problem = f"it computes no models of family {system.family.name}"
-        raise ConfigError(where, word, problem=problem, allowed=engines()[only].words)
+        problem = f"{of_decode}it computes no models of family {system.family.name}"
+        raise ConfigError(where, word, problem=problem, allowed=engines()[only].words, hint=hint)
     for settings in tried:
         reason = engine.serves(system.family, search, settings)
         if reason:
-            raise ConfigError(where, word, problem=f"it {reason}")
+            raise ConfigError(where, word, problem=f"{of_decode}it {reason}", hint=hint)
     return engine, compute_type

@@ -178,6 +178,32 @@ def test_a_wrong_only_is_refused_in_one_sentence(only, fields):
     assert fields_of(refused.value, fields) == fields
 
 
+@pytest.mark.parametrize(
+    ("systems", "fields"),
+    [
+        ({"nosuch": None}, {"setting": "systems.nosuch", "nearest": None}),
+        ({"scor": None}, {"setting": "systems.scor", "nearest": "score"}),
+        ({"ctc": {"model": {"dropout": [0.1, 0.2]}}, "ctc-dropout0_3": None}, {"setting": "systems.ctc-dropout0_3"}),
+    ],
+)
+@pytest.mark.parametrize("only", [None, ["score"]])
+def test_null_for_a_system_that_does_not_exist_is_refused(systems, fields, only):
+    with pytest.raises(ConfigError) as caught:
+        mine(systems=systems, **({"only": only} if only else {}))
+    assert fields_of(caught.value, fields) == fields
+
+
+def test_a_system_is_removed_once_along_a_chain(tmp_path):
+    decodes = [{"system": "teacher", "search": "greedy"}]
+    path = tmp_path / "below.yaml"
+    path.write_text(json.dumps({"extends": "smoke", "systems": {"energy": None}, "decodes": decodes}))
+    above = {"experiment": "above", "extends": str(path)}
+    assert "energy" not in load(above).systems
+    with pytest.raises(ConfigError) as caught:
+        load(above | {"systems": {"energy": None}})
+    assert caught.value.setting == "systems.energy"
+
+
 def test_only_without_extends_is_refused():
     with pytest.raises(ConfigError, match=r"^only is .* nothing is extended"):
         load(read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml") | {"only": ["teacher"]})

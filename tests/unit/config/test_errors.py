@@ -312,6 +312,19 @@ MISTAKES = [
         {"decode_defaults": {"engine": "eagre"}, "decodes": [TEACHER]},
         {"setting": "decode_defaults.engine", "value": "eagre", "nearest": "eager"},
     ),
+    # An engine that the decode itself does not name.
+    (
+        {"decode_defaults": {"engine": ["eager", "onnxruntime-int8"]}, "decodes": [TEACHER]},
+        {
+            "setting": "decode_defaults.engine",
+            "value": "onnxruntime-int8",
+            "mentions": ("decodes[0]", "system teacher", "search beam"),
+        },
+    ),
+    (
+        {"decode_defaults": {"engine": "eager"}, "decodes": [TEACHER | {"engine": "onnxruntime-int8"}]},
+        {"setting": "decodes[0].engine", "value": "onnxruntime-int8"},
+    ),
     (
         {"decode_defaults": {"tune_by": "blue"}, "decodes": [TEACHER | {"tune": ["length_penalty"]}]},
         {"setting": "decode_defaults.tune_by", "value": "blue", "nearest": "bleu"},
