@@ -66,7 +66,11 @@ def _as_list(value: Any) -> Any:
 
 
 # Several texts are several references of each source.
-TextPaths = Annotated[tuple[FilePath, ...], BeforeValidator(_as_list), Field(min_length=1)]
+TextPaths = Annotated[
+    tuple[FilePath, ...],
+    Field(min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=FilePath | tuple[FilePath, ...]),
+]
 
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
@@ -238,9 +242,10 @@ def _one_set(value: Any) -> Any:
     return ({TEST: value} if value else {}) if isinstance(value, list | tuple) else value
 
 
+SetParts = Annotated[tuple[Part, ...], Field(min_length=1)]
 TestSets = Annotated[
-    dict[SetName, Annotated[tuple[Part, ...], Field(min_length=1)]],
-    BeforeValidator(_one_set),
+    dict[SetName, SetParts],
+    BeforeValidator(_one_set, json_schema_input_type=tuple[Part, ...] | dict[SetName, SetParts]),
 ]
 
 

@@ -517,7 +517,9 @@ class WorkflowConfig(Sections):
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
 
-    @field_validator("metrics", mode="before")
+    @field_validator(
+        "metrics", mode="before", json_schema_input_type=dict[str, dict[str, Any] | None] | tuple[str, ...] | None
+    )
     @classmethod
     def _list_of_metrics(cls, value: Any) -> Any:
         """A list of names is a section without settings; so is a name with nothing behind it."""

@@ -70,7 +70,11 @@ class TextRules(Frozen):
         description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text",
     )
 
-    @field_validator("placeholders", mode="before")
+    @field_validator(
+        "placeholders",
+        mode="before",
+        json_schema_input_type=PlaceholdersConfig | tuple[PlaceholderKind, ...] | bool | None,
+    )
     @classmethod
     def _switch(cls, value: Any) -> Any:
         """True is all kinds, a list those that it names."""
@@ -131,7 +135,7 @@ class RecipeConfig(SplitRules):
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
     bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
 
-    @field_validator("clean", mode="before")
+    @field_validator("clean", mode="before", json_schema_input_type=dict[str, dict[str, Any]] | tuple[str, ...])
     @classmethod
     def _list_of_filters(cls, value: Any) -> Any:
         """A list of names is filters with their defaults."""

@@ -23,12 +23,6 @@ def schema() -> dict[str, Any]:
     Such a file may lack any setting, and null in place of an entry removes it.
     """
     content = _laid_over(WorkflowConfig.model_json_schema())
-    # True stands for the section with its defaults, which only a validator says.
-    content["$defs"]["RecipeConfig"]["properties"]["placeholders"]["anyOf"].append({"type": "boolean"})
-    # Names alone stand for entries with their defaults.
-    names = {"type": "array", "items": {"type": "string"}}
-    content["properties"]["metrics"]["anyOf"].append(names)
-    content["$defs"]["RecipeConfig"]["properties"]["clean"]["anyOf"].append(names)
     # A list gives a system for each value.
     systems, training = (content["$defs"][name]["properties"] for name in ("SystemConfig", "TrainingConfig"))
     for kind in (systems["preset"], *training.values()):
@@ -41,12 +35,17 @@ def schema() -> dict[str, Any]:
 
 
 def _laid_over(part: Any) -> Any:
-    """A part of a schema without settings that must be there, whose values may be null."""
+    """A part of a schema without settings that must be there, whose values may be null.
+
+    A section that lacks settings may fit several alternatives of a kind.
+    """
     if isinstance(part, list):
         return [_laid_over(item) for item in part]
     if not isinstance(part, dict):
         return part
     part = {name: _laid_over(value) for name, value in part.items() if name not in ("required", "minProperties")}
+    if "oneOf" in part:
+        part["anyOf"] = part.pop("oneOf")
     if isinstance(part.get("properties"), dict):
         part["properties"] = {name: _nullable(value) for name, value in part["properties"].items()}
     if isinstance(part.get("additionalProperties"), dict):

@@ -79,7 +79,10 @@ def _steps(value: Any) -> Any:
     return {} if value == AUTO else value
 
 
-Steps = Annotated[Annotated[int, Field(ge=0)] | AutoStepsConfig, BeforeValidator(_steps)]
+Steps = Annotated[
+    Annotated[int, Field(ge=0)] | AutoStepsConfig,
+    BeforeValidator(_steps, json_schema_input_type=AtLeast0 | AutoStepsConfig),
+]
 
 
 def sized_number(value: object) -> int:
