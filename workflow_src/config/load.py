@@ -17,7 +17,7 @@ from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.languages import two_letters
-from workflow_src.config.metrics import Measured, check_pythons, resolve
+from workflow_src.config.metrics import Measured, able_to_choose, check_pythons, resolve
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sweeps import swept
@@ -137,12 +137,7 @@ def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decod
 
 def _check_choices(config: WorkflowConfig, measured: tuple[Measured, ...], corpus: Corpus) -> None:
     """Check that metrics that choose on dev are measured and fit the corpus. Raises ConfigError."""
-    fits = [
-        entry.metric.name
-        for entry in measured
-        # Candidates are scored by the job that decodes them, in its own environment.
-        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
-    ]
+    fits = able_to_choose(measured, corpus)
     sections: dict[str, DecodeOptions] = {"decode_defaults": config.decode_defaults}
     sections |= {f"decodes[{number}]": section for number, section in enumerate(config.decodes)}
     for where, section in sections.items():

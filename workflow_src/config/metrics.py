@@ -74,6 +74,18 @@ def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, 
     return entries
 
 
+def able_to_choose(measured: Iterable[Measured], corpus: Corpus) -> dict[str, Measured]:
+    """By name the metrics that can choose settings on dev: those that score the corpus without a program.
+
+    Candidates are scored by the job that decodes them, in its own environment.
+    """
+    return {
+        entry.metric.name: entry
+        for entry in measured
+        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
+    }
+
+
 class ScoringSettings(Frozen):
     """Settings of rules that score translations: the corpus, and metrics that are not the default ones."""
 

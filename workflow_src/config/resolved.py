@@ -157,20 +157,21 @@ class Decode(DecodeOptions):
     engine: str = Field(default_factory=lambda: default_engine().name)
     compute_type: str | None = None
     # Values of settings to choose from on dev.
-    tune: dict[str, list[Any]] = {}
+    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _of_the_search(cls, content: Any) -> Any:
         """Reads the settings that stand beside the other fields as those of the search."""
-        if not isinstance(content, dict) or "values" in content:
+        if not isinstance(content, dict) or isinstance(content.get("values"), SearchSettings):
             return content
         if "search" not in content:
             raise ConfigError("search", problem="missing")
-        if content["search"] not in searches():
-            raise ConfigError("search", content["search"], allowed=searches())
-        search = searches()[content["search"]]
-        own = {name: value for name, value in content.items() if name in cls.model_fields}
+        name = content["search"]
+        if not isinstance(name, str) or name not in searches():
+            raise ConfigError("search", name, allowed=searches())
+        search = searches()[name]
+        own = {name: value for name, value in content.items() if name in cls.model_fields and name != "values"}
         return own | {"values": parse(search.settings, {n: v for n, v in content.items() if n not in own})}
 
     @field_validator("engine")

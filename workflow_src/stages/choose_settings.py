@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.metrics import ScoringSettings
+from workflow_src.config.metrics import Measured, ScoringSettings, able_to_choose
 from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_aligned
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -43,25 +44,34 @@ class Inputs(DeviceJobInputs):
         return files | {role: folder / "bundle.json" for role, folder in self.systems.items()}
 
 
+def measured_on_dev(settings: ChoiceSettings) -> tuple[Measured, Measured]:
+    """The main metric and the one that decides, which may be the same. Raises ConfigError for a `tune_by` that cannot
+    decide."""
+    by_name, main = able_to_choose(settings.measured, settings.corpus), main_metric().name
+    deciding = settings.decode.tune_by or main
+    if deciding not in by_name:
+        raise ConfigError("settings.decode.tune_by", deciding, allowed=by_name)
+    return by_name[main], by_name[deciding]
+
+
 def run(inputs: Inputs) -> str:
     from workflow_src.serving.translator import Translator
 
     settings, machine = inputs.settings, inputs.machine
+    main, deciding = measured_on_dev(settings)
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
     systems = open_role_translators(inputs.systems, machine)
     decode = settings.decode
-    main, by_name = main_metric(), {measured.metric.name: measured for measured in settings.measured}
-    deciding = by_name[decode.tune_by or main.name]
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = decode.with_values(values).values
         hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
-        for measured in dict.fromkeys((by_name[main.name], deciding)):
+        for measured in dict.fromkeys((main, deciding)):
             scored = metrics.score(measured, Texts(texts, references, sources, settings.corpus, tuple(further)))
-            assert scored is not None, "the configuration was checked"
+            assert scored is not None, "it scores the corpus"
             figures[measured.metric.name] = scored.figure
         log.info("%s: %s %.2f", listed(values), deciding.metric.title, figures[deciding.metric.name])
         return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
@@ -69,7 +79,7 @@ def run(inputs: Inputs) -> str:
     chosen, curve = choose(decode.tune, measure, deciding.metric)
     edges = at_edge(type(decode.values), decode.tune, chosen)
     content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
-    content |= {"tune_by": deciding.metric.name} if deciding.metric is not main else {}
+    content |= {"tune_by": deciding.metric.name} if deciding is not main else {}
     record = provenance(recorded(settings), inputs.files)
     write_json(inputs.output, content | {"provenance": record})
     figure = chosen_point(curve, chosen)[deciding.metric.name]

@@ -104,6 +104,33 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
     assert fields_of(error, fields) == fields and not (tmp_path / "chosen.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"tune_by": "chrff"}, {"setting": "settings.decode.tune_by", "value": "chrff", "nearest": "chrf"}),
+        # Not measured.
+        ({"tune_by": "ter"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
+        # It has a program, which runs after the decode.
+        ({"tune_by": "comet"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
+        # It reads the generated corpus alone.
+        ({"tune_by": "validity"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
+        ({"tune": {"beam": []}}, {"setting": "settings.decode.tune.beam", "value": []}),
+        ({"search": ["beam"]}, {"setting": "settings.decode.search", "value": ["beam"]}),
+        ({"search": {"beam": 1}}, {"setting": "settings.decode.search", "value": {"beam": 1}}),
+        ({"values": {"beam": 3}}, {"setting": "settings.decode.values"}),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_refused_before_anything_is_read(changes, fields, refused, tmp_path):
+    decode = {"search": "beam", "tune": {"beam": [1, 2]}} | changes
+    metrics = {"bleu": {}, "chrf": {}, "comet": {}, "validity": {}}
+    settings = {"decode": decode, "remove_repetitions": "none", "corpus": CORPUS, "metrics": metrics}
+    words = ["--settings", json.dumps(settings), "--device", "cpu"]
+    for name in ("bundle", "source", "reference", "output"):
+        words += [f"--{name}", str(tmp_path / name)]
+    assert fields_of(refused("choose_settings", words), fields) == fields
+    assert not list(tmp_path.iterdir())
+
+
 def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):
     base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0]
     settings = {
