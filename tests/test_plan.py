@@ -69,7 +69,11 @@ CHANGES = {
     "nothing": ("seeds=[1]", {}),
     "a refiner": (
         "systems={score: {training: {learning_rate: 0.25}}}",
-        {("train", "score"): ("systems.score.training.learning_rate", "0.002", "0.25")},
+        # The report shows configurations, in which a preset may have set it.
+        {
+            ("train", "score"): ("systems.score.training.learning_rate", "0.002", "0.25"),
+            ("report", None): ("systems.score.training.learning_rate", "(none)", "0.25"),
+        },
     ),
     "subwords": (
         "recipe={subwords: {vocabulary_size: 77}}",
@@ -247,7 +251,7 @@ def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tm
     assert len(groups) == len(plan["nodes"]) == page.count("<g class=") == page.count("<tr") - 1
     titles = [group.find(f"{SVG}title").text for group in groups]
     assert sum("systems.score.training.learning_rate 0.002 → 0.25" in title for title in titles) == 1
-    assert [group.get("class") for group in groups].count("own") == 1
+    assert [group.get("class") for group in groups].count("own") == 2
     # Nothing from the network.
     assert not re.search(r"(src|href)=|@import|url\(", page)
 

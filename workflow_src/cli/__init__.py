@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -32,24 +33,26 @@ PLAN = (
     argument("--pairs", type=int, help="training pairs, instead of those stated or counted"),
     argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed"),
     argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html"),
-    argument(
-        "--calibrate",
-        dest="measure",
-        action="store_const",
-        const="anew",
-        help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
-        "estimate measures once by itself where there is no GPU",
-    ),
-    argument("--no-calibration", dest="measure", action="store_const", const="never", help="measure nothing"),
+    [
+        argument(
+            "--calibrate",
+            dest="measure",
+            action="store_const",
+            const="anew",
+            help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
+            "estimate measures once by itself where there is no GPU",
+        ),
+        argument("--no-calibration", dest="measure", action="store_const", const="never", help="measure nothing"),
+    ],
     argument("--json", action="store_true", help="print JSON"),
 )
 
 
 def check_at_least(arguments: argparse.Namespace, **least: float) -> None:
-    """Raises ConfigError for an option with a number below the least one that is allowed."""
+    """Raises ConfigError for an option with a number below the least one that is allowed, infinity or NaN."""
     for name, number in least.items():
         value = getattr(arguments, name)
-        if value is not None and value < number:
+        if value is not None and not number <= value < math.inf:
             raise ConfigError(f"--{name}", value, allowed=f"{number:g} or more")
 
 

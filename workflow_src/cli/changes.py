@@ -33,7 +33,8 @@ def changes(
     """Changes between two sets of parameters as Snakemake records them: each is the `repr` of a value.
 
     Those that are JSON objects or mappings hold settings, whose names get `prefix`. A setting that is on one side only
-    has its default on the other, where `defaults` has one at the same place. Other parameters have no name.
+    has its default on the other, where `defaults` has one at the same place. Other parameters have no name. There is a
+    change wherever settings differ.
     """
     before, now = sorted(map(_value, old), key=str), sorted(map(_value, new), key=str)
     changed = list(_differences(prefix, _settings(before), _settings(now), defaults))
@@ -74,7 +75,11 @@ def _differences(name: str, old: Any, new: Any, defaults: Any = ABSENT) -> Itera
             default = defaults.get(key, ABSENT) if isinstance(defaults, Mapping) else ABSENT
             missing = {} if isinstance(default, dict) else default
             path = f"{name}.{key}" if name else key
-            yield from _differences(path, old.get(key, missing), new.get(key, missing), default)
+            changed = list(_differences(path, old.get(key, missing), new.get(key, missing), default))
+            # It was not written, so that it had another value than this one, even where that is not known.
+            if not changed and (key in old) != (key in new):
+                changed = [Change(path, *(_shortened(side.get(key, ABSENT)) for side in (old, new)))]
+            yield from changed
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, (dict, list)) for item in old + new):
         yield from _list_differences(name, old, new)
     else:

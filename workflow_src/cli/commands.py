@@ -10,7 +10,9 @@ from workflow_src.records.provenance import installed_version
 
 Run = Callable[[argparse.Namespace], None]
 Argument = tuple[tuple[str, ...], dict[str, Any]]
-COMMANDS: dict[str, tuple[Run, str, tuple[Argument, ...]]] = {}
+# Arguments of which a command takes one at most.
+Exclusive = list[Argument]
+COMMANDS: dict[str, tuple[Run, str, tuple[Argument | Exclusive, ...]]] = {}
 
 
 def argument(*names: str, **options: Any) -> Argument:
@@ -18,7 +20,7 @@ def argument(*names: str, **options: Any) -> Argument:
     return names, options
 
 
-def command(name: str, description: str, *arguments: Argument) -> Callable[[Run], Run]:
+def command(name: str, description: str, *arguments: Argument | Exclusive) -> Callable[[Run], Run]:
     """Make a function of the parsed arguments a command."""
 
     def declare(run: Run) -> Run:
@@ -37,7 +39,9 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
     for name, (run, description, arguments) in COMMANDS.items():
         command_parser = commands.add_parser(name, help=description)
-        for names, options in arguments:
-            command_parser.add_argument(*names, **options)
+        for entry in arguments:
+            group = command_parser.add_mutually_exclusive_group() if isinstance(entry, list) else command_parser
+            for names, options in entry if isinstance(entry, list) else [entry]:
+                group.add_argument(*names, **options)
         command_parser.set_defaults(run=run)
     return main

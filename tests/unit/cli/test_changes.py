@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.cli.changes import ABSENT, Change, changes
+from workflow_src.config import Plan, load_experiment
 
 KEYS = st.text("abcdef", min_size=1, max_size=3)
 LEAVES = st.sampled_from([0, -1.5, True, None, "", 'x\'s "y" →', "7", [], [1, 2], "{", "null"])
@@ -71,6 +72,75 @@ def test_a_setting_that_is_left_out_has_its_default():
 def test_contents_of_the_users_files_have_their_paths():
     old, new = recorded({"a": 1}, {"my.de": "0f", "my.en": "1f"}), recorded({"a": 2}, {"my.de": "0f", "my.en": "2f"})
     assert list(map(str, changes(old, new, "recipe"))) == ["recipe.a 1 → 2", "recipe.my.en 1f → 2f"]
+
+
+@given(SETTINGS, SETTINGS, SETTINGS)
+def test_there_is_a_change_wherever_settings_differ_whatever_the_defaults_are(old, new, defaults):
+    assert bool(changes(recorded(old), recorded(new), "recipe", defaults)) == (old != new)
+
+
+# Settings of an experiment, what rules get of them, and the changes: names with values before and after.
+SET = {
+    "limits": (
+        {"recipe": {"limits": {"train": 50}}},
+        Plan.settings_normalise,
+        {"limits.train": (ABSENT, "50")},
+    ),
+    "held_out": (
+        {"recipe": {"held_out": "remove"}},
+        Plan.settings_normalise,
+        {"held_out": ("keep", "remove")},
+    ),
+    "tokenised": (
+        {"recipe": {"tokenised": {"de": "moses"}}},
+        Plan.settings_normalise,
+        {"tokenised.de": (ABSENT, "moses")},
+    ),
+    "placeholders": (
+        {"recipe": {"placeholders": ["urls", "tags"]}},
+        Plan.settings_normalise,
+        {"placeholders": (ABSENT, '["tags", "urls"]')},
+    ),
+    "cleaning": (
+        {"recipe": {"clean": ["length"]}},
+        Plan.settings_clean,
+        {"clean.length": (ABSENT, "{}")},
+    ),
+    "search_defaults": (
+        {"systems": {"lvm": {"search_defaults": {"delta": {"steps": 3}}}}},
+        lambda plan: plan.settings_finish("lvm", 1, None),
+        {"search_defaults.delta.steps": (ABSENT, "3")},
+    ),
+    "remove_repetitions": (
+        {"report": {"remove_repetitions": "words"}},
+        Plan.settings_report,
+        {"report.remove_repetitions": ("null", "words")},
+    ),
+    "a metric": (
+        {"metrics": {"bleu": {}, "chrf": {}, "ter": {}}},
+        Plan.settings_quality,
+        {"metrics.ter": (ABSENT, "{}")},
+    ),
+    "seeds": ({"seeds": [1, 2]}, Plan.settings_report, {"seeds": ("[1]", "[1, 2]")}),
+    "bleu_tokeniser": (
+        {"recipe": {"bleu_tokeniser": "char"}},
+        Plan.settings_quality,
+        {"corpus.tokeniser": ("13a", "char")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_a_setting_of_an_experiment_that_is_newly_set_is_named_with_its_default(name):
+    setting, text_of, named = SET[name]
+    before, after = (Plan(load_experiment("smoke", **changed)) for changed in ({}, setting))
+    texts = [text_of(plan.compared()) for plan in (before, after)]
+    assert texts[0] != texts[1]
+    defaults = [json.loads(text_of(plan.defaults())) for plan in (before, after)]
+    there = changes([repr(texts[0])], [repr(texts[1])], "", defaults[1])
+    back = changes([repr(texts[1])], [repr(texts[0])], "", defaults[0])
+    assert named.items() <= {change.name: (change.old, change.new) for change in there}.items()
+    assert len(back) == len(there) and all(change.old != change.new for change in [*there, *back])
 
 
 @pytest.mark.parametrize(

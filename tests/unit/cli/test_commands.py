@@ -50,6 +50,14 @@ def test_a_configuration_is_named_by_files_and_settings_as_for_snakemake(folder,
     assert jobs(capsys) == jobs(capsys, "demo")
 
 
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_to_measure_and_not_to_measure_exclude_each_other(command, folder, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "mine.yaml", "--calibrate", "--no-calibration"])
+    message = capsys.readouterr().err
+    assert stop.value.code == 2 and "--calibrate" in message and "--no-calibration" in message
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_word_after_config_has_one_meaning(command, folder, capsys):
     for wrong in ("mine", "9=2"):

@@ -173,6 +173,8 @@ def test_the_commands(capsys):
     for words, message in (
         (["--pairs", "-5"], "error: --pairs is -5; allowed: 1 or more."),
         (["--length", "0"], "error: --length is 0.0; allowed: 1 or more."),
+        (["--length", "nan"], "error: --length is nan; allowed: 1 or more."),
+        (["--length", "inf"], "error: --length is inf; allowed: 1 or more."),
     ):
         with pytest.raises(SystemExit) as stop:
             cli.main(["estimate", "demo", "--no-calibration", *words])

@@ -24,6 +24,12 @@ def kinds_in_settings(own: Plan) -> list[str] | None:
     return switches and [kind for kind in KINDS if switches[kind]]
 
 
+def test_kinds_are_compared_by_name_so_that_a_new_one_makes_nothing_run_again_where_others_are_listed():
+    assert json.loads(plan({"urls": False}).compared().settings_normalise())["placeholders"] == [
+        kind for kind in KINDS if kind != "urls"
+    ]
+
+
 @pytest.mark.parametrize("value", [None, False])
 def test_off_hands_over_nothing(value):
     default = Plan(load_experiment("smoke"))

@@ -114,7 +114,9 @@ class Settings(Inputs):
         split = None
         if dataset.split:
             split = {"key_language": dataset.languages[0]} | self._dump(dataset.split, exclude_none=True)
-        held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != "keep" else {}
+        default = defaults(type(self.recipe))["held_out"]
+        held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != default else {}
+        held_out = {"held_out": default} if self.form == "defaults" else held_out
         languages = [self.recipe.source, self.recipe.target]
         return _json(self._normalising(languages, ["train", "dev", TEST]) | {"split": split} | held_out)
 
@@ -133,8 +135,10 @@ class Settings(Inputs):
         """What normalisation of these languages has to know of the text, as far as it is set."""
         tokenised = {code: kind for code, kind in self.recipe.tokenised.items() if code in languages}
         placeholders = self.recipe.placeholders
+        # Kinds are compared by name, so that a new one makes nothing run again where others are listed.
+        kinds = placeholders and (placeholders.model_dump() if self.full else list(placeholders.kinds))
         return {
-            **({"placeholders": placeholders.model_dump()} if placeholders else {}),
+            **({"placeholders": kinds} if kinds else {}),
             **({"tokenised": tokenised} if tokenised else {}),
         }
 
@@ -338,6 +342,8 @@ class Settings(Inputs):
         config |= {"metrics": metrics} if self.config.metrics is not None else {}
         if self.form == "compared" and (numbers := compared(self.config.report).get("defaults")):
             config["defaults"] = numbers
+        if self.form == "defaults":
+            config |= {name: value for name, value in self._dump(self.config).items() if name in ("report", "seeds")}
         # Objects of JSON have no order, and tables have that of the systems (and that of `test`).
         return _json(config | {"order": list(self.loaded.systems)})
 
