@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import symtable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from workflow_src.errors import DeclarationError
-from workflow_src.spec import GOES_WITH, MODEL, Analysis, Engine, Family, Metric, Search, phrase
+from workflow_src.spec import DEFAULTS_NUMBERS, GOES_WITH, MODEL, Analysis, Engine, Family, Metric, Search, phrase
 from workflow_src.spec.fields import Code
 
 # Settings that every model has: its width, and how long a sentence may be.
@@ -20,6 +21,7 @@ DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "batch
 # Names that are used beside the settings of a search, and where: settings cannot have them.
 RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
+    (("values",), "decodes of jobs have their settings under this name"),
     (("chosen", "compute_type"), "rows of a measurement of speed have one"),
     (
         (
@@ -79,34 +81,54 @@ def code_of(member: Any) -> dict[str, str]:
 def check_member(where: str, member: Any) -> None:
     """Check a member by itself: its settings have defaults, and there are modules with the objects that jobs import.
 
-    Looks into modules without importing them. Raises DeclarationError for the first fault.
+    Reads the files of modules without importing them; the packages around them are imported. Raises DeclarationError for the first fault.
     """
     settings = getattr(member, "settings", None)
     if settings is not None and any(field.is_required() for field in settings.model_fields.values()):
         raise DeclarationError(where, "has a setting without a default", "give every setting one")
+    for section in filter(None, (getattr(member, kind, None) for kind in ("settings", "model", "objective"))):
+        if DEFAULTS_NUMBERS in section.model_fields:
+            problem = f'has the setting "{DEFAULTS_NUMBERS}", and settings of jobs have a key of this name'
+            raise DeclarationError(where, problem, "rename it")
     for field, reference in code_of(member).items():
-        module, _, name = reference.partition(":")
-        try:
-            spec = importlib.util.find_spec(module)
-        except ModuleNotFoundError:
-            spec = None
-        missing = f"there is no module {module}" if spec is None else ""
-        if spec and spec.origin and spec.origin.endswith(".py"):
-            missing = _missing_object(module, name, Path(spec.origin))
-        if missing:
-            raise DeclarationError(where, f'has the {field} "{reference}", and {missing}', "correct it")
+        if problem := _import_problem(reference):
+            raise DeclarationError(where, f'has the {field} "{reference}", and {problem}', "correct it")
 
 
-def _missing_object(module: str, name: str, path: Path) -> str:
-    """Why a module's file defines or imports no object `name` outside its functions and classes; empty if it does."""
+def _import_problem(reference: str) -> str:
+    """Why jobs cannot import a "module:object"; empty where nothing in the module's file is against it."""
+    module, _, name = reference.partition(":")
     try:
-        top = symtable.symtable(path.read_text(encoding="utf-8"), str(path), "exec")
-    except SyntaxError as failure:
-        return f"line {failure.lineno} of {module} is no Python"
-    symbols = {symbol.get_name(): symbol for symbol in top.get_symbols()}
-    if name in symbols and (symbols[name].is_assigned() or symbols[name].is_imported()):
-        return ""
-    return f"{module} has no {name}"
+        # Imports the packages around the module.
+        spec = importlib.util.find_spec(module)
+        if spec is None:
+            return f"there is no module {module}"
+        if spec.origin and spec.origin.endswith(".py"):
+            source = Path(spec.origin).read_bytes()
+            return "" if _has_object(source, spec.origin, name) else f"{module} has no {name}"
+    except ModuleNotFoundError as failure:
+        if failure.name and f"{module}.".startswith(f"{failure.name}."):
+            return f"there is no module {module}"
+        return f"{module} cannot be imported: {failure}"
+    except Exception as failure:
+        # The user's code, which may raise anything.
+        reason = " ".join(str(failure).split()).removesuffix(".")
+        return f"{module} cannot be imported: {reason or type(failure).__name__}"
+    return ""
+
+
+def _has_object(source: bytes, path: str, name: str) -> bool:
+    """Whether a module's file may give it an object `name`: outside functions and classes it assigns, defines or
+    imports one, imports all names of another module, or has a `__getattr__`.
+
+    Raises SyntaxError or ValueError for a file that is no Python.
+    """
+    imports = (node for node in ast.walk(ast.parse(source, path)) if isinstance(node, ast.ImportFrom))
+    if any(alias.name == "*" for node in imports for alias in node.names):
+        return True
+    symbols = symtable.symtable(importlib.util.decode_source(source), path, "exec").get_symbols()
+    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    return not bound.isdisjoint({name, "__getattr__"})
 
 
 def _unknown(what: str, names: Iterable[str | None], known: Iterable[str]) -> Faults:

@@ -21,6 +21,7 @@ from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Decode
 from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_member, code_of
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report.results import Row
@@ -107,8 +108,8 @@ def plugin(tmp_path, monkeypatch):
 
     yield write
     registry.use([])
-    for name in names:
-        sys.modules.pop(name, None)
+    for module in [module for module in sys.modules if module.partition(".")[0] in names]:
+        del sys.modules[module]
 
 
 def test_a_plug_in_is_declared_like_any_other_member(plugin):
@@ -327,6 +328,64 @@ def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, ch
     assert "other-family" not in registry.families() and registry.used_modules() == ()
 
 
+# The end of a plug-in whose loss is `run` of the module `code` in the package `inner` of its own.
+INNER_LOSS = families('loss="other_package.inner.code:run"')
+
+
+def write_inner(folder: Path, init: str, code: bytes) -> None:
+    inner = folder / "other_package" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "__init__.py").write_text(init)
+    (inner / "code.py").write_bytes(code)
+
+
+@pytest.mark.parametrize(
+    ("init", "code", "words"),
+    [
+        ("1 / 0", b"run = 1", ("cannot be imported", "division by zero")),
+        ("def (:", b"run = 1", ("cannot be imported", "__init__.py", "line 1")),
+        ("import nosuchmodule", b"run = 1", ("cannot be imported", "nosuchmodule")),
+        ("", b"run = '\xe4'", ("cannot be imported", "code.py", "line 1")),
+        ("", b"run = 1\0", ("cannot be imported", "null bytes")),
+        ("", b"\n\nrun = (", ("cannot be imported", "code.py", "line 3")),
+        ("", b"def other(): run = 1", ("has no run",)),
+        ("", b"from json import loads", ("has no run",)),
+    ],
+)
+def test_code_of_a_plug_in_that_jobs_cannot_import_is_refused(plugin, tmp_path, init, code, words):
+    write_inner(tmp_path, init, code)
+    with pytest.raises(DeclarationError) as caught:
+        registry.use([plugin(INNER_LOSS)])
+    words = ('family "other-family"', "other_package.inner.code", *words)
+    assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"def run(): pass",
+        b"from .implementation import run",
+        b"from .implementation import *",
+        b"def __getattr__(name): return print",
+        b"# -*- coding: latin-1 -*-\nrun = '\xe4'",
+        b"if True:\n    run = 1",
+    ],
+)
+def test_code_of_a_plug_in_that_may_have_the_object_is_left_to_jobs(plugin, tmp_path, code):
+    write_inner(tmp_path, "", code)
+    registry.use([plugin(INNER_LOSS)])
+    assert "other-family" in registry.families()
+
+
+@pytest.mark.parametrize("kind", ["model", "objective"])
+def test_no_setting_has_the_name_of_the_key_beside_settings_of_jobs(plugin, kind):
+    section = f"type('Section', (FAMILY.{kind},), {{'__annotations__': {{'defaults': int}}, 'defaults': 1}})"
+    with pytest.raises(DeclarationError) as caught:
+        registry.use([plugin(families(f"{kind}={section}"))])
+    words = ('family "other-family"', '"defaults"')
+    assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
+
+
 def test_a_plug_in_that_is_nowhere_is_reported_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match='plug-in "nobody" is neither installed'):
@@ -378,6 +437,9 @@ def wrong_search(**fields):
 def test_a_setting_is_not_named_as_what_every_decode_has():
     assert set(DECODE_FIELDS) == set(DecodeConfig.model_fields)
     assert wrong_search(batch=(int, 3)) == 'has the setting "batch", and every decode has one'
+    reserved = {name for names, _ in RESERVED for name in names}
+    assert set(Decode.model_fields) <= reserved
+    assert "values" in wrong_search(values=(int, 3))
 
 
 def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():

@@ -15,6 +15,8 @@ from workflow_src.errors import ABSENT, ConfigError, nearest, short_repr
 # Whole numbers have 64 bits in torch and NumPy.
 HUGE = 2**63
 UNKNOWN = "no such setting"
+# The key of numbers of defaults beside the settings of a section, in `compared`.
+DEFAULTS_NUMBERS = "defaults"
 # Allowed values where pydantic speaks of Python's types; `{...}` are entries of its context.
 ALLOWED = {
     "tuple_type": "a list, such as [a, b]",
@@ -72,13 +74,13 @@ def compared(section: Frozen, **options: Any) -> dict[str, Any]:
     """A section as JSON content in which another result shows: without values that are defaults, so that a new setting
     changes nothing.
 
-    `defaults` are the numbers of sections in it whose defaults have changed, by the names of their classes; without
-    any, it is left out. `options` are those of `model_dump`.
+    The key `defaults` has the numbers of sections in it whose defaults have changed, by the names of their classes;
+    without any, it is left out. `options` are those of `model_dump`.
     """
     content = section.model_dump(mode="json", exclude_defaults=True, **options)
     kinds = _kinds(section, options.get("include"))
     numbers = {kind.__name__: kind.defaults_number for kind in kinds if kind.defaults_number > 1}
-    return content | ({"defaults": numbers} if numbers else {})
+    return content | ({DEFAULTS_NUMBERS: numbers} if numbers else {})
 
 
 def _kinds(value: Any, include: set[str] | None = None) -> set[type[Frozen]]:
