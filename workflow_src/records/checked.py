@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import pydantic
 
 from workflow_src.errors import ArtifactError, ConfigError, short_repr
+from workflow_src.records.atomic import read_json
 from workflow_src.spec import config_error
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
@@ -52,3 +53,8 @@ def checked(model: type[Content], content: Any, path: str, advice: str) -> Conte
     except pydantic.ValidationError as failure:
         reason = str(config_error(failure, content, "its content")).removesuffix(".")
         raise ArtifactError(path, f"cannot be used ({reason})", advice) from None
+
+
+def read_file(model: type[Content], path: str | Path) -> Content:
+    """The content of a JSON file. Raises ArtifactError for one that is missing, damaged or of another kind."""
+    return checked(model, read_json(path), str(path), "delete it and make it again")

@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.resolved import Decode
-from workflow_src.errors import ArtifactError
+from workflow_src.config.resolved import Decode, typed_value
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import members
+from workflow_src.registry import members, searches
+from workflow_src.serving import bundle
 from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
 from workflow_src.serving.choice import choice_words, default_fields
-from workflow_src.spec import Frozen, SearchSettings
+from workflow_src.spec import BASE, MODEL, Frozen, SearchSettings
 
 
 class DevRow(Frozen):
@@ -27,6 +28,12 @@ class DevRow(Frozen):
     removal: Removal
     quality: Path | None = None
     chosen: Path | None = None
+
+    @model_validator(mode="after")
+    def _measured(self):
+        if self.quality is None and self.chosen is None:
+            raise ConfigError("quality", problem="missing", hint="add the file of its scores on dev, or chosen")
+        return self
 
     @property
     def files(self) -> dict[str, Path]:
@@ -55,6 +62,23 @@ class Inputs(JobInputs):
     settings: FinishSettings = Field(description="rows measured on dev, and defaults that the experiment configures")
     bundle: Path = Field(description="exported folder")
     output_folder: Path
+
+
+def check_search_defaults(description: Description, search_defaults: dict[str, dict[str, Any]]) -> None:
+    """Check that settings are those of searches of the system, or of its base. Raises ConfigError."""
+    translating = [
+        family for name, family in bundle.networks(description) if description.models[name].role in (MODEL, BASE)
+    ]
+    names = bundle.searches(translating)
+    for name, fields in search_defaults.items():
+        where = f"settings.search_defaults.{name}"
+        if name not in names:
+            raise ConfigError(where, problem=f"no search of {description.system}", allowed=names)
+        for field, value in fields.items():
+            try:
+                typed_value(searches()[name].settings, field, value)
+            except ConfigError as failure:
+                raise failure.within(where) from None
 
 
 def defaults_of(description: Description, settings: FinishSettings) -> dict[str, Any]:
@@ -98,7 +122,9 @@ def _plugged_default(content: dict[str, Any]) -> dict[str, Any]:
 
 def run(inputs: Inputs) -> str:
     export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
-    fields = defaults_of(read_bundle(export), settings)
+    description = read_bundle(export)
+    check_search_defaults(description, settings.search_defaults)
+    fields = defaults_of(description, settings)
     content = read_json(export / DESCRIPTION) | fields
     content |= _plugged_default(content)
     files = content["provenance"]["files"]

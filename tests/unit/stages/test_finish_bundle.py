@@ -6,10 +6,11 @@ import json
 import os
 
 import pytest
+from refusals import fields_of
 
 from workflow_src.config import Plan, load
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.records.atomic import read_json
+from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
@@ -148,6 +149,51 @@ def test_what_an_experiment_says_of_a_search_comes_before_what_dev_chose(finish)
     folder = finish("transformer", ("b", BEAM_2 | {"length_penalty": 0.5}, 21.0), search_defaults=defaults)
     description = read_json(folder / "bundle.json")
     assert description["search_defaults"] == defaults and description["default_from"]["settings"] == "search_defaults"
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "fields"),
+    [
+        ({}, {}, {"setting": "settings.rows[0].quality"}),
+        ({"quality": {"source": "de"}}, {}, {"path": "quality", "mentions": ("kept",)}),
+        ({"quality": {"kept": {"chrf": 50.0}}}, {}, {"path": "quality", "mentions": ("kept.bleu",)}),
+        ({"quality": [1]}, {}, {"path": "quality"}),
+        ({"chosen": {"source": "de"}}, {}, {"path": "chosen", "mentions": ("chosen",)}),
+        ({"chosen": {"chosen": {"beam": 3}, "curve": [{"bleu": 1.0}]}}, {}, {"path": "chosen"}),
+        ({"chosen": {"chosen": {"beam": 3}, "curve": []}}, {}, {"path": "chosen"}),
+        (
+            {"quality": {"kept": {"bleu": 1.0}}},
+            {"search_defaults": {"baem": {"beam": 3}}},
+            {"setting": "settings.search_defaults.baem", "nearest": "beam"},
+        ),
+        (
+            {"quality": {"kept": {"bleu": 1.0}}},
+            {"search_defaults": {"beam": {"baem": 3}}},
+            {"setting": "settings.search_defaults.beam.baem", "nearest": "beam"},
+        ),
+        (
+            {"quality": {"kept": {"bleu": 1.0}}},
+            {"search_defaults": {"beam": {"beam": "wide"}}},
+            {"setting": "settings.search_defaults.beam.beam", "value": "wide"},
+        ),
+        # A search of another family.
+        (
+            {"quality": {"kept": {"bleu": 1.0}}},
+            {"search_defaults": {"delta": {"steps": 1}}},
+            {"setting": "settings.search_defaults.delta"},
+        ),
+    ],
+)
+def test_rows_and_defaults_that_cannot_be_used_are_refused(row, settings, fields, tiny_bundles, refused, tmp_path):
+    entry = {"decode": {"name": "b"} | BEAM_2, "removal": "none"}
+    for name, content in row.items():
+        write_json(tmp_path / name, content)
+        entry[name] = str(tmp_path / name)
+    document = {"experiment": "e", "rows": [entry], "search_defaults": {}, "remove_repetitions": None} | settings
+    words = ["--settings", json.dumps(document), "--bundle", str(tiny_bundles["transformer"])]
+    error = refused("finish_bundle", [*words, "--output-folder", str(tmp_path / "finished")])
+    expected = fields | ({"path": str(tmp_path / fields["path"])} if "path" in fields else {})
+    assert fields_of(error, expected) == expected and not (tmp_path / "finished").exists()
 
 
 def test_repetitions_are_removed_as_the_experiment_removes_them(finish, tiny_bundles):

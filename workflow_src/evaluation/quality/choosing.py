@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from workflow_src.config.experiment import Removal
 from workflow_src.config.resolved import typed_value
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, read_file
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric, SearchSettings
 
@@ -62,13 +64,24 @@ def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
     """The main metric of a decode on dev: from its file of `quality`, or else from that of the `chosen` settings.
 
-    `removal` names the repetitions that are removed from outputs before they are scored.
+    `removal` names the repetitions that are removed from outputs before they are scored. Raises ArtifactError for a
+    file without the figure.
     """
+    variant, name = VARIANTS[removal], main_metric().name
+    scores: Any = pydantic.create_model("Scores", __base__=Lenient, **{name: (float, ...)})
     if quality is not None:
-        return read_json(quality)[VARIANTS[removal]][main_metric().name]
+        by_variant: Any = pydantic.create_model("Quality", __base__=Lenient, **{variant: (scores, ...)})
+        return getattr(getattr(read_file(by_variant, quality), variant), name)
     assert chosen is not None, "the decode was measured on dev in one of two ways"
-    content = read_json(chosen)
-    return chosen_point(content["curve"], content["chosen"])[main_metric().name]
+    point_type: Any = pydantic.create_model("Point", __base__=scores, settings=(dict[str, Any], ...))
+    choice: Any = read_file(
+        pydantic.create_model("Choice", __base__=Lenient, chosen=(dict[str, Any], ...), curve=(list[point_type], ...)),
+        chosen,
+    )
+    for point in choice.curve:
+        if point.settings == choice.chosen:
+            return getattr(point, name)
+    raise ArtifactError(chosen, "has no figure of the chosen settings", "choose them again")
 
 
 def chosen_point(curve: Iterable[dict[str, Any]], chosen: Mapping[str, Any]) -> dict[str, Any]:

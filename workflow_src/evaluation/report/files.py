@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from workflow_src.config.datasets import NormalisationConfig, Split
-from workflow_src.records.atomic import read_json
-from workflow_src.records.checked import Content, Lenient, checked
-
-
-def read_file(model: type[Content], path: Path) -> Content:
-    """The content of a JSON file. Raises ArtifactError for one that is missing, damaged or of another kind."""
-    return checked(model, read_json(path), str(path), "delete it and make it again")
+from workflow_src.records.checked import Lenient
 
 
 class CleaningStep(Lenient):

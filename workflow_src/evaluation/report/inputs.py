@@ -15,10 +15,11 @@ from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.manifest import Manifest, Row
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
-from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Traces, read_file
+from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Traces
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
+from workflow_src.records.checked import read_file
 from workflow_src.records.provenance import numbered
 from workflow_src.spec import Metric
 
